@@ -177,8 +177,8 @@ class Auto(Chosen):
         return float(fixed(self.held_out, max(held_out_share(documents), many)))
 
     def _linear(self, **changes: Any) -> Linear:
-        names = ("tfidf", "tree", "ranker", "search", "features", "sparse_norm")
-        names += ("random_state", "n_jobs")
+        groups = ("tfidf", "tree", "ranker", "search")
+        names = (*groups, "features", "sparse_norm", "random_state", "n_jobs")
         settings = {name: copy.copy(getattr(self, name)) for name in names}
         return Linear(**settings | changes)
 
