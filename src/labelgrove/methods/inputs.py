@@ -82,7 +82,8 @@ def features_stage(
     dense = None if given is None else given.dense
     if corpus.texts is None:
         assert given is not None
-        norms = {"dense_norm": dense_norm if corpus.width else None, "sparse_norm": sparse_norm}
+        norms: dict[str, Any] = {"dense_norm": dense_norm if corpus.width else None}
+        norms["sparse_norm"] = sparse_norm
         checked = stages("features", check_features, features=given, **norms)
         return Made(lambda: scaled(given, **norms), checked.key), None
     source: Source = "own" if given_matrix(corpus) is None else "both"

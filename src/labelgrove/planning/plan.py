@@ -194,7 +194,8 @@ def _stages(
         about, stages = _encoder_stages(model, outline.encoder, corpus)
         facts |= about
     settings = model.get_params(deep=False)
-    given = {name: settings[name] for name in ("features", "sparse_norm") if name in settings}
+    names = ("features", "sparse_norm")
+    given: dict[str, Any] = {name: settings[name] for name in names if name in settings}
     rates = linear_rates(
         outline, corpus, given=given, seed=model.random_state, threads=model.n_jobs
     )
