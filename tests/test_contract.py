@@ -344,12 +344,21 @@ def test_features_instead_of_texts(kind: str) -> None:
         return
     model = new(kind).fit(features, labels)
     assert [names[0] for names in model.predict(features, k=1).names()] == [x[0] for x in labels]
+    longer = scaled_by_powers(features)
+    again = new(kind).fit(scaled_by_powers(features, seed=1), labels)
+    assert same(model.predict(features, k=3), again.predict(longer, k=3))
     with pytest.raises(DataError, match="texts"):
         model.predict(["text"], k=1)
     with pytest.raises(DataError, match="features"):
         model.predict(sparse.csr_array((1, 9), dtype=np.float32), k=1)
     with pytest.raises(DataError, match="NaN"):
         new(kind).fit(np.full((2, 2), np.nan, np.float32), [["a"], ["b"]])
+
+
+def scaled_by_powers(matrix: Any, seed: int = 0) -> Any:
+    """Rows of other lengths; powers of two, by which numbers are scaled without rounding."""
+    powers = np.random.default_rng(seed).integers(-12, 12, matrix.shape[0])
+    return sparse.csr_array(sparse.diags_array(2.0**powers) @ matrix).astype(np.float32)
 
 
 def given_with(texts: list[str]) -> Any:
@@ -372,6 +381,8 @@ def test_a_matrix_that_comes_with_the_texts(kind: str, source: str, tmp_path: Pa
     model.save(tmp_path / "model")
     loaded = labelgrove.load(tmp_path / "model")
     assert same(predictions, loaded.predict(documents, k=4))
+    longer = Documents(texts, scaled_by_powers(given_with(texts)))
+    assert same(predictions, loaded.predict(longer, k=4))
     corpus = Corpus.from_lists(texts, labels)
     corpus = Corpus(corpus.texts, corpus.labels, corpus.index, features=documents.features)
     assert same(predictions, loaded.predict(corpus, k=4))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import labelgrove
 
@@ -37,6 +38,18 @@ def test_an_old_folder_predicts_what_it_did(method: str, tmp_path: Path) -> None
     model.save(tmp_path / "again")
     again = labelgrove.load(tmp_path / "again").predict(TEXTS, k=3)
     assert again.names() == EXPECTED[method]["names"]
+
+
+def test_an_old_model_of_features_reads_rows_as_they_are(tmp_path: Path) -> None:
+    with zipfile.ZipFile(FOLDER / "linear-features.zip") as archive:
+        archive.extractall(tmp_path / "model")
+    rows = sparse.csr_array(np.array([[3, 0, 1, 0, 0, 0], [0, 0.25, 0, -0.5, 0, 0.125]]))
+    labelgrove.load(tmp_path / "model").save(tmp_path / "again")
+    for name in ("model", "again"):
+        predictions = labelgrove.load(tmp_path / name).predict(rows, k=3)
+        assert predictions.names()[1] == ["group 1", "group 0", "group 2"]  # 1, 2, 0 if scaled
+        expected = [[1, 0, 0], [0.289513, 0.024865, 0.016856]]
+        np.testing.assert_allclose(predictions.scores, expected, atol=2e-5)
 
 
 def test_the_fixtures_stay_small() -> None:

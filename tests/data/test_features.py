@@ -13,7 +13,9 @@ from labelgrove.data.features import (
     as_dense,
     as_features,
     row_blocks,
+    row_lengths,
     scaled_rows,
+    unit_values,
     with_dense,
 )
 from labelgrove.errors import DataError
@@ -48,6 +50,22 @@ def test_each_block_gets_unit_length(both):
     lengths = np.linalg.norm(unit.sparse.toarray(), axis=1)
     assert np.allclose(lengths[lengths > 0], 1)
     assert not Features(dense=[[0.0, 0.0]]).normalised().dense.any()
+
+
+def test_unit_values_of_any_size_sign_and_block(monkeypatch):
+    rows = np.array([[3e38, -2e38, 0], [0, 0, 0], [1e-40, 0, -1e-40], [0, 0, 7]], np.float32)
+    expected = (
+        rows.astype(float) / np.maximum(np.linalg.norm(rows.astype(float), axis=1), 1e-99)[:, None]
+    )
+    matrix = sparse.csr_array(rows)
+    unit = unit_values(matrix.indptr, matrix.data)
+    np.testing.assert_allclose(unit, expected[rows != 0], rtol=1e-6)
+    monkeypatch.setattr(features, "BLOCK_NUMBERS", 1)
+    assert unit_values(matrix.indptr, matrix.data).tobytes() == unit.tobytes()
+    lengths = row_lengths(matrix.indptr, matrix.data)
+    np.testing.assert_allclose(lengths, np.linalg.norm(rows.astype(float), axis=1))
+    stored_zero = unit_values(np.array([0, 1, 1]), np.zeros(1, np.float32))
+    assert stored_zero.tolist() == [0] and row_lengths(np.array([0]), np.zeros(0)).size == 0
 
 
 def test_arrays_bring_both_blocks_back(both):

@@ -17,7 +17,7 @@ from labelgrove.data.features import FeatureParts, Features
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods.inputs import beside_terms, check_dense_norm, document_parts, features_stage
+from labelgrove.methods.inputs import beside_terms, check_norm, document_parts, features_stage
 from labelgrove.text.term_reader import TermReader
 
 TEXTS = ["red hat", "blue shoe"]
@@ -119,9 +119,9 @@ def test_rows_beside_terms_have_unit_length(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_norm_is_checked() -> None:
     for norm in ("l2", "none", None):
-        check_dense_norm(norm)
+        check_norm("dense_norm", norm)
     with pytest.raises(ConfigError, match="dense_norm"):
-        check_dense_norm("l1")
+        check_norm("dense_norm", "l1")
 
 
 def test_what_stands_for_the_features_notices_the_dense_block(tmp_path: Path) -> None:

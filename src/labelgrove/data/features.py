@@ -21,6 +21,7 @@ from labelgrove.core.arrays import (
     csr_arrays,
     csr_from_arrays,
     csr_parts,
+    with_values,
 )
 from labelgrove.core.late import sparse
 from labelgrove.errors import DataError
@@ -94,8 +95,7 @@ class Features:
         """Both blocks with rows of unit length, each by itself; zero rows stay zero."""
         terms, dense = self.sparse, self.dense
         if terms is not None:
-            lengths = np.sqrt(np.asarray(terms.multiply(terms).sum(axis=1), np.float64).ravel())
-            terms = sparse.diags_array(_inverse(lengths)).astype(np.float32) @ terms
+            terms = with_values(terms, unit_values(terms.indptr, terms.data))
         if dense is not None:
             dense = np.asarray(dense, np.float32)
             dense = dense * _inverse(np.linalg.norm(dense, axis=1))[:, None]
@@ -162,6 +162,44 @@ def scaled_rows(dense: DenseBlock, scale: npt.NDArray[np.float64]) -> DenseBlock
     for block in row_blocks(dense):
         scaled[block] = dense[block] * scale[block, None]
     return scaled
+
+
+def unit_values(indptr: npt.NDArray[Any], data: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """The values of a CSR matrix whose rows are scaled to unit length; zero rows stay zero.
+
+    >>> unit_values(np.array([0, 2, 3]), np.array([3.0, -4.0, 0.0])).round(2)
+    array([ 0.6, -0.8,  0. ], dtype=float32)
+    """
+    unit = np.zeros(len(data), np.float32)
+    for ends, values in _entry_blocks(indptr, data):
+        lengths = _lengths(ends, values)
+        lengths[lengths == 0] = 1
+        unit[ends[0] : ends[-1]] = values / lengths.repeat(ends[1:] - ends[:-1])
+    return unit
+
+
+def row_lengths(indptr: npt.NDArray[Any], data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Lengths of the rows of a CSR matrix."""
+    blocks = _entry_blocks(indptr, data)
+    return np.concatenate([np.zeros(0), *(_lengths(ends, values) for ends, values in blocks)])
+
+
+def _lengths(ends: npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Of rows in double precision, where squares do not overflow; the same bits in any block."""
+    counts = ends[1:] - ends[:-1]
+    squares = np.square(values, dtype=np.float64)
+    rows = np.arange(len(counts)).repeat(counts)
+    return np.sqrt(np.bincount(rows, squares, len(counts)))
+
+
+def _entry_blocks(
+    indptr: npt.NDArray[Any], data: npt.NDArray[Any]
+) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    """The ends of some rows of a CSR matrix at a time, and their values."""
+    step = max(1, BLOCK_NUMBERS * len(indptr) // max(1, len(data)))
+    for first in range(0, len(indptr) - 1, step):
+        ends = indptr[first : first + step + 1]
+        yield ends, data[ends[0] : ends[-1]]
 
 
 def as_dense(matrix: Any, *, name: str = "features") -> DenseBlock:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CsrParts, as_csr, csr_parts, matrix_parts
+from labelgrove.core.arrays import CsrParts, as_csr, csr_parts, matrix_parts, with_values
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.scratch import Scratch
@@ -22,6 +22,7 @@ from labelgrove.data.features import (
     Features,
     row_blocks,
     scaled_rows,
+    unit_values,
     with_dense,
 )
 from labelgrove.data.inputs import documents_of
@@ -30,19 +31,16 @@ from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import describe_labels, label_strings
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
-from labelgrove.methods.terms import Source, given_matrix, terms_stage
+from labelgrove.methods.terms import UNIT_TOLERANCE, Source, given_matrix, terms_stage
 from labelgrove.ranking.beam import sparse_only
 from labelgrove.text.term_reader import HOW_TO_GIVE, TermReader
 from labelgrove.text.tfidf import TfidfParams
 
-# Rows this close to unit length do not change: half precision is not more exact.
-UNIT_TOLERANCE = 1e-3
 
-
-def check_dense_norm(norm: Any) -> None:
-    """Raises unless ``norm`` is a way to scale the rows of a dense block."""
+def check_norm(name: str, norm: Any) -> None:
+    """Raises unless the setting ``name`` is a way to scale the rows of given features."""
     if norm not in ("l2", "none", None):
-        raise ConfigError(f"dense_norm: must be 'l2' or 'none', got {norm!r}")
+        raise ConfigError(f"{name}: must be 'l2' or 'none', got {norm!r}")
 
 
 def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
@@ -72,18 +70,22 @@ def features_stage(
     dense_norm: str | None,
     threads: int | None,
     scratch: Scratch | None = None,
+    *,
+    sparse_norm: str | None = None,
 ) -> tuple[Made[Features], TermReader | None]:
     """The features of a linear ranker: tf-idf of texts, a given matrix or both, and a dense block.
 
-    A corpus with texts and a matrix gives both. Without texts, there is nothing that reads texts.
+    A corpus with texts and a matrix gives both. Without texts, there is nothing that reads texts,
+    and ``sparse_norm`` says how given rows are scaled.
     """
     given = corpus.features
     dense = None if given is None else given.dense
     if corpus.texts is None:
         assert given is not None
-        norm = dense_norm if corpus.width else None
-        checked = stages("features", check_features, features=given, dense_norm=norm)
-        return Made(lambda: scaled(given, dense_norm), checked.key), None
+        norms: dict[str, Any] = {"dense_norm": dense_norm if corpus.width else None}
+        norms["sparse_norm"] = sparse_norm
+        checked = stages("features", check_features, features=given, **norms)
+        return Made(lambda: scaled(given, **norms), checked.key), None
     source: Source = "own" if given_matrix(corpus) is None else "both"
     terms = terms_stage(stages, corpus, params, source, scratch=scratch, threads=threads)
     reader = terms.value.reader
@@ -97,17 +99,20 @@ def features_stage(
     return stages.derive(make, terms=terms, dense=dense, norm=dense_norm), reader
 
 
-def check_features(features: Features, dense_norm: str | None) -> Part:
+def check_features(features: Features, dense_norm: str | None, sparse_norm: str | None) -> Part:
     """Refuses NaN before the work starts."""
     features.parts()
     return Part({}, {})
 
 
-def scaled(features: Features, dense_norm: str | None) -> Features:
-    """Features whose dense block is scaled if there is a sparse one."""
-    if features.sparse is None or features.dense is None:
+def scaled(features: Features, dense_norm: str | None, sparse_norm: str | None = None) -> Features:
+    """Features with a scaled sparse block, and a dense block that is scaled if there is both."""
+    terms, dense = features.sparse, features.dense
+    if terms is None:
         return features
-    return Features(features.sparse, beside_terms(features.dense, dense_norm))
+    if sparse_norm == "l2":
+        terms = with_values(terms, unit_values(terms.indptr, terms.data))
+    return Features(terms, None if dense is None else beside_terms(dense, dense_norm))
 
 
 def tree_stages(
@@ -156,6 +161,7 @@ def document_parts(
     terms: int,
     width: int,
     dense_norm: str | None,
+    sparse_norm: str | None = None,
     threads: int | None = None,
 ) -> CsrParts | FeatureParts:
     """Documents for a model that was fitted on ``terms`` sparse and ``width`` dense columns.
@@ -166,7 +172,7 @@ def document_parts(
     alone = width == 0 and dense is None
     # Short cuts for the usual cases: a matrix, and a list of texts.
     if reader is None and alone and sparse.issparse(X) and X.shape[1:] == (terms,):
-        return matrix_parts(X, name="features")
+        return _scaled_parts(matrix_parts(X, name="features"), sparse_norm)
     tfidf = None if reader is None or reader.given else reader.tfidf
     if tfidf is not None and alone and type(X) is list:
         check_texts(X)
@@ -177,7 +183,7 @@ def document_parts(
         given = with_dense(given, dense)
     if reader is None:
         assert given is not None
-        return _feature_parts(given, terms, width, dense_norm)
+        return _feature_parts(given, terms, width, dense_norm, sparse_norm)
     if width == 0 and dense is not None:
         raise DataError("this model was fitted on texts alone and cannot use dense=")
     assert texts is not None
@@ -211,9 +217,9 @@ def _documents(X: Any, *, from_text: bool) -> Documents:
 
 
 def _feature_parts(
-    given: Features, terms: int, width: int, dense_norm: str | None
+    given: Features, terms: int, width: int, dense_norm: str | None, sparse_norm: str | None
 ) -> CsrParts | FeatureParts:
-    """Given features, checked; a single block becomes the kind that the model has."""
+    """Given features, checked and scaled; a single block becomes the kind that the model has."""
     if given.sparse is None and (given.width, 0) == (terms, width):
         given = Features(sparse=as_csr(given.dense))
     elif given.dense is None and (0, given.terms) == (terms, width):
@@ -224,10 +230,15 @@ def _feature_parts(
             f"the documents have {given.terms} and {given.width}"
         )
     if given.dense is None:
-        return csr_parts(given.sparse, name="documents")
+        return _scaled_parts(csr_parts(given.sparse, name="documents"), sparse_norm)
     if given.sparse is not None:
         given = Features(given.sparse, beside_terms(given.dense, dense_norm))
-    return given.parts(name="documents")
+    parts = given.parts(name="documents")
+    return parts._replace(sparse=_scaled_parts(parts.sparse, sparse_norm))
+
+
+def _scaled_parts(rows: CsrParts, norm: str | None) -> CsrParts:
+    return rows._replace(data=unit_values(rows.indptr, rows.data)) if norm == "l2" else rows
 
 
 def features_of(parts: CsrParts | FeatureParts) -> Features:

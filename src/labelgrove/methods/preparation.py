@@ -270,7 +270,7 @@ def fit_baseline(
     threads: int | None,
 ) -> Part:
     """The metrics of a linear model on held-out documents."""
-    model = Linear(n_jobs=threads)
+    model = Linear(sparse_norm=None, n_jobs=threads)  # tf-idf says itself how rows are scaled
     model.fit(terms.rows, learnt_from.labels, index=learnt_from.index, callbacks=stops)
     predictions = model.predict(terms.reader.rows(held_out), k=10)
     measures = held_out_measures(predictions, held_out, learnt_from)

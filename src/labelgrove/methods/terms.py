@@ -6,24 +6,25 @@ says what the ranker reads: that matrix, tf-idf of the texts by itself, or both.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from labelgrove.core.arrays import CSR, csr_arrays, csr_from_arrays, csr_parts
 from labelgrove.core.part import Part
 from labelgrove.core.scratch import Scratch
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.features import Features
+from labelgrove.data.features import Features, row_lengths
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import DataError
-from labelgrove.model.interface import Model
 from labelgrove.text.term_reader import HOW_TO_GIVE, TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 Source = Literal["own", "given", "both"]
-M = TypeVar("M", bound=Model)
+# Rows this close to unit length have it: half precision and files round numbers.
+UNIT_TOLERANCE = 1e-3
 
 
 class Choice(NamedTuple):
@@ -76,14 +77,19 @@ def choose_features(setting: str, corpus: Corpus) -> Choice:
     return Choice("given", corpus, {"features": ("given", reason)}, message)
 
 
-def with_choice(model: M, setting: str, corpus: Corpus) -> M:
-    """A copy of a model whose ``derived_`` says which features are used, if it may choose."""
-    derived = choose_features(setting, corpus).derived
-    if not derived:
-        return model
-    plain = copy.copy(model)
-    plain.derived_ = derived
-    return plain
+def scaling(corpus: Corpus, norm: str | None) -> dict[str, tuple[Any, str]]:
+    """The setting ``sparse_norm`` and why, if it changes rows of a corpus of features."""
+    matrix = given_matrix(corpus)
+    if norm != "l2" or corpus.texts is not None or matrix is None:
+        return {}
+    lengths = row_lengths(matrix.indptr, matrix.data)
+    lengths = lengths[lengths > 0]
+    if np.all(np.abs(lengths - 1) <= UNIT_TOLERANCE):
+        return {}
+    ends = (float(lengths.min()), float(lengths.max()))
+    span = " to ".join(f"{end:,.0f}" if end >= 100 else f"{end:.3g}" for end in ends)
+    reason = f"given rows have lengths of {span}; none uses them as they are"
+    return {"sparse_norm": (norm, reason)}
 
 
 def given_matrix(corpus: Corpus) -> CSR | None:

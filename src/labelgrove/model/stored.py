@@ -196,4 +196,7 @@ def _current(params: Mapping[str, Any]) -> dict[str, Any]:
     # Mined documents counted in full before there was a weight. Other methods have no use for it.
     if isinstance(current.get("ranker"), Mapping) and not {"rerank", "ranking"} & set(current):
         current["ranker"] = {"mined_weight": 1.0, **current["ranker"]}
+    # Rows of given features were used as they are. Only the linear method has these settings.
+    if "dense_norm" in current:
+        current = {"sparse_norm": "none", **current}
     return current

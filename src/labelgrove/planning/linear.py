@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -121,15 +122,18 @@ def sampled(corpus: Corpus, size: int, seed: int) -> Corpus:
 
 
 def linear_rates(
-    outline: Outline, corpus: Corpus, *, features: str = "auto", seed: int, threads: int | None
+    outline: Outline, corpus: Corpus, *, given: Mapping[str, Any], seed: int, threads: int | None
 ) -> Rates:
-    """Fit larger and larger samples until one takes long enough to trust."""
+    """Fit larger and larger samples until one takes long enough to trust.
+
+    ``given`` are settings of how given features are read.
+    """
     probe = Linear(
         tfidf=outline.tfidf,
         tree=outline.tree,
         ranker=outline.ranker,
         search=outline.search or SearchParams(),
-        features=features,
+        **given,
         random_state=seed,
         n_jobs=threads,
     )

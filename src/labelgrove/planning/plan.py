@@ -193,9 +193,11 @@ def _stages(
     if outline.encoder is not None:
         about, stages = _encoder_stages(model, outline.encoder, corpus)
         facts |= about
-    features = model.get_params(deep=False).get("features", "auto")
+    settings = model.get_params(deep=False)
+    names = ("features", "sparse_norm")
+    given: dict[str, Any] = {name: settings[name] for name in names if name in settings}
     rates = linear_rates(
-        outline, corpus, features=features, seed=model.random_state, threads=model.n_jobs
+        outline, corpus, given=given, seed=model.random_state, threads=model.n_jobs
     )
     terms = rates.terms_per_document
     work = linear_work(corpus, widths, outline.ranker, terms=terms, trees=outline.trees)

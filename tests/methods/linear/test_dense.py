@@ -62,7 +62,7 @@ def test_layouts_of_the_same_features_predict_alike() -> None:
     train, group = planted(300)
     test, _ = planted(50, seed=1)
     found = [
-        Linear(tree=TREE, dense_norm="none")
+        Linear(tree=TREE, sparse_norm="none", dense_norm="none")
         .fit(as_blocks(train, kind), labels_of(group))
         .predict(as_blocks(test, kind), k=3)
         for kind in KINDS

@@ -76,7 +76,7 @@ class Auto(Chosen):
     finished. The chosen model is ``chosen_``, ``tried_`` says what was compared. ``save`` writes
     the chosen model, so ``labelgrove.load`` gives a Linear, a CascadeXML or an Ensemble. The groups
     of settings are those of the linear method; ``encoder.encoder`` "auto" is chosen by language.
-    ``features`` is as for Linear.
+    ``features`` and ``sparse_norm`` are as for Linear.
     Ctrl-C ends the search and keeps the best model so far.
 
     >>> model = Auto().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -94,6 +94,7 @@ class Auto(Chosen):
     search: SearchParams = group(SearchParams)
     encoder: EncoderParams = group(EncoderParams, encoder="auto")
     features: str = "auto"
+    sparse_norm: str | None = "l2"
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
     device: str = "auto"
     random_state: int = 0
@@ -181,7 +182,8 @@ class Auto(Chosen):
         return float(fixed(self.held_out, max(held_out_share(documents), many)))
 
     def _linear(self, **changes: Any) -> Linear:
-        names = ("tfidf", "tree", "ranker", "search", "features", "random_state", "n_jobs")
+        groups = ("tfidf", "tree", "ranker", "search")
+        names = (*groups, "features", "sparse_norm", "random_state", "n_jobs")
         settings = {name: copy.copy(getattr(self, name)) for name in names}
         return Linear(**settings | changes)
 
@@ -339,7 +341,7 @@ class Auto(Chosen):
         if network is None:
             what = f"linear, then {TREES} trees, label names and a matcher"
             plain.derived_ = {"method": (what, f"without {NETWORK}: {why}")}
-            plain.derived_ |= choose_features(self.features, corpus).derived
+            plain.derived_ |= self._linear().settled(corpus).derived_
             # As much work as what is tried in all: one tree, two more, names, and all documents.
             plain.planned_ = [self._linear(n_trees=2 * TREES + 1)]
             return plain
@@ -347,6 +349,7 @@ class Auto(Chosen):
         plain.derived_ = {
             "method": (f"linear, {NETWORK}, both and a matcher", "there is a GPU"),
             "encoder.encoder": (settled.encoders()[0].encoder, why),
+            **self._linear().settled(corpus).derived_,
             **settled.derived_,
         }
         plain.planned_ = [self._linear(), settled]

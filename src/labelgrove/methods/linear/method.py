@@ -6,6 +6,7 @@ the root and keeps the best few nodes of every level (beam search); several tree
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.inputs import (
-    check_dense_norm,
+    check_norm,
     document_parts,
     features_of,
     features_stage,
@@ -45,7 +46,7 @@ from labelgrove.methods.linear.streaming import (
     terms_per_document,
 )
 from labelgrove.methods.searching import TreeSearch
-from labelgrove.methods.terms import choose_features, with_choice
+from labelgrove.methods.terms import choose_features, scaling
 from labelgrove.model.settings import check_count, check_settings, group
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
@@ -67,9 +68,10 @@ class Linear(TreeSearch):
     """Tree of linear classifiers on tf-idf features; fast on any CPU, the default method.
 
     ``fit`` takes texts (or ready features: a sparse matrix, a dense array, or both as Features) and
-    one list of labels per document, or a ``Corpus``. Rows of a dense block beside sparse features
-    are scaled to unit length, unless ``dense_norm`` is "none". With ``label_texts`` "names", the
-    text or name of each label is one more document with this label.
+    one list of labels per document, or a ``Corpus``. Rows of given sparse features are scaled to
+    unit length, unless ``sparse_norm`` is "none"; so are rows of a dense block beside them, unless
+    ``dense_norm`` is "none". With ``label_texts`` "names", the text or name of each label is one
+    more document with this label.
 
     ``features`` says what is read of documents that have texts and a sparse matrix (as Documents or
     a Corpus): the matrix ("given", which "auto" takes), tf-idf of the texts ("own"), or "both".
@@ -92,6 +94,7 @@ class Linear(TreeSearch):
     n_trees: int = 1
     label_texts: LabelTexts = None
     features: str = "auto"
+    sparse_norm: str | None = "l2"
     dense_norm: str | None = "l2"
     random_state: int = 0
     n_jobs: int | None = None
@@ -154,7 +157,8 @@ class Linear(TreeSearch):
         if label_tree is not None and self.n_trees > 1:
             message = f"n_trees: must be 1 with a label_tree of your own, got {self.n_trees}"
             raise ConfigError(message)
-        check_dense_norm(self.dense_norm)
+        check_norm("sparse_norm", self.sparse_norm)
+        check_norm("dense_norm", self.dense_norm)
         stages = Stages(Reporter(callbacks), run)
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
         weights = None if sample_weight is None else np.asarray(sample_weight)
@@ -182,14 +186,20 @@ class Linear(TreeSearch):
             choice = choose_features(self.features, self._training_corpus(X, y, index, dense=dense))
             if choice.message:
                 stages.reporter.message(choice.message)
-            corpus, derived = choice.read, choice.derived
+            corpus, derived = choice.read, choice.derived | scaling(choice.read, self.sparse_norm)
             if self.label_texts is not None:
                 corpus = with_label_documents(choice.read)
             if memory is not None:
                 beside = weights is not None or proposed is not None
                 scratch = scratch_for(self, corpus, memory, run, in_memory=beside)
             features, reader = features_stage(
-                stages, corpus, self.tfidf, self.dense_norm, self.n_jobs, scratch
+                stages,
+                corpus,
+                self.tfidf,
+                self.dense_norm,
+                self.n_jobs,
+                scratch,
+                sparse_norm=self.sparse_norm,
             )
             if engine is not None:
                 features = in_blocks(features, engine)
@@ -234,8 +244,10 @@ class Linear(TreeSearch):
         return self
 
     def settled(self, corpus: Corpus) -> Self:
-        """A copy whose ``derived_`` says which features are used, if there is a choice."""
-        return with_choice(self, self.features, corpus)
+        """A copy whose ``derived_`` says which features are used and whether rows are scaled."""
+        plain, choice = copy.copy(self), choose_features(self.features, corpus)
+        plain.derived_ = choice.derived | scaling(choice.read, self.sparse_norm)
+        return plain
 
     def _tree_seed(self, number: int) -> int:
         if number == 0:
@@ -265,6 +277,7 @@ class Linear(TreeSearch):
             terms=self.rankers_[0].features,
             width=self.facts_.width,
             dense_norm=self.dense_norm,
+            sparse_norm=self.sparse_norm,
             threads=threads,
         )
 

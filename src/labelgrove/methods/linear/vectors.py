@@ -115,6 +115,7 @@ class LinearVectors(TreeSearch, NeuralEstimator):
             ranker=self.ranker,
             search=self.search,
             n_trees=self.n_trees,
+            sparse_norm=None,  # rows are scaled already, or are tf-idf as its settings say
             random_state=self.random_state,
             n_jobs=self.n_jobs,
         ).fit(
