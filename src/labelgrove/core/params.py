@@ -69,7 +69,8 @@ class Arguments:
     if not TYPE_CHECKING:  # type checkers know the arguments from the fields
 
         def __new__(cls, *_: Any, **arguments: Any) -> Self:
-            names = argument_names(cls)
+            # What is no dataclass has a constructor of its own, such as that of exported models.
+            names = argument_names(cls) if dataclasses.is_dataclass(cls) else list(arguments)
             for name, value in arguments.items():
                 if name not in names:
                     problem = f"{cls.__name__} has no such argument"
