@@ -20,10 +20,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from labelgrove import Corpus
+from labelgrove import Corpus, LightXML, Linear
 from labelgrove.core.callbacks import RichProgress
 from labelgrove.datasets.docstrings import PACKAGES, docstring_documents
-from labelgrove.methods import create
 from labelgrove.metrics import Comparison, compare
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "R@10"]
@@ -61,9 +60,9 @@ def main() -> None:
     start = time.perf_counter()
     train, test = parts(options)
 
-    linear = create("linear", {"random_state": options.seed})
+    linear = Linear(random_state=options.seed)
     training = SETTINGS["training"] | {"epochs": options.epochs}
-    neural = create("lightxml", SETTINGS | {"training": training, "random_state": options.seed})
+    neural = LightXML(**SETTINGS | {"training": training, "random_state": options.seed})
     console.print("Training the linear method, then LightXML. Takes minutes on two cores.")
     seconds = [fitted(model, train) for model in (linear, neural)]
     neural.save(options.out, overwrite=True)

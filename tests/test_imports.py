@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import labelgrove
+from labelgrove.methods import METHODS, method_class
 
 # Needs its extra on purpose; everything else must import without any optional package.
 NEEDS_EXTRA = (
@@ -189,7 +190,8 @@ def test_training_and_prediction_use_no_library_that_is_slow_to_import() -> None
 def test_importing_labelgrove_loads_nothing_heavy() -> None:
     done = run(
         "import sys, labelgrove\n"
-        "print(sorted({'numpy', 'scipy', 'sklearn', 'typer', 'rich'} & set(sys.modules)))"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'typer', 'rich', 'torch', 'difflib'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     assert done.stdout.strip() == "[]", done.stderr
 
@@ -200,6 +202,27 @@ def test_public_names_all_resolve() -> None:
     assert set(labelgrove.__all__) <= set(dir(labelgrove))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = labelgrove.nothing
+
+
+def test_every_method_and_its_groups_are_public() -> None:
+    for name in METHODS:
+        kind = method_class(name)
+        assert getattr(labelgrove, kind.__name__) is kind
+        for group in kind.groups.values():
+            assert getattr(labelgrove, group.kind.__name__) is group.kind
+
+
+def test_type_checkers_see_every_public_name() -> None:
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.asname: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name == alias.asname
+    }
+    assert imported == labelgrove._HOME
 
 
 def test_integrations_import_names_that_exist() -> None:

@@ -34,7 +34,10 @@ ROOMS = {
     "labelgrove.errors": "Errors",
 }
 GROUPS = {
-    "Models": ("Auto", "Linear", "Neighbours", "Matcher", "Ensemble", "load", "from_pretrained"),
+    "Models": (
+        *("Auto", "Linear", "LinearVectors", "Neighbours", "Matcher", "XTransformer"),
+        *("XRTransformer", "LightXML", "CascadeXML", "Ensemble", "load", "from_pretrained"),
+    ),
     "Data": ("Corpus", "LabelIndex", "Documents", "Features", "records", "read_corpus"),
     "Results": ("Predictions", "evaluate", "scorer", "write_report", "calibrate", "LabelMask"),
 }

@@ -14,26 +14,46 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from labelgrove.core.versions import VERSION as __version__
+from labelgrove.core.versions import VERSION
+
+__version__ = VERSION
 
 _HOME = {
     "Auto": "labelgrove.methods.auto.method",
+    "CascadeParams": "labelgrove.methods.cascadexml.params",
+    "CascadeXML": "labelgrove.methods.cascadexml.method",
     "Client": "labelgrove.client",
     "Corpus": "labelgrove.data.corpus",
-    "LabelIndex": "labelgrove.data.corpus",
-    "LabelMask": "labelgrove.labels.masks",
     "Documents": "labelgrove.data.documents",
+    "EncoderParams": "labelgrove.nn.encoders.files",
     "Ensemble": "labelgrove.methods.ensemble.method",
     "Features": "labelgrove.data.features",
+    "IndexingParams": "labelgrove.methods.xtransformer.matching",
+    "LabelIndex": "labelgrove.data.corpus",
+    "LabelMask": "labelgrove.labels.masks",
+    "LightXML": "labelgrove.methods.lightxml.method",
+    "LightXmlParams": "labelgrove.methods.lightxml.net",
     "Linear": "labelgrove.methods.linear.method",
+    "LinearVectors": "labelgrove.methods.linear.vectors",
     "Matcher": "labelgrove.methods.matcher.method",
+    "MatcherParams": "labelgrove.methods.xtransformer.net",
+    "MatchingParams": "labelgrove.methods.matcher.evidence",
     "Neighbours": "labelgrove.methods.neighbours.method",
     "Predictions": "labelgrove.scores.predictions",
     "RankerParams": "labelgrove.ranking.solver",
+    "RankingParams": "labelgrove.methods.xtransformer.ranking",
+    "RerankParams": "labelgrove.methods.reranking",
     "SearchParams": "labelgrove.ranking.beam",
     "Tfidf": "labelgrove.text.tfidf",
     "TfidfParams": "labelgrove.text.tfidf",
+    "TrainingParams": "labelgrove.nn.training.params",
     "TreeParams": "labelgrove.labels.tree",
+    "VectorParams": "labelgrove.methods.linear.vectors",
+    "VotingParams": "labelgrove.methods.neighbours.voting",
+    "Word2vecParams": "labelgrove.text.word2vec",
+    "XrParams": "labelgrove.methods.xrtransformer.net",
+    "XRTransformer": "labelgrove.methods.xrtransformer.method",
+    "XTransformer": "labelgrove.methods.xtransformer.method",
     "adapt": "labelgrove.adapting.run",
     "calibrate": "labelgrove.calibrating.learning",
     "distil": "labelgrove.distilling.run",
@@ -51,76 +71,68 @@ _HOME = {
     "write_report": "labelgrove.report",
 }
 
-__all__ = [
-    "Auto",
-    "Client",
-    "Corpus",
-    "LabelIndex",
-    "LabelMask",
-    "Documents",
-    "Ensemble",
-    "Features",
-    "Linear",
-    "Matcher",
-    "Neighbours",
-    "Predictions",
-    "RankerParams",
-    "SearchParams",
-    "Tfidf",
-    "TfidfParams",
-    "TreeParams",
-    "__version__",
-    "adapt",
-    "calibrate",
-    "distil",
-    "evaluate",
-    "export",
-    "from_pretrained",
-    "load",
-    "push",
-    "read_corpus",
-    "records",
-    "scorer",
-    "text_analyzer",
-    "tune",
-    "write_corpus",
-    "write_report",
-]
-
-if TYPE_CHECKING:
-    from labelgrove.adapting.run import adapt
-    from labelgrove.calibrating.learning import calibrate
-    from labelgrove.client import Client
-    from labelgrove.data.corpus import Corpus, LabelIndex
-    from labelgrove.data.documents import Documents
-    from labelgrove.data.features import Features
-    from labelgrove.data.records import records
-    from labelgrove.distilling.run import distil
-    from labelgrove.exporting.write import export
-    from labelgrove.formats import read_corpus, write_corpus
-    from labelgrove.labels.masks import LabelMask
-    from labelgrove.labels.tree import TreeParams
-    from labelgrove.loading import from_pretrained, load
-    from labelgrove.methods.auto.method import Auto
-    from labelgrove.methods.ensemble.method import Ensemble
-    from labelgrove.methods.linear.method import Linear
-    from labelgrove.methods.matcher.method import Matcher
-    from labelgrove.methods.neighbours.method import Neighbours
-    from labelgrove.metrics import evaluate, scorer
-    from labelgrove.publishing.hub import push
-    from labelgrove.ranking.beam import SearchParams
-    from labelgrove.ranking.solver import RankerParams
-    from labelgrove.report import write_report
-    from labelgrove.scores.predictions import Predictions
-    from labelgrove.text.feeding import text_analyzer
-    from labelgrove.text.tfidf import Tfidf, TfidfParams
-    from labelgrove.tuning.search import tune
+if TYPE_CHECKING:  # a name is public if its import repeats it
+    from labelgrove.adapting.run import adapt as adapt
+    from labelgrove.calibrating.learning import calibrate as calibrate
+    from labelgrove.client import Client as Client
+    from labelgrove.data.corpus import Corpus as Corpus
+    from labelgrove.data.corpus import LabelIndex as LabelIndex
+    from labelgrove.data.documents import Documents as Documents
+    from labelgrove.data.features import Features as Features
+    from labelgrove.data.records import records as records
+    from labelgrove.distilling.run import distil as distil
+    from labelgrove.exporting.write import export as export
+    from labelgrove.formats import read_corpus as read_corpus
+    from labelgrove.formats import write_corpus as write_corpus
+    from labelgrove.labels.masks import LabelMask as LabelMask
+    from labelgrove.labels.tree import TreeParams as TreeParams
+    from labelgrove.loading import from_pretrained as from_pretrained
+    from labelgrove.loading import load as load
+    from labelgrove.methods.auto.method import Auto as Auto
+    from labelgrove.methods.cascadexml.method import CascadeXML as CascadeXML
+    from labelgrove.methods.cascadexml.params import CascadeParams as CascadeParams
+    from labelgrove.methods.ensemble.method import Ensemble as Ensemble
+    from labelgrove.methods.lightxml.method import LightXML as LightXML
+    from labelgrove.methods.lightxml.net import LightXmlParams as LightXmlParams
+    from labelgrove.methods.linear.method import Linear as Linear
+    from labelgrove.methods.linear.vectors import LinearVectors as LinearVectors
+    from labelgrove.methods.linear.vectors import VectorParams as VectorParams
+    from labelgrove.methods.matcher.evidence import MatchingParams as MatchingParams
+    from labelgrove.methods.matcher.method import Matcher as Matcher
+    from labelgrove.methods.neighbours.method import Neighbours as Neighbours
+    from labelgrove.methods.neighbours.voting import VotingParams as VotingParams
+    from labelgrove.methods.reranking import RerankParams as RerankParams
+    from labelgrove.methods.xrtransformer.method import XRTransformer as XRTransformer
+    from labelgrove.methods.xrtransformer.net import XrParams as XrParams
+    from labelgrove.methods.xtransformer.matching import IndexingParams as IndexingParams
+    from labelgrove.methods.xtransformer.method import XTransformer as XTransformer
+    from labelgrove.methods.xtransformer.net import MatcherParams as MatcherParams
+    from labelgrove.methods.xtransformer.ranking import RankingParams as RankingParams
+    from labelgrove.metrics import evaluate as evaluate
+    from labelgrove.metrics import scorer as scorer
+    from labelgrove.nn.encoders.files import EncoderParams as EncoderParams
+    from labelgrove.nn.training.params import TrainingParams as TrainingParams
+    from labelgrove.publishing.hub import push as push
+    from labelgrove.ranking.beam import SearchParams as SearchParams
+    from labelgrove.ranking.solver import RankerParams as RankerParams
+    from labelgrove.report import write_report as write_report
+    from labelgrove.scores.predictions import Predictions as Predictions
+    from labelgrove.text.feeding import text_analyzer as text_analyzer
+    from labelgrove.text.tfidf import Tfidf as Tfidf
+    from labelgrove.text.tfidf import TfidfParams as TfidfParams
+    from labelgrove.text.word2vec import Word2vecParams as Word2vecParams
+    from labelgrove.tuning.search import tune as tune
+else:
+    __all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'labelgrove' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    from labelgrove.errors import needing_torch
+
+    with needing_torch(name):
+        value = getattr(importlib.import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,10 @@ def warn(message: str) -> None:
 
 class ConfigError(LabelgroveError, ValueError):
     """A parameter, config file or flag is wrong."""
+
+
+class ArgumentError(ConfigError, TypeError):
+    """A constructor has no such argument."""
 
 
 class DataError(LabelgroveError, ValueError):
@@ -119,6 +125,17 @@ class MissingPackageError(LabelgroveError, ImportError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.package, self.what)
+
+
+@contextmanager
+def needing_torch(what: str) -> Iterator[None]:
+    """Imports of modules without which ``what`` cannot work; the error names the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers", "tokenizers"):
+            raise
+        raise MissingExtraError("torch", what) from error
 
 
 def packages_of(extra: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from annif.util import boolean
 
-from labelgrove.core.params import merge_settings, read_toml
+from labelgrove.core.params import merge_settings, overridden, read_toml
 from labelgrove.errors import ConfigError
 from labelgrove.importers.annif import USUAL
 from labelgrove.methods import create
@@ -57,12 +57,10 @@ class Settings:
         method = str(method or config.pop("method", "linear"))
         config.pop("method", None)
         tables = {key: value for key, value in own.items() if isinstance(value, Mapping)}
-        for name, table in tables.items():
-            config[name] = {**config.get(name, {}), **table}
         plain = [f"{key}={_text(value)}" for key, value in own.items() if key not in tables]
         return cls(
             method,
-            merge_settings(config, plain),
+            merge_settings(overridden(config, tables), plain),
             calibrate=_share("calibrate", calibrate),
             keep_training_data=keep,
         )

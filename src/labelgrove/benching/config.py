@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,9 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.benching.table import METRICS
-from labelgrove.core.params import Params, merge_settings, param, read_toml, unknown_key
+from labelgrove.core.params import (
+    Params,
+    merge_settings,
+    overridden,
+    param,
+    read_toml,
+    unknown_key,
+)
 from labelgrove.errors import ConfigError
-from labelgrove.methods import create, method_class, overridden
+from labelgrove.methods import create, method_class
 from labelgrove.methods.ensemble.members import check_kinds
 from labelgrove.methods.ensemble.method import check_rule
 
@@ -161,7 +167,7 @@ def _with_flags(rows: Sequence[Row], flags: Sequence[str]) -> list[Row]:
     result = []
     for row in rows:
         if row.settings is not None and not row.of:
-            arguments = list(inspect.signature(method_class(row.settings["method"])).parameters)
+            arguments = method_class(row.settings["method"])._get_param_names()
             if "members" in arguments:
                 arguments = list(given)  # an ensemble passes other flags on to its members
             else:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from labelgrove.core.jsonio import unboxed
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
     # What reads a setting gets a number: "auto" is replaced before (methods/defaults.py).
@@ -63,13 +63,39 @@ def param(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+class Arguments:
+    """Base of dataclasses whose constructor suggests a name for an argument that it lacks."""
+
+    if not TYPE_CHECKING:  # type checkers know the arguments from the fields
+
+        def __new__(cls, *_: Any, **arguments: Any) -> Self:
+            # What is no dataclass has a constructor of its own, such as that of exported models.
+            names = argument_names(cls) if dataclasses.is_dataclass(cls) else list(arguments)
+            for name, value in arguments.items():
+                if name not in names:
+                    problem = f"{cls.__name__} has no such argument"
+                    inside = cls._arguments_inside(value)
+                    raise ArgumentError(unknown_key(name, names, inside=inside, problem=problem))
+            return super().__new__(cls)
+
+    @classmethod
+    def _arguments_inside(cls, value: Any) -> dict[str, list[str]]:
+        """How to pass ``value`` to an argument of an argument, by the former's name."""
+        return {}
+
+
+def argument_names(cls: type) -> list[str]:
+    """What the constructor of a dataclass takes."""
+    return [field.name for field in dataclasses.fields(cls) if field.init]
+
+
 @dataclasses.dataclass
-class Params:
+class Params(Arguments):
     """Base of parameter groups: one level of named values, no nesting."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Field values by name, as scikit-learn asks for them."""
-        return {name: getattr(self, name) for name in _field_names(type(self))}
+        return {name: getattr(self, name) for name in argument_names(type(self))}
 
     def identity(self) -> dict[str, Any]:
         """The values that decide what comes out; a group may leave out those that do not."""
@@ -90,8 +116,8 @@ class Params:
     @classmethod
     def _check_names(cls, values: Mapping[str, Any], path: str = "") -> None:
         for name in values:
-            if name not in _field_names(cls):
-                raise ConfigError(unknown_key(name, _field_names(cls), path))
+            if name not in argument_names(cls):
+                raise ConfigError(unknown_key(name, argument_names(cls), path))
 
     def changed(self, names: Iterable[str], path: str = "") -> list[str]:
         """Dotted paths of those of the named fields that differ from their defaults."""
@@ -125,22 +151,30 @@ def _type_hints(cls: type[Params]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def _field_names(cls: type[Params]) -> list[str]:
-    return [field.name for field in dataclasses.fields(cls)]
+def unknown_key(
+    name: str,
+    valid: list[str],
+    path: str = "",
+    *,
+    inside: Mapping[str, list[str]] | None = None,
+    problem: str = "unknown key",
+) -> str:
+    """The message for an unknown key, with the nearest valid one.
 
-
-def unknown_key(name: str, valid: list[str], path: str = "") -> str:
-    """The message for an unknown key, with the nearest valid one."""
+    ``inside`` has keys of tables that are valid here, and how each is written.
+    """
 
     def dotted(key: str) -> str:
         return f"{path}.{key}" if path else key
 
-    near = difflib.get_close_matches(name.lower(), [v.lower() for v in valid], n=1, cutoff=0.5)
-    hint = next((v for v in valid if near and v.lower() == near[0]), None)
-    advice = (
-        f"did you mean {dotted(hint)}?" if hint else f"valid keys: {', '.join(valid) or 'none'}"
-    )
-    return f"{dotted(name)}: unknown key; {advice}"
+    spellings = {key.lower(): written for key, written in (inside or {}).items()}
+    spellings |= {key.lower(): [dotted(key)] for key in valid}
+    cutoff = 0.7 if inside else 0.5  # one of many keys resembles any word
+    near = difflib.get_close_matches(name.lower(), spellings, n=1, cutoff=cutoff)
+    advice = f"valid keys: {', '.join(valid) or 'none'}"
+    if near:
+        advice = f"did you mean {' or '.join(spellings[near[0]])}?"
+    return f"{dotted(name)}: {problem}; {advice}"
 
 
 def _checked(value: Any, hint: Any, where: str) -> Any:
@@ -248,17 +282,39 @@ def parse_setting(setting: str) -> tuple[str, Any]:
 
 def merge_settings(config: Mapping[str, Any], settings: list[str]) -> dict[str, Any]:
     """Config tables with ``--set`` flags laid over them; the input is not changed."""
-    merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in config.items()}
+    merged = dict(config)
     for setting in settings:
-        key, value = parse_setting(setting)
-        *tables, name = key.split(".")
-        if len(tables) > 1:
-            raise ConfigError(f"{key}: parameters are one level deep (table.key)")
-        target = merged.setdefault(tables[0], {}) if tables else merged
-        if not isinstance(target, dict):
-            raise ConfigError(f"{key}: {tables[0]} is a value, not a table")
-        target[name] = value
+        merged = with_setting(merged, *parse_setting(setting))
     return merged
+
+
+def with_setting(config: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """Config tables with another value for ``key`` or ``table.key``."""
+    table, dot, name = key.rpartition(".")
+    if "." in table:
+        raise ConfigError(f"{key}: parameters are one level deep (table.key)")
+    if dot and not isinstance(as_table(table, config.get(table, {})), Mapping):
+        raise ConfigError(f"{key}: {table} is a value, not a table")
+    return overridden(config, {table: {name: value}} if dot else {key: value})
+
+
+def overridden(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Config tables with other values, key by key within a table; the inputs are not changed.
+
+    >>> overridden({"encoder": {"max_tokens": 64}}, {"encoder": "gte-small"})
+    {'encoder': {'max_tokens': 64, 'encoder': 'gte-small'}}
+    """
+    result = dict(config)
+    for key, value in values.items():
+        old, new = as_table(key, result.get(key)), as_table(key, value)
+        both = isinstance(old, Mapping) and isinstance(new, Mapping)
+        result[key] = {**old, **new} if both else new
+    return result
+
+
+def as_table(name: str, value: Any) -> Any:
+    """A setting, as a table where a string stands for one: an encoder's name for its group."""
+    return {name: value} if name == "encoder" and isinstance(value, str) else value
 
 
 def to_toml(config: Mapping[str, Any]) -> str:

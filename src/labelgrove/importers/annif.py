@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labelgrove.core.params import merge_settings, read_toml
+from labelgrove.core.params import merge_settings, overridden, read_toml
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.formats.annif import without_brackets
 from labelgrove.formats.building import counted
@@ -301,14 +301,12 @@ def _own_settings(project: AnnifProject) -> dict[str, Any]:
         settings = dict(USUAL)
     own = {key: value for key, value in section.items() if key not in OF_ANNIF}
     tables = {key: value for key, value in own.items() if isinstance(value, Mapping)}
-    for key, value in tables.items():
-        settings[key] = {**settings.get(key, {}), **value}
     plain = [
         f"{key}={value if isinstance(value, str) else json.dumps(value)}"
         for key, value in own.items()
         if key not in tables
     ]
-    return merge_settings(settings, plain)
+    return merge_settings(overridden(settings, tables), plain)
 
 
 def _number(project: AnnifProject, key: str) -> int:

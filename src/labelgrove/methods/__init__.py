@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from labelgrove.errors import ConfigError, MissingExtraError
+from labelgrove.errors import ConfigError, needing_torch
 
 if TYPE_CHECKING:  # the names alone must come quickly, for the command line's help
     from labelgrove.model.interface import Model
@@ -123,11 +123,6 @@ METHODS: dict[str, MethodEntry] = {
         "labelgrove.methods.xrtransformer.method",
         "XRTransformer",
         "an encoder fine-tuned from coarse to fine clusters, then a ranker on tf-idf and vectors",
-        {
-            "tree": {"max_leaf_size": 16, "top_width": 256},
-            "ranker": {"mined_nodes": 20, "mined_weight": 1.0, "threshold": 0.02},
-            "search": {"beam": 20, "post_processor": "l3-hinge", "last_level": "noop"},
-        },
     ),
 }
 
@@ -135,12 +130,8 @@ METHODS: dict[str, MethodEntry] = {
 def method_class(name: str) -> type[Model]:
     """The estimator class behind a method's name."""
     entry = _entry(name)
-    try:
+    with needing_torch(f"the method {name}"):
         module = importlib.import_module(entry.module)
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "transformers", "tokenizers"):
-            raise
-        raise MissingExtraError("torch", f"the method {name}") from error
     return cast("type[Model]", vars(module)[entry.class_name])
 
 
@@ -150,28 +141,21 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Any:
     >>> create("linear", {"random_state": 3}).random_state
     3
     """
+    from labelgrove.core.params import overridden  # late: names must come quickly
+
     return method_class(name).from_config(overridden(_entry(name).preset, config or {}))
-
-
-def overridden(tables: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Config tables with other values, key by key within a table."""
-    result = dict(tables)
-    for key, value in values.items():
-        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = {**result[key], **value} if both else value
-    return result
 
 
 def load_folder(path: str | Path, **options: Any) -> Model:
     """The model of a folder that a method wrote; ``labelgrove.load`` also reads exported ones."""
-    from labelgrove.disk.model_folder import model_manifest  # late: names must come quickly
+    from labelgrove.disk.model_folder import model_manifest  # late, too
 
     return method_class(model_manifest(path)["method"]).load(path, **options)
 
 
 def _entry(name: str) -> MethodEntry:
-    if name not in METHODS:
-        near = difflib.get_close_matches(name, METHODS, n=1, cutoff=0.5)
+    if not isinstance(name, str) or name not in METHODS:
+        near = difflib.get_close_matches(str(name), METHODS, n=1, cutoff=0.5)
         advice = f"did you mean {near[0]!r}?" if near else f"methods: {', '.join(METHODS)}"
         raise ConfigError(f"unknown method {name!r}; {advice}")
     return METHODS[name]

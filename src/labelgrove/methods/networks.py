@@ -36,7 +36,7 @@ from labelgrove.methods.training import best_labels, make_runner, train_heads
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline
-from labelgrove.model.settings import group
+from labelgrove.model.settings import Group, group
 from labelgrove.model.spaces import RERANK_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
@@ -56,9 +56,9 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
     linear method and reports both on the held-out documents.
     """
 
-    tree: TreeParams = group(TreeParams)
-    rerank: RerankParams = group(RerankParams)
-    ranker: RankerParams = group(RankerParams)
+    tree: Group[TreeParams] = group(TreeParams)
+    rerank: Group[RerankParams] = group(RerankParams)
+    ranker: Group[RankerParams] = group(RankerParams)
     return_held_out: bool = False
     baseline: bool = True
 

@@ -41,7 +41,7 @@ from labelgrove.methods.preparation import (
 from labelgrove.methods.terms import Terms, choose_features, given_matrix, terms_stage
 from labelgrove.methods.training import make_runner, padding_note
 from labelgrove.model.outline import EncoderWork
-from labelgrove.model.settings import check_settings, group
+from labelgrove.model.settings import Group, check_settings, group
 from labelgrove.nn.encoders.encoder import load_encoder
 from labelgrove.nn.encoders.files import (
     EncoderContent,
@@ -71,9 +71,9 @@ class NeuralEstimator(Estimator):
 
     needs: ClassVar[Needs] = Needs()
 
-    encoder: EncoderParams = group(EncoderParams)
-    training: TrainingParams = group(TrainingParams)
-    tfidf: TfidfParams = group(TfidfParams)
+    encoder: Group[EncoderParams] = group(EncoderParams)
+    training: Group[TrainingParams] = group(TrainingParams)
+    tfidf: Group[TfidfParams] = group(TfidfParams)
     features: str = "auto"
     label_texts: LabelTexts = None
     held_out: AutoFloat = "auto"  # type: ignore[assignment]

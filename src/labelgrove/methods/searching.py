@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods.estimator import Estimator
+from labelgrove.model.settings import Group
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.ranking.solver import RankerParams
@@ -22,10 +23,10 @@ if TYPE_CHECKING:  # what a prediction does without is imported where it is used
 class TreeSearch(Estimator):
     """Prediction, growth and plans of methods with these settings and ``rankers_``."""
 
-    tfidf: TfidfParams
-    tree: TreeParams
-    ranker: RankerParams
-    search: SearchParams
+    tfidf: Group[TfidfParams]
+    tree: Group[TreeParams]
+    ranker: Group[RankerParams]
+    search: Group[SearchParams]
     n_trees: int = 1
     rankers_: list[Ranker]
 

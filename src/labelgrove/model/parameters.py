@@ -6,20 +6,43 @@ of four short methods.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
-from labelgrove.core.params import Params, unknown_key
+from labelgrove.core.params import Arguments, Params, argument_names, unknown_key
 from labelgrove.errors import ConfigError
+from labelgrove.model.settings import Group, Groups
 
 
-class Parameters:
+class Parameters(Arguments):
     """A dataclass whose fields are parameters: ``get_params``, ``set_params``, ``clone``, repr."""
+
+    groups: ClassVar[Groups] = Groups()
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        return sorted(field.name for field in dataclasses.fields(cls) if field.init)  # type: ignore[arg-type]
+        return sorted(argument_names(cls))
+
+    @classmethod
+    def _inside(cls, written: Callable[[Group[Any], str], str]) -> dict[str, list[str]]:
+        """The keys of all groups, and how each of them is written."""
+        inside = defaultdict[str, list[str]](list)
+        for group in cls.groups.values():
+            for key in argument_names(group.kind):
+                inside[key].append(written(group, key))
+        return inside
+
+    @classmethod
+    def _arguments_inside(cls, value: Any) -> dict[str, list[str]]:
+        text = repr(value) if len(repr(value)) <= 40 else "..."
+
+        def written(group: Group[Any], key: str) -> str:
+            if group.values:  # a new group would have other values than the method's
+                return f"{group.name}={{{key!r}: {text}}}"
+            return f"{group.name}={group.kind.__name__}({key}={text})"
+
+        return cls._inside(written)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
@@ -36,7 +59,8 @@ class Parameters:
         for key, value in params.items():
             name, _, inner = key.partition("__")
             if name not in names:
-                raise ConfigError(unknown_key(name, names))
+                inside = self._inside(lambda group, inner: f"{group.name}__{inner}")
+                raise ConfigError(unknown_key(name, names, inside=inside))
             if inner:
                 nested[name][inner] = value
             else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+import inspect
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
-from labelgrove.core.params import Params, fixed
+from labelgrove.core.params import Params, as_table, fixed
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
 
@@ -15,35 +17,67 @@ P = TypeVar("P", bound=Params)
 FEATURES = ("auto", "own", "given", "both")  # the values of ``features``, where a method has it
 
 
-def group(kind: type[P], **values: Any) -> P:
-    """A constructor argument that is a group of parameters, with the method's own defaults."""
-    field: P = dataclasses.field(
-        default_factory=lambda: kind(**values), metadata={"group": kind, "values": values}
-    )
-    return field
+class Group(Generic[P]):
+    """A constructor argument that is a group of parameters, with the method's own defaults.
+
+    A table in place of a group changes the values that it names: ``search={"beam": 30}``. So does
+    the name of an encoder, ``encoder="gte-small"``. None stands for the method's defaults.
+    """
+
+    def __init__(self, kind: type[P], values: Mapping[str, Any]) -> None:
+        self.kind, self.values = kind, values
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, model: None, owner: type) -> None: ...
+    @overload
+    def __get__(self, model: object, owner: type) -> P: ...
+    def __get__(self, model: object | None, owner: type) -> P | None:
+        # The dataclass asks its class for the default of the argument.
+        return None if model is None else vars(model)[self.name]
+
+    def __set__(self, model: object, value: P | Mapping[str, Any] | str | None) -> None:
+        present = vars(model).get(self.name)
+        if value is None:
+            value = self.kind(**self.values)
+        table = as_table(self.name, value)
+        if isinstance(table, Mapping):
+            base = present.get_params() if isinstance(present, Params) else self.values
+            value = self.kind(**{**base, **table})
+        vars(model)[self.name] = value  # ``check_settings`` refuses what is no group
+
+    def from_table(self, value: Any) -> P:
+        """A validated group from a table of a config."""
+        table = as_table(self.name, value)
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"{self.name}: must be a table of parameters, got {value!r}")
+        return self.kind.from_dict({**self.values, **table}, self.name)
+
+
+def group(kind: type[P], **values: Any) -> Group[P]:
+    """The argument of a method for a group, and values that differ from the group's defaults."""
+    return Group(kind, values)
 
 
 class Groups:
     """The groups of a model class by name, from its fields."""
 
-    def __get__(self, _: object, owner: type) -> dict[str, type[Params]]:
+    def __get__(self, _: object, owner: type) -> dict[str, Group[Any]]:
         fields = dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ()
-        return {f.name: f.metadata["group"] for f in fields if "group" in f.metadata}
-
-
-def fill_groups(model: Any) -> None:
-    """Sets groups that are None to their defaults."""
-    for field in dataclasses.fields(model):
-        if "group" in field.metadata and vars(model)[field.name] is None:
-            setattr(model, field.name, field.metadata["group"](**field.metadata["values"]))
+        values = {field.name: inspect.getattr_static(owner, field.name, None) for field in fields}
+        return {name: value for name, value in values.items() if isinstance(value, Group)}
 
 
 def check_settings(model: Any) -> None:
     """Validates every group and the arguments that methods share; ``fit`` calls it first."""
     values = vars(model)
-    for name, kind in type(model).groups.items():
-        if not isinstance(values[name], kind):
-            raise ConfigError(f"{name}: must be {kind.__name__}, got {type(values[name]).__name__}")
+    for name, group in type(model).groups.items():
+        if not isinstance(values[name], group.kind):
+            raise ConfigError(
+                f"{name}: must be {group.kind.__name__}, got {type(values[name]).__name__}"
+            )
         values[name].validate(name)
     for name in ("random_state", "n_jobs"):
         value = values[name]

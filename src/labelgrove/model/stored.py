@@ -15,7 +15,7 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts, save_model
 from labelgrove.errors import ConfigError
 from labelgrove.model.parameters import Parameters
-from labelgrove.model.settings import Groups, check_settings, fill_groups
+from labelgrove.model.settings import check_settings
 from labelgrove.scores.predictions import check_fitted
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
 from labelgrove.text.tfidf import Tfidf
@@ -28,7 +28,6 @@ class Stored(Parameters):
     """Settings from and to config tables; what ``fit`` sets, written to and read from a folder."""
 
     method: ClassVar[str]
-    groups: ClassVar[Groups] = Groups()
 
     index_: LabelIndex
     facts_: TrainingFacts
@@ -41,9 +40,6 @@ class Stored(Parameters):
     created_: str | None = None  # when it was trained
     derived_: Mapping[str, tuple[Any, str]] = {}  # settings that training chose, with reasons
     tried_: Sequence[Mapping[str, Any]] = ()  # models that method "auto" compared with this one
-
-    def __post_init__(self) -> None:
-        fill_groups(self)
 
     @property
     def fitted(self) -> bool:
@@ -69,21 +65,16 @@ class Stored(Parameters):
         >>> Linear.from_config({"ranker": {"C": 2.0}}).ranker.C
         2.0
         """
-        groups: Mapping[str, type[Params]] = cls.groups
-        plain = [name for name in cls._get_param_names() if name not in groups]
+        groups, names = cls.groups, cls._get_param_names()
         arguments: dict[str, Any] = {}
         for key, value in cls._read_config(config).items():
+            if key not in names:
+                inside = cls._inside(lambda group, inner: f"{group.name}.{inner}")
+                raise ConfigError(unknown_key(key, names, inside=inside))
             if key in groups:
-                if not isinstance(value, Mapping):
-                    raise ConfigError(f"{key}: must be a table of parameters, got {value!r}")
-                arguments[key] = groups[key].from_dict(value, key)
-            elif key in plain:
-                arguments[key] = None if value == "none" else value  # TOML has no null
+                arguments[key] = groups[key].from_table(value)
             else:
-                inside = [f"{name}.{key}" for name in groups if hasattr(groups[name], key)]
-                if inside:
-                    raise ConfigError(f"{key}: unknown key; did you mean {' or '.join(inside)}?")
-                raise ConfigError(unknown_key(key, [*plain, *groups]))
+                arguments[key] = None if value == "none" else value  # TOML has no null
         model = cls(**arguments)
         check_settings(model)
         return model

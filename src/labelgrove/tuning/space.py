@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from labelgrove.core.params import unknown_key
+from labelgrove.core.params import unknown_key, with_setting
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from labelgrove.model.interface import Model
@@ -136,16 +136,9 @@ def _checked(key: str, span: Span, method: str, base: Mapping[str, Any]) -> Span
 
 def laid_over(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Config tables, overridden by dotted settings."""
-    merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in base.items()}
+    merged = dict(base)
     for key, value in settings.items():
-        value = list(value) if isinstance(value, tuple) else value
-        table, dot, name = key.partition(".")
-        if not dot:
-            merged[key] = value
-        elif isinstance(merged.setdefault(table, {}), dict) and "." not in name:
-            merged[table][name] = value
-        else:
-            raise ConfigError(f"space: {key}: names have one level (table.key)")
+        merged = with_setting(merged, key, list(value) if isinstance(value, tuple) else value)
     return merged
 
 

@@ -53,7 +53,7 @@ from labelgrove.methods.matcher.method import Matcher
 from labelgrove.methods.neighbours.method import Neighbours
 from labelgrove.methods.terms import choose_features
 from labelgrove.model.interface import Model
-from labelgrove.model.settings import check_settings, group
+from labelgrove.model.settings import Group, check_settings, group
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.solver import RankerParams
@@ -88,11 +88,11 @@ class Auto(Chosen):
     reads_dense: ClassVar[bool] = True
 
     budget: str | float | None = None
-    tfidf: TfidfParams = group(TfidfParams)
-    tree: TreeParams = group(TreeParams)
-    ranker: RankerParams = group(RankerParams)
-    search: SearchParams = group(SearchParams)
-    encoder: EncoderParams = group(EncoderParams, encoder="auto")
+    tfidf: Group[TfidfParams] = group(TfidfParams)
+    tree: Group[TreeParams] = group(TreeParams)
+    ranker: Group[RankerParams] = group(RankerParams)
+    search: Group[SearchParams] = group(SearchParams)
+    encoder: Group[EncoderParams] = group(EncoderParams, encoder="auto")
     features: str = "auto"
     sparse_norm: str | None = "l2"
     held_out: AutoFloat = "auto"  # type: ignore[assignment]

@@ -22,7 +22,7 @@ from labelgrove.methods.cascadexml.params import (
 )
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
 from labelgrove.model.outline import Outline, expected_widths
-from labelgrove.model.settings import group
+from labelgrove.model.settings import Group, group
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import layer_count
 
@@ -37,7 +37,7 @@ class CascadeXML(NetworkEstimator):
 
     method: ClassVar[str] = "cascadexml"
 
-    heads: CascadeParams = group(CascadeParams)
+    heads: Group[CascadeParams] = group(CascadeParams)
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
         shape = cascade_tree_params(len(corpus.index), self.heads, self.tree)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.core.callbacks import Callback, Event
-from labelgrove.core.params import unknown_key
+from labelgrove.core.params import overridden, unknown_key
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods import create, method_class, overridden
+from labelgrove.methods import create, method_class
 from labelgrove.model.interface import Model
 
 

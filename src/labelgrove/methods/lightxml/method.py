@@ -32,7 +32,7 @@ from labelgrove.methods.preparation import Prepared
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline, expected_widths
-from labelgrove.model.settings import group
+from labelgrove.model.settings import Group, group
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.heads.full import ONE_PROCESS, weight_type
 from labelgrove.nn.network import MakeHeads, Network, network_part
@@ -49,7 +49,7 @@ class LightXML(NetworkEstimator):
     method: ClassVar[str] = "lightxml"
     needs: ClassVar[Needs] = Needs(dropouts=(0.3, 0.5))
 
-    heads: LightXmlParams = group(LightXmlParams)
+    heads: Group[LightXmlParams] = group(LightXmlParams)
 
     def _check(self) -> None:
         super()._check()

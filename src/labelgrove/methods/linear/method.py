@@ -47,7 +47,7 @@ from labelgrove.methods.linear.streaming import (
 )
 from labelgrove.methods.searching import TreeSearch
 from labelgrove.methods.terms import choose_features, scaling
-from labelgrove.model.settings import check_count, check_settings, group
+from labelgrove.model.settings import Group, check_count, check_settings, group
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
@@ -87,10 +87,10 @@ class Linear(TreeSearch):
     method: ClassVar[str] = "linear"
     reads_dense: ClassVar[bool] = True
 
-    tfidf: TfidfParams = group(TfidfParams)
-    tree: TreeParams = group(TreeParams)
-    ranker: RankerParams = group(RankerParams)
-    search: SearchParams = group(SearchParams)
+    tfidf: Group[TfidfParams] = group(TfidfParams)
+    tree: Group[TreeParams] = group(TreeParams)
+    ranker: Group[RankerParams] = group(RankerParams)
+    search: Group[SearchParams] = group(SearchParams)
     n_trees: int = 1
     label_texts: LabelTexts = None
     features: str = "auto"

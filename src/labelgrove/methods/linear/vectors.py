@@ -42,7 +42,7 @@ from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.growth import GrowthView
 from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import EncoderWork, Outline
-from labelgrove.model.settings import check_count, group
+from labelgrove.model.settings import Group, check_count, group
 from labelgrove.model.spaces import linear_space
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
@@ -87,13 +87,13 @@ class LinearVectors(TreeSearch, NeuralEstimator):
 
     method: ClassVar[str] = "linear-vectors"
 
-    vectors: VectorParams = group(VectorParams)
-    word2vec: Word2vecParams = group(Word2vecParams)
-    indexing: IndexingParams = group(IndexingParams)
-    heads: MatcherParams = group(MatcherParams)
-    tree: TreeParams = group(TreeParams)
-    ranker: RankerParams = group(RankerParams)
-    search: SearchParams = group(SearchParams)
+    vectors: Group[VectorParams] = group(VectorParams)
+    word2vec: Group[Word2vecParams] = group(Word2vecParams)
+    indexing: Group[IndexingParams] = group(IndexingParams)
+    heads: Group[MatcherParams] = group(MatcherParams)
+    tree: Group[TreeParams] = group(TreeParams)
+    ranker: Group[RankerParams] = group(RankerParams)
+    search: Group[SearchParams] = group(SearchParams)
     n_trees: int = 1
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:

@@ -34,7 +34,7 @@ from labelgrove.methods.matcher.evidence import (
 )
 from labelgrove.methods.matcher.names import Float64, Names, matched_words
 from labelgrove.methods.terms import choose_features
-from labelgrove.model.settings import check_settings, group
+from labelgrove.model.settings import Group, check_settings, group
 from labelgrove.scores.predictions import Predictions
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Matcher(Estimator):
 
     method: ClassVar[str] = "matcher"
 
-    matching: MatchingParams = group(MatchingParams)
+    matching: Group[MatchingParams] = group(MatchingParams)
     random_state: int = 0
     n_jobs: int | None = None
 

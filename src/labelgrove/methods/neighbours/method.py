@@ -17,7 +17,7 @@ from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
-from labelgrove.errors import ConfigError, MissingExtraError, UnsupportedError
+from labelgrove.errors import ConfigError, UnsupportedError, needing_torch
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.defaults import MOST_TOKENS
 from labelgrove.methods.estimator import Estimator
@@ -26,7 +26,7 @@ from labelgrove.methods.neighbours.memory import Memory, Queries
 from labelgrove.methods.neighbours.voting import Support, VotingParams
 from labelgrove.methods.terms import choose_features, given_matrix, without_matrix
 from labelgrove.model.interface import Pieces
-from labelgrove.model.settings import check_settings, group
+from labelgrove.model.settings import Group, check_settings, group
 from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.term_reader import TermReader
@@ -57,9 +57,9 @@ class Neighbours(Estimator):
     method: ClassVar[str] = "neighbours"
 
     vectors: VectorKind = "tfidf"
-    encoder: EncoderParams = group(EncoderParams)
-    tfidf: TfidfParams = group(TfidfParams)
-    voting: VotingParams = group(VotingParams)
+    encoder: Group[EncoderParams] = group(EncoderParams)
+    tfidf: Group[TfidfParams] = group(TfidfParams)
+    voting: Group[VotingParams] = group(VotingParams)
     features: str = "auto"
     device: str = "auto"
     random_state: int = 0
@@ -294,12 +294,8 @@ class Neighbours(Estimator):
 
 def _reading() -> Any:
     """What reads texts with an encoder; needs torch."""
-    try:
+    with needing_torch("neighbours by text vectors"):
         from labelgrove.methods.neighbours import reading
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "transformers", "tokenizers"):
-            raise
-        raise MissingExtraError("torch", "neighbours by text vectors") from error
     return reading
 
 

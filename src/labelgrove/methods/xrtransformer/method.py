@@ -48,7 +48,7 @@ from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.growth import GrowthView
 from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline
-from labelgrove.model.settings import group
+from labelgrove.model.settings import Group, group
 from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import states_width
@@ -83,13 +83,15 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
     # the vectors of new documents.
     needs: ClassVar[Needs] = Needs(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
 
-    heads: XrParams = group(XrParams)
-    tree: TreeParams = group(TreeParams, max_leaf_size=16, top_width=256)
-    matcher: RankerParams = group(RankerParams)
-    refined: TreeParams = group(TreeParams)
-    ranker: RankerParams = group(RankerParams, mined_nodes=20, mined_weight=1.0, threshold=0.02)
+    heads: Group[XrParams] = group(XrParams)
+    tree: Group[TreeParams] = group(TreeParams, max_leaf_size=16, top_width=256)
+    matcher: Group[RankerParams] = group(RankerParams)
+    refined: Group[TreeParams] = group(TreeParams)
+    ranker: Group[RankerParams] = group(
+        RankerParams, mined_nodes=20, mined_weight=1.0, threshold=0.02
+    )
     # Labels by their own margins: the tree only says which to look at.
-    search: SearchParams = group(
+    search: Group[SearchParams] = group(
         SearchParams, beam=20, post_processor="l3-hinge", last_level="noop"
     )
     refine: bool = True

@@ -54,7 +54,7 @@ from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.growth import GrowthView, Read
 from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline
-from labelgrove.model.settings import group
+from labelgrove.model.settings import Group, group
 from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
@@ -83,10 +83,10 @@ class XTransformer(ReturnsHeldOut, NeuralEstimator):
 
     method: ClassVar[str] = "xtransformer"
 
-    indexing: IndexingParams = group(IndexingParams)
-    heads: MatcherParams = group(MatcherParams)
-    ranking: RankingParams = group(RankingParams)
-    ranker: RankerParams = group(RankerParams)
+    indexing: Group[IndexingParams] = group(IndexingParams)
+    heads: Group[MatcherParams] = group(MatcherParams)
+    ranking: Group[RankingParams] = group(RankingParams)
+    ranker: Group[RankerParams] = group(RankerParams)
     return_held_out: bool = False
     baseline: bool = True
 
