@@ -60,7 +60,9 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
 
     tree: TreeParams = group(TreeParams)
     rerank: RerankParams = group(RerankParams)
-    ranker: RankerParams = group(RankerParams)
+    # The network was fitted to the documents that the ranker learns from: its vectors of these say
+    # more about their labels than those of new documents do, so they count less than the terms.
+    ranker: RankerParams = group(RankerParams, dense_C=0.1)
     return_held_out: bool = False
     baseline: bool = True
 
