@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from labelgrove.core.part import Part
 from labelgrove.errors import ModelFormatError
@@ -62,6 +63,17 @@ def check(net: Any, tree: LabelTree | None, layers: int, seed: int) -> None:
             same = found.columns == np.take_along_axis(columns, order, 1)
             assert same.mean() > 0.99  # scores that differ in the last digit may swap
     assert np.allclose(heads.text(block), net.text(states).detach().numpy(), rtol=1e-4, atol=1e-5)
+    if isinstance(net, MatcherNet):
+        return
+    some = np.stack([rng.permutation(labels)[:7] for _ in range(DOCUMENTS)]).astype(np.int32)
+    some[:, 3] = -1
+    every = net.predict(states, labels, enough=True)
+    table = np.zeros((DOCUMENTS, labels), np.float32)
+    np.put_along_axis(table, every.columns.numpy(), every.scores.numpy(), 1)
+    expected, real = np.take_along_axis(table, some, 1), some >= 0
+    scores = net.scores(states, torch.from_numpy(some.astype(np.int64))).numpy()
+    assert np.allclose(scores[real], expected[real], rtol=1e-4, atol=1e-7)
+    assert np.allclose(heads.scores(block, some)[real], expected[real], rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(3))

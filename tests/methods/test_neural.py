@@ -262,7 +262,7 @@ def test_stages_are_used_again_where_nothing_they_depend_on_changed(tmp_path: Pa
         return {event["stage"] for event in events if event["kind"] == "stage_computing"}
 
     assert "network" in computed(rerank={"enabled": False})
-    assert computed() == {"tree", "rerank"}
+    assert computed() == {"linear", "tree", "rerank"}
     assert computed(rerank={"share": 0.5}) == set()
     assert computed(rerank={"shortlist": 5}) == {"rerank"}
     # With another seed, tokens and tf-idf are the same.

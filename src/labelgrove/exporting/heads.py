@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from labelgrove.core.arrays import Float32, Int64, offsets
+from labelgrove.core.arrays import Float32, Int32, Int64, offsets
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.part import Part
 from labelgrove.core.topk import TopK, top_k
@@ -102,6 +102,28 @@ class Heads:
             counts[rows] = best.counts
         return TopK(columns, scores, counts)
 
+    def scores(self, states: Float32, columns: Int32) -> Float32:
+        """What :meth:`best_labels` gives to label columns of each document; 0 where -1."""
+        scores = np.zeros(columns.shape, np.float32)
+        rows, places = np.nonzero(columns >= 0)
+        vectors = self.reader.vectors(states)
+        scores[rows, places] = self._scores(vectors, rows, columns[rows, places])
+        return scores
+
+    def _scores(self, vectors: list[Float32], rows: Int64, columns: Int32) -> Float32:
+        raise NotImplementedError
+
+    def _logits(self, level: int, vectors: Float32, rows: Int64, nodes: Any) -> Float32:
+        """Logits of each document's own nodes, picked from one product with all rows in use.
+
+        The product sums in the same order as one with the whole table.
+        """
+        weight, bias = self.tables[level]
+        used, positions = np.unique(nodes, return_inverse=True)
+        table = weight if len(used) == len(weight) else weight[used]
+        logits: Float32 = product(vectors, table)[rows, positions]
+        return logits if bias is None else logits + bias[nodes]
+
     def _first_logits(self, vectors: Float32) -> Float32:
         weight, bias = self.tables[0]
         logits = product(vectors, weight)
@@ -127,6 +149,10 @@ class FlatHead(Heads):
             logits[:, ~mask.allowed] = -np.inf
         best = top_k(logits, k, threads=threads)
         return best._replace(scores=expit(best.scores)) if self.probabilities else best
+
+    def _scores(self, vectors: list[Float32], rows: Int64, columns: Int32) -> Float32:
+        logits = self._logits(0, vectors[-1], rows, columns)
+        return expit(logits) if self.probabilities else logits
 
 
 @dataclass(eq=False)
@@ -188,16 +214,13 @@ class TreeHeads(Heads):
         fits = allowed.levels[level][nodes]
         return _Lists(rows[fits], nodes[fits], above[fits], len(best.columns))
 
-    def _logits(self, level: int, vectors: Float32, rows: Int64, nodes: Int64) -> Float32:
-        """Logits of each document's own nodes, picked from one product with all rows in use.
-
-        The product sums in the same order as one with the whole table.
-        """
-        weight, bias = self.tables[level]
-        used, positions = np.unique(nodes, return_inverse=True)
-        table = weight if len(used) == len(weight) else weight[used]
-        logits: Float32 = product(vectors, table)[rows, positions]
-        return logits if bias is None else logits + bias[nodes]
+    def _scores(self, vectors: list[Float32], rows: Int64, columns: Int32) -> Float32:
+        nodes, scores = self.tree.leaf_positions[columns], np.ones(len(rows), np.float32)
+        counted = len(self.tables) if self.path else 1 + self.weighted
+        for level in range(len(self.tables) - 1, len(self.tables) - 1 - counted, -1):
+            scores *= expit(self._logits(level, vectors[level], rows, nodes))
+            nodes = self.tree.parents[level][nodes]
+        return scores
 
 
 def _logits_of(best: TopK, rows: Int64, nodes: Any) -> Float32:

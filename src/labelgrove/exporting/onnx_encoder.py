@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.core.arrays import Float32, Int64
+from labelgrove.core.arrays import Float32, Int32, Int64
+from labelgrove.core.topk import drop_repeated
 from labelgrove.errors import MissingExtraError, ModelFormatError
 from labelgrove.exporting.heads import Heads
 from labelgrove.labels.masks import LabelMask
@@ -106,18 +107,31 @@ class OnnxRunner:
     threads: int | None = None
 
     def read(
-        self, tokens: Tokens, k: int, *, vectors: bool = False, mask: LabelMask | None = None
+        self,
+        tokens: Tokens,
+        k: int,
+        *,
+        vectors: bool = False,
+        mask: LabelMask | None = None,
+        more: Int32 | None = None,
     ) -> tuple[Any, Any, Any]:
-        """Columns and scores of the k best labels, and, if asked for, the text vectors."""
+        """Columns and scores of the k best labels and, if asked for, of ``more`` columns of each
+        document and the text vectors.
+        """
         k = k if mask is None else min(k, len(mask))
-        columns = np.empty((len(tokens), k), np.int32)
+        columns = np.empty((len(tokens), k if more is None else k + more.shape[1]), np.int32)
         scores = np.empty(columns.shape, np.float32)
         texts = np.zeros((len(tokens), self.heads.text_width if vectors else 0), np.float32)
         for rows, states in self.encoder.states(tokens, threads=self.threads):
             best = self.heads.best_labels(states, k, mask=mask, threads=self.threads)
-            columns[rows], scores[rows] = best.columns, best.scores
+            columns[rows, :k], scores[rows, :k] = best.columns, best.scores
+            if more is not None:
+                columns[rows, k:] = more[rows]
+                scores[rows, k:] = self.heads.scores(states, more[rows])
             if vectors:
                 texts[rows] = self.heads.text(states)
+        if more is not None:
+            drop_repeated(columns)
         return columns, scores, texts
 
 

@@ -23,11 +23,12 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.name_rows import named_labels
 from labelgrove.methods.neural import NeuralEstimator, estimate_memory
-from labelgrove.methods.preparation import Prepared, ReturnsHeldOut
+from labelgrove.methods.preparation import Prepared, ReturnsHeldOut, linear_stage
 from labelgrove.methods.reranking import (
     Reranker,
     RerankParams,
     check_reranking,
+    proposed,
     reranker_features,
     shortlist_matrix,
 )
@@ -50,7 +51,8 @@ from labelgrove.scores.predictions import Predictions
 class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
     """What LightXML and CascadeXML share; their files have the heads and ``fit``.
 
-    ``rerank`` is a linear ranker over the network's shortlists, with settings in ``ranker``.
+    ``rerank`` is a linear ranker over the shortlists of the network and of the linear method, with
+    settings in ``ranker``.
     With ``return_held_out`` this ranker also learns from the held-out documents, which then only
     choose the network's checkpoint, and nothing is reported on them. ``baseline`` also trains the
     linear method and reports both on the held-out documents.
@@ -58,7 +60,9 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
 
     tree: Group[TreeParams] = group(TreeParams)
     rerank: Group[RerankParams] = group(RerankParams)
-    ranker: Group[RankerParams] = group(RankerParams)
+    # The network was fitted to the documents that the ranker learns from: its vectors of these say
+    # more about their labels than those of new documents do, so they count less than the terms.
+    ranker: Group[RankerParams] = group(RankerParams, dense_C=0.1)
     return_held_out: bool = False
     baseline: bool = True
 
@@ -80,6 +84,11 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
     def reranks(self) -> bool:
         """Whether a ranker on tf-idf orders the shortlists."""
         return bool(fixed(self.rerank.enabled, True))
+
+    @property
+    def _proposes(self) -> bool:
+        """Whether the linear method adds to the shortlists."""
+        return self.reranks and self.rerank.linear
 
     def _heads(self, labels: int, tree: LabelTree | None) -> MakeHeads:
         """The heads that the settings describe."""
@@ -104,6 +113,11 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
         reranker = None
         if self.reranks:
             seen = data.for_ranker(stages, returned=self.return_held_out)
+            more: dict[str, Any] = {}  # other keys stay as they are
+            if self.rerank.linear:
+                more["linear"] = data.linear().ranker or linear_stage(
+                    stages, seen.terms, seen.labels, threads=self.n_jobs
+                )
             ranker = stages(
                 "rerank",
                 train_reranker,
@@ -118,8 +132,10 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
                 seed=self.random_state,
                 device=self.device,
                 threads=self.n_jobs,
+                **more,
             ).value
-            reranker = Reranker(data.terms.value.reader, ranker, self.rerank)
+            linear = more["linear"].value if more else None
+            reranker = Reranker(data.terms.value.reader, ranker, self.rerank, linear)
         self.tree_: LabelTree | None = searched
         self.network_: Network = network
         self.reranker_: Reranker | None = reranker
@@ -220,7 +236,7 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
             widths,
             has_tree=has_tree,
             has_ranker=self.reranks,
-            has_baseline=self.compares,
+            has_baseline=self.compares or self._proposes,
             encoder=self._encoder_work(documents, reads=1.0 if self.reranks else 0.0),
         )
 
@@ -229,7 +245,7 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
         return TRAINING_SPACE | (RERANK_SPACE if self.reranks else {})
 
     def _memory(self, corpus: Corpus, **options: int) -> int:
-        shortlist = self.rerank.shortlist if self.reranks else None
+        shortlist = (1 + self._proposes) * self.rerank.shortlist if self.reranks else None
         return estimate_memory(self, corpus, shortlist=shortlist, **options)
 
     def parts(self) -> dict[str, Part]:
@@ -260,13 +276,16 @@ def train_reranker(
     ranker: RankerParams,
     precision: str,
     seed: int,
+    linear: Ranker | None = None,
     *,
     device: str,
     threads: int | None,
 ) -> Ranker:
-    """The ranker that puts a trained network's shortlists in order."""
+    """The ranker that puts the shortlists of a trained network, and of the linear one, in order."""
     runner = make_runner(network, device, precision)
-    columns, _, vectors = runner.read(tokens, min(params.shortlist, tree.labels), vectors=True)
+    length = min(params.shortlist, tree.labels)
+    more = None if linear is None else proposed(linear, terms.rows, length, threads=threads)
+    columns, _, vectors = runner.read(tokens, length, vectors=True, more=more)
     settings, start = ranker.get_params(), None
     if params.start != "none":
         settings["start"] = params.start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -31,9 +31,11 @@ from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
     Prepared,
+    TrainedLinear,
     baseline_stage,
     check_fields,
     held_out_measures,
+    linear_stage,
     situation,
     tokens_stage,
     warn_of_held_out,
@@ -52,6 +54,7 @@ from labelgrove.nn.encoders.files import (
 from labelgrove.nn.network import Network, Runner
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
+from labelgrove.ranking.ranker import Ranker
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import TfidfParams
@@ -169,10 +172,13 @@ class NeuralEstimator(Estimator):
         """The encoder runs there."""
         self.device = device
 
-    def _prepare(self, corpus: Corpus, stages: Stages, *, baseline: bool) -> Prepared:
-        """Splits the documents, makes tf-idf and tokens, and trains the linear baseline.
+    def _prepare(
+        self, corpus: Corpus, stages: Stages, *, baseline: bool, linear: bool = False
+    ) -> Prepared:
+        """Splits the documents, makes tf-idf and tokens, and trains the linear method if needed.
 
-        All that is the same for any ``random_state``, so models with several seeds share it.
+        The measures of the linear method are a ``baseline``; with ``linear``, its ranker serves the
+        method. All is the same for any ``random_state``, so models with several seeds share it.
         """
         threads = self.n_jobs
         check_texts_alone(self.method, corpus)
@@ -189,31 +195,39 @@ class NeuralEstimator(Estimator):
                 stages, documents, self.tfidf, source, held_out=held_out, threads=threads
             )
 
-        def judge(documents: Corpus, judges: Corpus) -> dict[str, float]:
+        @cache
+        def make_linear(documents: Corpus, stages: Stages) -> Made[Ranker]:
             terms = make_terms(documents)
-            return baseline_stage(stages, terms, documents, judges, threads=threads)
+            return linear_stage(stages, terms, documents.labels, threads=threads)
+
+        def judge(documents: Corpus, judges: Corpus, own: Stages = stages) -> dict[str, float]:
+            terms, ranker = make_terms(documents), make_linear(documents, own)
+            return baseline_stage(own, ranker, terms, documents, judges, threads=threads)
 
         learnt_from, judged = with_label_texts(
             learnt_from, held_out, self.label_texts, judge, stages.reporter
         )
         terms = make_terms(learnt_from)
-        linear: Callable[[], dict[str, float]] = partial(dict, judged)
+        compares = baseline and held_out is not None and not judged
+
+        def train(own: Stages) -> TrainedLinear:
+            if judged or not compares:
+                ranker = make_linear(learnt_from, stages if judged else own) if linear else None
+                return TrainedLinear(ranker, dict(judged))
+            assert held_out is not None
+            measures = judge(learnt_from, held_out, own)
+            return TrainedLinear(make_linear(learnt_from, own), measures)
+
+        idle = has_idle_cores(self.device) and (linear or compares)
+        trained = stages.aside(train) if idle else partial(TrainedLinear, *train(stages))
         held_out_tokens = None
-        if baseline and held_out is not None and not judged:
-            judges = held_out
-
-            def compare(stages: Stages) -> dict[str, float]:
-                return baseline_stage(stages, terms, learnt_from, judges, threads=threads)
-
-            idle = has_idle_cores(self.device)
-            linear = stages.aside(compare) if idle else partial(dict, compare(stages))
         tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader, threads=threads)
         if held_out is not None:
             name, texts = "held-out-tokens", held_out.texts
             held_out_tokens = tokens_stage(stages, name, texts, reader, threads=threads)
         encoder = stages.derive(lambda: reader, content=EncoderContent(self.encoder))
         return Prepared(
-            corpus, learnt_from, held_out, terms, linear, encoder, tokens, held_out_tokens
+            corpus, learnt_from, held_out, terms, trained, encoder, tokens, held_out_tokens
         )
 
     def _compared(
@@ -222,7 +236,7 @@ class NeuralEstimator(Estimator):
         """The method beside the linear one on the held-out part; says so when it is worse."""
         assert data.held_out is not None
         ours = held_out_measures(predictions, data.held_out, data.learnt_from)
-        linear = data.linear()
+        linear = data.linear().measures
         stages.reporter.message(comparison(self.method, ours, linear))
         report = {self.method: ours, "linear": linear, "shortlist_recall": recall}
         return report | {"held_out": len(data.held_out)}

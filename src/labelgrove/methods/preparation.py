@@ -40,6 +40,7 @@ from labelgrove.nn.encoders.files import (
 from labelgrove.nn.encoders.lengths import LengthSample
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.training.devices import choose_device
+from labelgrove.ranking.ranker import Ranker
 from labelgrove.scores.predictions import Predictions
 
 # The checkpoint is chosen by the mean of the first three; all are reported for held-out documents.
@@ -85,6 +86,16 @@ class RankerDocuments(NamedTuple):
     labels: CSR
 
 
+class TrainedLinear(NamedTuple):
+    """The linear method on the documents to learn from, and what it reaches on the held-out ones.
+
+    Each is there if it was asked for.
+    """
+
+    ranker: Made[Ranker] | None
+    measures: dict[str, float]
+
+
 @dataclass(frozen=True)
 class Prepared:
     """All that a network needs to be trained: made once per fit, stage by stage."""
@@ -93,7 +104,7 @@ class Prepared:
     learnt_from: Corpus
     held_out: Corpus | None
     terms: Made[Terms]
-    linear: Callable[[], dict[str, float]]  # what the linear method reaches on the held-out part
+    linear: Callable[[], TrainedLinear]
     encoder: Made[Encoder]
     tokens: Made[Tokens]
     held_out_tokens: Made[Tokens] | None
@@ -234,8 +245,27 @@ def tokens_stage(
     )
 
 
+def linear_stage(
+    stages: Stages, terms: Made[Terms], labels: CSR, *, threads: int | None
+) -> Made[Ranker]:
+    """The ranker of the linear method with its defaults, over sparse features."""
+    return stages(
+        "linear", fit_linear, terms=terms, labels=labels, stops=stages.stops, threads=threads
+    )
+
+
+def fit_linear(
+    terms: Terms, labels: CSR, *, stops: Sequence[Callback], threads: int | None
+) -> Ranker:
+    """Trains the linear method on ready features; ``stops`` may interrupt it."""
+    # tf-idf says itself how rows are scaled.
+    model = Linear(sparse_norm=None, n_jobs=threads)
+    return model.fit(terms.rows, labels, callbacks=stops).rankers_[0]
+
+
 def baseline_stage(
     stages: Stages,
+    linear: Made[Ranker],
     terms: Made[Terms],
     learnt_from: Corpus,
     held_out: Corpus,
@@ -243,37 +273,35 @@ def baseline_stage(
     threads: int | None,
 ) -> dict[str, float]:
     """What the linear method reaches on the held-out part, trained on the same documents."""
-    learnt = stages.derive(lambda: learnt_from, terms=terms, labels=learnt_from.labels)
+    learnt = stages.derive(lambda: learnt_from, labels=learnt_from.labels)
     judges = stages.derive(
         lambda: held_out, texts=held_out.texts, labels=held_out.labels, unknown=held_out.unknown
     )
     made = stages(
         "linear-baseline",
-        fit_baseline,
+        measure_linear,
+        ranker=linear,
         terms=terms,
         learnt_from=learnt,
         held_out=judges,
         metrics=(*REPORTED, "PSP@5"),
-        stops=stages.stops,
         threads=threads,
     )
     return made.value.config
 
 
-def fit_baseline(
+def measure_linear(
+    ranker: Ranker,
     terms: Terms,
     learnt_from: Corpus,
     held_out: Corpus,
     metrics: tuple[str, ...],
     *,
-    stops: Sequence[Callback],
     threads: int | None,
 ) -> Part:
     """The metrics of a linear model on held-out documents."""
-    model = Linear(sparse_norm=None, n_jobs=threads)  # tf-idf says itself how rows are scaled
-    model.fit(terms.rows, learnt_from.labels, index=learnt_from.index, callbacks=stops)
-    predictions = model.predict(terms.reader.rows(held_out), k=10)
-    measures = held_out_measures(predictions, held_out, learnt_from)
+    best = ranker.search(terms.reader.rows(held_out), k=10, threads=threads)
+    measures = held_out_measures(Predictions(*best, learnt_from.index), held_out, learnt_from)
     return Part({name: measures[name] for name in metrics})
 
 

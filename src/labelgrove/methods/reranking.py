@@ -1,8 +1,10 @@
-"""A linear ranker on [tf-idf ; text vector] that reorders a network's shortlist.
+"""A linear ranker on [tf-idf ; text vector] that reorders shortlists.
 
 The network reads the beginning of a text; tf-idf sees every word. CascadeXML's authors gained up to
 2.7 points from both together. Each label learns from its own documents and from those that have it
-on their shortlist.
+on their shortlist. A network knows its training documents by heart, so its lists of these have few
+labels that are hard to tell from the true ones, and its lists of new documents lack rare labels.
+The linear method has other lists, and the ranker reads both.
 """
 
 from __future__ import annotations
@@ -42,6 +44,10 @@ class RerankParams(Params):
         help="train a ranker on tf-idf and the network's text vectors; auto = yes",
     )
     shortlist: int = param(100, ge=1, help="best labels of the network that the ranker reorders")
+    linear: bool = param(
+        True,
+        help="also train the linear method, whose best labels join the shortlist; published: false",
+    )
     start: Literal["none", "initial", "centre"] = param(
         "none",
         help="how the ranker uses the network's output layer: not at all, as the start of the "
@@ -55,11 +61,15 @@ class RerankParams(Params):
 
 @dataclass(eq=False)
 class Reranker:
-    """The ranker that reorders a network's shortlists, and what reads its sparse features."""
+    """The ranker that reorders shortlists, and what reads its sparse features.
+
+    ``linear`` is the linear method's, which reads these alone and proposes labels.
+    """
 
     terms: TermReader
     ranker: Ranker
     params: RerankParams
+    linear: Ranker | None = None
 
     def best_labels(
         self,
@@ -71,11 +81,13 @@ class Reranker:
         mask: LabelMask | None = None,
         threads: int | None = None,
     ) -> tuple[Int32, Float32]:
-        """Columns and scores of the k best labels of each document's shortlist, by both models."""
+        """Columns and scores of the k best labels of each document's shortlists."""
         labels, params = self.ranker.tree.labels, self.params
         length = min(max(k, params.shortlist), labels)
-        columns, chances, vectors = runner.read(tokens, length, vectors=True, mask=mask)
-        features = reranker_features(self.terms.rows(documents), vectors, params)
+        terms = self.terms.rows(documents)
+        more = None if self.linear is None else proposed(self.linear, terms, length, mask, threads)
+        columns, chances, vectors = runner.read(tokens, length, vectors=True, mask=mask, more=more)
+        features = reranker_features(terms, vectors, params)
         pattern = shortlist_matrix(columns, labels)
         scores = self.ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)
         scores.data = params.share * expit(scores.data)
@@ -87,6 +99,8 @@ class Reranker:
         parts = {"rerank-ranker": self.ranker.state()}
         if self.terms.tfidf is not None:
             parts["rerank-tfidf"] = self.terms.tfidf.state()
+        if self.linear is not None:
+            parts["rerank-linear"] = self.linear.state()
         return parts
 
     @classmethod
@@ -99,7 +113,9 @@ class Reranker:
         ranker = Ranker.from_state(parts["rerank-ranker"])
         stored = parts.get("rerank-tfidf")
         tfidf = None if stored is None else Tfidf.from_state(stored)
-        return cls(TermReader(tfidf, given), ranker, params)
+        stored = parts.get("rerank-linear")  # not there in models of earlier releases
+        linear = None if stored is None else Ranker.from_state(stored)
+        return cls(TermReader(tfidf, given), ranker, params, linear)
 
 
 def check_reranking(params: RerankParams, ranker: RankerParams) -> None:
@@ -107,6 +123,17 @@ def check_reranking(params: RerankParams, ranker: RankerParams) -> None:
     if params.enabled:
         why = "rerank.shortlist selects the negative documents"
         refuse_idle(ranker, "ranker", NEGATIVE_SETTINGS, why)
+
+
+def proposed(
+    linear: Ranker,
+    terms: CSR,
+    count: int,
+    mask: LabelMask | None = None,
+    threads: int | None = None,
+) -> Int32:
+    """The linear method's best columns of each document; -1 where there are fewer."""
+    return linear.search(terms, k=count, allow=mask, threads=threads).columns
 
 
 def shortlist_matrix(columns: Int32, labels: int, values: Float32 | None = None) -> CSR:

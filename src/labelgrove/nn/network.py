@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from labelgrove.core.arrays import CSR, Float32, Int32, offsets
 from labelgrove.core.part import Part
+from labelgrove.core.topk import drop_repeated
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import children_of
 from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
@@ -190,29 +191,42 @@ class Runner:
         self.network.standardise([torch.cat(layer) for layer in zip(*sample, strict=True)])
 
     def read(
-        self, tokens: Tokens, k: int, *, vectors: bool = False, mask: LabelMask | None = None
+        self,
+        tokens: Tokens,
+        k: int,
+        *,
+        vectors: bool = False,
+        mask: LabelMask | None = None,
+        more: Int32 | None = None,
     ) -> tuple[Int32, Float32, Float32]:
         """Columns and scores (documents x k), best first; equal scores are in order of columns.
 
         Where there are fewer labels, the column is -1 and the score -inf. ``vectors`` adds what the
-        output layer reads of each document.
+        output layer reads of each document. ``more`` are label columns of each document (-1: none)
+        that are scored as well, unless they are among the best, and make the result wider.
         """
         k = k if mask is None else min(k, len(mask))
         within = {} if mask is None else {"allowed": self.network.heads.allowing(mask.allowed)}
-        columns = np.full((len(tokens), k), -1, np.int32)
-        scores = np.full((len(tokens), k), -np.inf, np.float32)
-        width = self.network.heads.text_width if vectors else 0
-        read = np.zeros((len(tokens), width), np.float32)
+        width = k if more is None else k + more.shape[1]
+        columns = np.full((len(tokens), width), -1, np.int32)
+        scores = np.full((len(tokens), width), -np.inf, np.float32)
+        read = np.zeros((len(tokens), self.network.heads.text_width if vectors else 0), np.float32)
 
         def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
             top = self.network.heads.predict(states, k, enough=True, **within)
             count = top.columns.shape[1]
             columns[batch.rows, :count] = top.columns.cpu().numpy()
             scores[batch.rows, :count] = top.scores.float().cpu().numpy()
+            if more is not None:
+                others = torch.from_numpy(more[batch.rows].astype(np.int64)).to(states[0].device)
+                columns[batch.rows, k:] = more[batch.rows]
+                scores[batch.rows, k:] = self.network.heads.scores(states, others).cpu().numpy()
             if vectors:
                 read[batch.rows] = self.network.heads.text(states).float().cpu().numpy()
 
         self.each(tokens, use)
+        if more is not None:
+            drop_repeated(columns)
         scores[columns < 0] = -np.inf
         order = np.lexsort((columns, -scores), axis=1)
         best = np.take_along_axis(columns, order, 1), np.take_along_axis(scores, order, 1)

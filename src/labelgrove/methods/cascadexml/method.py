@@ -47,7 +47,8 @@ class CascadeXML(NetworkEstimator):
         if idle := [name for name in idle if name not in self.derived_]:
             few = f"{len(corpus.index):,} labels get no clusters"
             stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
-        data = self._prepare(corpus, stages, baseline=self.compares)
+        linear = self._proposes and not self.return_held_out
+        data = self._prepare(corpus, stages, baseline=self.compares, linear=linear)
         tree = data.tree(stages, shape, seed=self.random_state, threads=self.n_jobs)
         heads = self._heads(len(corpus.index), tree.value)
         self._train(data, stages, heads, searched=tree.value, tree=tree)

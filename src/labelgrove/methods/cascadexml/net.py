@@ -205,6 +205,25 @@ class CascadeNet(nn.Module):
                 scores = scores * self._chances_above(levels).gather(1, listed.slots)
             return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
 
+    def scores(self, states: Sequence[Tensor], columns: Tensor) -> Tensor:
+        """What :meth:`predict` gives to label columns of each document; meaningless where -1."""
+        real = columns >= 0
+        nodes, scores = self.index.leaf_positions[columns.clamp(min=0)], torch.ones(())
+        with torch.no_grad():
+            levels = list(enumerate(self._vectors(states, dropout=False)))
+            for level, vectors in reversed(levels[-self._counted :]):
+                table: Any = self.tables[level]
+                logits = shortlist_logits(vectors, table, nodes, real, form=self.params.logits)
+                scores = scores.to(logits.device) * logits.sigmoid()
+                nodes = self.index.parents(level)[nodes]
+        return scores
+
+    @property
+    def _counted(self) -> int:
+        """How many levels, from the last, enter the score of a label."""
+        levels = len(self.tables)
+        return {"level": 1, "weighted": min(2, levels), "path": levels}[self.params.score]
+
     def _chances_above(self, levels: list[Level]) -> Tensor:
         """Of the clusters above the labels, alone or along the whole path to them."""
         if self.params.score == "weighted":
@@ -239,14 +258,13 @@ class CascadeNet(nn.Module):
         nodes = [int(self.index.leaf_positions[column])]
         for level in range(len(self.tables) - 1, 0, -1):
             nodes.insert(0, int(self.index.parents(level)[nodes[0]]))
-        counted = {"level": 1, "weighted": 2, "path": len(nodes)}[self.params.score]
         steps = []
         for level, vectors in enumerate(self._vectors(states, dropout=False)):
             table: Any = self.tables[level]
             node, width = nodes[level], self.index.widths[level]
             bias = float(table.bias[node].detach())
             logit = vectors.float() @ table.weight[node].detach().float() + bias
-            counts = level >= len(nodes) - counted
+            counts = level >= len(nodes) - self._counted
             steps.append(NodeLogit(level + 1, node, width, logit, bias, counts))
         return steps
 

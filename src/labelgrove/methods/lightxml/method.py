@@ -74,7 +74,8 @@ class LightXML(NetworkEstimator):
                 f"{', '.join(idle)}: no effect; {len(corpus.index):,} labels get one head without "
                 f"groups ({'heads.full=true' if full else f'heads.one_head_up_to={most}'})"
             )
-        data = self._prepare(corpus, stages, baseline=self.compares)
+        linear = self._proposes and not self.return_held_out
+        data = self._prepare(corpus, stages, baseline=self.compares, linear=linear)
         depth = data.encoder.value.depth
         if self.heads.layers > max(depth, LightXmlParams().layers):
             stages.reporter.message(

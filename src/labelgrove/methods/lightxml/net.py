@@ -43,6 +43,7 @@ from labelgrove.nn.heads.layers import (
     shortlist_logits,
     top_labels,
     top_of_all,
+    used_rows,
 )
 from labelgrove.nn.heads.losses import document_losses, full_losses, label_weights
 from labelgrove.nn.heads.params import LIST_LOSS, SHARDED, LabelHeadParams, ListLoss
@@ -302,6 +303,23 @@ class LightXmlNet(nn.Module):
                 chances = group_logits.gather(1, kept).float().sigmoid()
                 scores = scores * chances.gather(1, listed.slots)
             return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
+
+    def scores(self, states: Sequence[Tensor], columns: Tensor) -> Tensor:
+        """What :meth:`predict` gives to label columns of each document; meaningless where -1."""
+        real = columns >= 0
+        with torch.no_grad():
+            text = self._text(states, dropout=False)
+            if self.index is None:
+                used, places = used_rows(columns.clamp(min=0), real, self.full.out_features)
+                weight = self.full.weight[used].to(text.dtype)
+                logits = functional.linear(text, weight, self.full.bias[used])
+                return logits.gather(1, places).float().sigmoid()
+            leaves = self.index.leaf_positions[columns.clamp(min=0)]
+            scores = self._label_logits(text, leaves, real).sigmoid()
+            if self.params.score == "weighted":
+                of_groups = self.groups(self._group_text(states)).float().sigmoid()
+                scores = scores * of_groups.gather(1, self.index.parents(1)[leaves])
+            return scores
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
         """One row (true labels in the shortlists of prediction, true labels)."""
