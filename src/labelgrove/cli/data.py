@@ -204,9 +204,9 @@ def split(
     """Split a corpus into train, dev and test by a hash of each document, or by labels.
 
     By a hash, a document stays in its part when you add or remove others. With --stratify, the
-    share of each label in a part is close to that of documents, parts have exact sizes, and every
-    label with several documents has one in train; this reads the corpus twice. A labels.tsv next to
-    the input is copied.
+    share of each label in a part is close to that of documents, and every label with several
+    documents has one in train; this reads the corpus twice. A labels.tsv next to the input is
+    copied.
 
     Example: labelgrove data split all.jsonl --out parts --dev 0.05 --test 0.1 --stratify
     """

@@ -51,8 +51,8 @@ class StratifiedSplit:
 
     Takes the key and the labels of each document; documents with the same key stay together. As in
     iterative stratification (Sechidis et al. 2011), documents with the rarest labels come first,
-    and each goes to the part that lacks its labels most. A part that has too few documents so far
-    counts like a label, so sizes are exact, and test gets its share of rare labels, too. A label
+    and each goes to the part that lacks its labels most. Documents and occurrences of labels that
+    a part lacks so far count, too, so that it gets its share of them and of rare labels. A label
     with several documents has one in train. The order of documents does not matter.
 
     >>> documents = [(f"text {n}", ["even"] if n % 2 == 0 else []) for n in range(20)]
@@ -107,15 +107,17 @@ def _stratified(rows: Int64, columns: Int64, sizes: Int64, shares: Sequence[int]
     entries = list(zip(columns.tolist(), repeats.tolist(), strict=True))
     bounds, frequency, to_come = starts.tolist(), counts.tolist(), counts.tolist()
     trained = [False] * len(counts)
-    # What each part lacks of each label, and of documents, given how many have come.
+    # What each part lacks of each label, of documents, and of labels as such, so that documents
+    # with many labels are spread, too.
     lacks = [(part, [0] * len(counts)) for part, share in enumerate(shares) if share]
-    lacking = [0] * len(shares)
+    documents, occurrences = [0] * len(shares), [0] * len(shares)
     parts = [0] * len(sizes)
     for group in np.argsort(rarest, kind="stable").tolist():
         size, labels = int(sizes[group]), entries[bounds[group] : bounds[group + 1]]
+        width = sum(times for _, times in labels)
         best, most = 0, (-math.inf, 0)
         for part, own in lacks:
-            need = size * lacking[part]
+            need = size * documents[part] + width * occurrences[part]
             for label, times in labels:
                 need += times * own[label]
             if (need, shares[part]) > most:
@@ -127,7 +129,8 @@ def _stratified(rows: Int64, columns: Int64, sizes: Int64, shares: Sequence[int]
         parts[group] = best
         for part, own in lacks:
             share = shares[part] - ONE * (part == best)
-            lacking[part] += share * size
+            documents[part] += share * size
+            occurrences[part] += share * width
             for label, times in labels:
                 own[label] += share * times
         if best == 0:
