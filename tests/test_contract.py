@@ -447,6 +447,8 @@ def test_empty_documents_get_k_labels(kind: str) -> None:
     predicted = model.predict(["", "\x00", "wholly unknown wörds"], k=3)
     assert predicted.counts.tolist() == [3, 3, 3]
     assert np.isfinite(predicted.scores).all()
+    if not model.encoders():  # these read any word
+        assert predicted.same_as(model.predict([""], k=3)).all()
 
 
 def test_predicting_nothing_gives_nothing(kind: str) -> None:

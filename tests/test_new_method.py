@@ -114,7 +114,7 @@ def test_the_command_line_takes_it_from_training_to_serving(
         ("export", [model, "--out", tmp_path / "x"], "popular model has no encoder to export"),
         (
             "update",
-            [model, "--data", corpus, "--out", tmp_path / "y"],
+            [model, corpus, "--out", tmp_path / "y"],
             "popular model cannot take new",
         ),
     ):

@@ -24,7 +24,7 @@ def rows(done: Any) -> list[dict[str, Any]]:
 def calibrated(run: Any, folder: Path, model: Path, tmp_path_factory: Any) -> Path:
     copy: Path = tmp_path_factory.mktemp("calibrated") / "model"
     shutil.copytree(model, copy)
-    done = run("calibrate", copy, "--data", folder / "dev.jsonl", "--k", 5)
+    done = run("calibrate", copy, folder / "dev.jsonl", "--k", 5)
     assert "expected calibration error" in done.stderr
     assert "labels per document" in done.stderr
     return copy
@@ -47,7 +47,7 @@ def test_predict_gives_probabilities_and_raw_scores(
 def test_json_info_and_another_folder(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
     flags = ["--kind", "beta", "--by", "rank", "--precision", 0.9, "--per-label", "--k", 5]
     out = ["--out", tmp_path / "other", "--json"]
-    done = run("calibrate", model, "--data", folder / "dev.jsonl", *flags, *out)
+    done = run("calibrate", model, folder / "dev.jsonl", *flags, *out)
     result = json.loads(done.stdout)
     assert (result["kind"], result["by"], result["documents"]) == ("beta", "rank", 20)
     assert result["at_threshold"]["precision"] > 0.8
@@ -61,7 +61,7 @@ def test_sets_for_a_target_and_their_evaluation(
     run: Any, folder: Path, model: Path, tmp_path: Path
 ) -> None:
     dev, out = folder / "dev.jsonl", tmp_path / "sets"
-    done = run("calibrate", model, "--data", dev, "--target", "document-F1", "--out", out)
+    done = run("calibrate", model, dev, "--target", "document-F1", "--out", out)
     assert "sets by document" in done.stderr and "document-F1" in done.stderr
     assert json.loads(run("info", out, "--json").stdout)["target"] == "document-F1"
     file = tmp_path / "chosen.jsonl"
@@ -87,14 +87,14 @@ def test_predict_tells_when_k_may_cut_sets(run: Any, folder: Path, calibrated: P
 
 def test_sets_are_whole_by_default(folder: Path, model: Path, tmp_path: Path, run: Any) -> None:
     out = tmp_path / "calibrated"
-    run("calibrate", model, "--data", folder / "dev.jsonl", "--k", 4, "--out", out)
+    run("calibrate", model, folder / "dev.jsonl", "--k", 4, "--out", out)
     for given, least, k in ((None, "auto", 4), (None, None, 5), (2, "auto", 2)):
         job = Job(out, "cpu", given, {"threshold": least}, ReadOptions())
         assert job.prepared().k == k
 
 
 def test_mistakes_are_told(folder: Path, model: Path) -> None:
-    dev = ["--data", str(folder / "dev.jsonl")]
+    dev = [str(folder / "dev.jsonl")]
     for command, message in (
         (["calibrate", model, *dev, "--kind", "platt"], "kind: must be one of auto, isotonic"),
         (["calibrate", model, *dev, "--precision", "2"], "target: must be"),
@@ -104,7 +104,7 @@ def test_mistakes_are_told(folder: Path, model: Path) -> None:
             ["calibrate", model, *dev, "--target", "macro-F1", "--precision", "0.9"],
             "--precision and --target exclude each other",
         ),
-        (["evaluate", model, dev[1], "--metrics", "P@1,F1@set"], "F1@set: the model must be calib"),
+        (["evaluate", model, dev[0], "--metrics", "P@1,F1@set"], "F1@set: the model must be calib"),
         (["predict", model, "-", "--threshold", "auto"], "calibrated model"),
         (["predict", model, "-", "--threshold", "high"], "must be a number or auto"),
     ):
@@ -120,5 +120,6 @@ def test_a_precision_that_is_out_of_reach_is_told(run: Any, model: Path, tmp_pat
         for n in range(20)
     ]
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    # --data is how the corpus was given once.
     done = run("calibrate", model, "--data", data, "--precision", 0.99, "--out", tmp_path / "m")
     assert "no threshold reaches 99 % precision" in done.stderr

@@ -167,9 +167,10 @@ def test_sample_is_seeded_and_in_order(corpus, tmp_path):
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
 
 
-def test_split_loses_nothing_and_keeps_copies_together(corpus, tmp_path):
+@pytest.mark.parametrize("flags", [[], ["--stratify"], ["--stratify", "--seed", 3]])
+def test_split_loses_nothing_and_keeps_copies_together(corpus, tmp_path, flags):
     out = tmp_path / "parts"
-    run("split", corpus, "--out", out, "--dev", 0.3, "--test", 0.3)
+    run("split", corpus, "--out", out, "--dev", 0.3, "--test", 0.3, *flags)
     parts = {name: lines(out / f"{name}.jsonl") for name in ("train", "dev", "test")}
     assert sorted(r["id"] for rows in parts.values() for r in rows) == sorted(
         r["id"] for r in lines(corpus)
@@ -178,6 +179,18 @@ def test_split_loses_nothing_and_keeps_copies_together(corpus, tmp_path):
     texts = [{row["text"] for row in rows} for rows in parts.values()]
     assert sum(map(len, texts)) == len(set.union(*texts))
     assert read_label_table(out / "labels.tsv") == read_label_table(corpus.parent / "labels.tsv")
+
+
+def test_a_stratified_split_spreads_labels_and_needs_a_file(corpus, tmp_path):
+    rows = [{"text": f"text {n}", "labels": ["even"] * (n % 2 == 0)} for n in range(40)]
+    file = tmp_path / "many.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("split", file, "--out", tmp_path / "parts", "--dev", 0.1, "--test", 0.2, "--stratify")
+    for part, count in (("train", 14), ("dev", 2), ("test", 4)):
+        labels = [row["labels"] for row in lines(tmp_path / "parts" / f"{part}.jsonl")]
+        assert (labels.count(["even"]), labels.count([])) == (count, count)
+    with pytest.raises(DataError, match="needs a file"):
+        run("split", "-", "--out", tmp_path / "more", "--stratify")
 
 
 def test_split_is_not_moved_by_other_documents(corpus, tmp_path):

@@ -60,7 +60,7 @@ def test_mistakes(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "said.jsonl", LINES)
     train = folder / "train.jsonl"
     for flags, message in [
-        (["--feedback", file, "--data", train], "--feedback brings its own texts"),
+        (["--feedback", file, train], "--feedback brings its own texts"),
         (["--feedback", train], "is no file with feedback"),
         (["--feedback", tmp_path / "nothing"], "does not exist"),
     ]:

@@ -106,13 +106,13 @@ def test_data_commands_keep_the_fields(run: Any, files: Path, tmp_path: Path) ->
 
 
 def test_update_calibrate_and_tune_read_fields(run: Any, files: Path, model: Path) -> None:
-    run("calibrate", model, "--data", files / "train.jsonl", "--out", files / "calibrated")
+    run("calibrate", model, files / "train.jsonl", "--out", files / "calibrated")
     assert labelgrove.load(files / "calibrated").calibration_ is not None
     more = files / "more.jsonl"
     rows = [row(n) | {"creator": "Person 9", "labels": ["L9"]} for n in range(20)]
     more.write_text("".join(json.dumps(each) + "\n" for each in rows))
     run(
-        *("update", model, "--data", more, "--corpus", files / "train.jsonl"),
+        *("update", model, more, "--corpus", files / "train.jsonl"),
         *("--out", files / "grown"),
     )
     grown = labelgrove.load(files / "grown")

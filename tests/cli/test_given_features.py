@@ -78,9 +78,9 @@ def test_a_folder_brings_its_matrix_to_every_command(
         expected = labelgrove.load(model).predict(labelgrove.Documents(texts, test), k=2)
         assert [json.loads(line)["labels"] for line in lines] == expected.names()
     for command, *flags in (
-        ("report", "--data", pecos, "--out", tmp_path / "report.html", "--intervals", 0),
-        ("calibrate", "--data", pecos, "--read", "part=train", "--out", tmp_path / "calibrated"),
-        ("update", "--data", pecos, "--corpus", pecos, "--out", tmp_path / "updated"),
+        ("report", pecos, "--out", tmp_path / "report.html", "--intervals", 0),
+        ("calibrate", pecos, "--read", "part=train", "--out", tmp_path / "calibrated"),
+        ("update", pecos, "--corpus", pecos, "--out", tmp_path / "updated"),
     ):
         run(command, trained["both"], *flags)
     assert labelgrove.load(tmp_path / "updated").facts_.documents == 120
@@ -115,7 +115,7 @@ def test_what_is_missing_is_named(
         assert "features=own" in refused("serve", trained[source], "--port", 1)
     pytest.importorskip("jinja2")
     matrix_file = ("--features", pecos / "X.tst.npz", "--out", tmp_path / "report.html")
-    assert "reads texts alone" in refused("report", trained["own"], "--data", pecos, *matrix_file)
+    assert "reads texts alone" in refused("report", trained["own"], pecos, *matrix_file)
     explain = ("explain", trained["both"], "--text", "a red hat", "--k", 1)
     assert "--features FILE" in refused(*explain)
     sparse.save_npz(tmp_path / "row.npz", matrix(["a red hat"]))
@@ -167,7 +167,7 @@ def test_svmlight_files_without_a_header_get_the_columns_of_training(
     table = run("bench", "--config", config, "--data", tmp_path, "--run", tmp_path / "rows").stdout
     assert "| linear | 100.00" in " ".join(table.split())
     pytest.importorskip("jinja2")
-    run("report", tmp_path / "model", "--data", tmp_path, "--out", tmp_path / "report.html")
+    run("report", tmp_path / "model", tmp_path, "--out", tmp_path / "report.html")
 
 
 def test_features_of_any_corpus_with_dev(run: Any, pecos: Path, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def test_a_thesaurus_gives_groups(run: Any, folder: Path, model: Path, tmp_path:
 def test_mistakes_are_told(model: Path) -> None:
     for flags, message in (
         (["--allow", "boots"], "allow: unknown label 'boots'"),
+        (["--deny", "red thing"], "deny: unknown label 'red thing' (did you mean 'red things'"),
         (["--allow", "hats", "--score-labels", "hats"], "give one of them"),
         (["--deny", "@nowhere.txt"], "nowhere.txt"),
     ):

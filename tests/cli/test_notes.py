@@ -32,7 +32,7 @@ def test_measuring_on_the_training_data_is_said(
     assert code == 0 and "were in the model's training data" in table
     code, table, _ = call_both("evaluate", model, folder / "dev.jsonl")
     assert code == 0 and "training data" not in table
-    code, said = call("calibrate", model, "--data", folder / "train.jsonl", "--out", "calibrated")
+    code, said = call("calibrate", model, folder / "train.jsonl", "--out", "calibrated")
     assert code == 0 and "were in the model's training data" in said
 
 
@@ -40,7 +40,7 @@ def test_measuring_on_the_training_data_is_said(
 def test_a_foreign_corpus_is_refused(call: Call, model: Path, verb: str) -> None:
     rows = [{"text": f"some words {i} here", "labels": ["xyzzy", "plugh"]} for i in range(20)]
     data = write("foreign.jsonl", rows)
-    flags = [data] if verb == "evaluate" else ["--data", data, "--out", "out.html"]
+    flags = [data] if verb == "evaluate" else [data, "--out", "out.html"]
     code, said = call(verb, model, *flags)
     assert code == 1 and "knows none of the labels" in said and "wrong file" in said
 

@@ -29,7 +29,7 @@ def parsed(file: Path) -> Page:
 
 def test_a_report_agrees_with_evaluate(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    done = run("report", model, "--data", folder / "dev.jsonl", "--out", out, "--json")
+    done = run("report", model, folder / "dev.jsonl", "--out", out, "--json")
     assert f"report: {out}" in done.stderr
     numbers = json.loads(done.stdout)
     measured = json.loads(run("evaluate", model, folder / "dev.jsonl", "--json").stdout)
@@ -51,7 +51,7 @@ def test_other_runs_may_be_models_or_files(
     few.write_text('{"text": "a red shoe", "labels": ["c:red", "new"]}\n' * 3)
     run("train", few, "--out", tmp_path / "few")
     others = ["--against", tmp_path / "few", "--against", predictions]
-    done = run("report", model, "--data", data, "--out", out, *others, "--json")
+    done = run("report", model, data, "--out", out, *others, "--json")
     first, weak, same = json.loads(done.stdout)["runs"]
     assert (first["name"], weak["name"], same["name"]) == ("model", "few", "p.jsonl")
     assert first["values"]["P@1"] > weak["values"]["P@1"]
@@ -64,10 +64,10 @@ def test_a_predictions_file_takes_frequencies_from_the_training_corpus(
 ) -> None:
     data, file = folder / "dev.jsonl", predictions
     out = tmp_path / "a.html"
-    run("report", file, "--data", data, "--out", out)
+    run("report", file, data, "--out", out)
     assert "how often labels occur in training is not known" in parsed(out).text
     train = ["--train", folder / "train.jsonl"]
-    done = run("report", file, "--data", data, "--out", out, *train, "--force", "--json")
+    done = run("report", file, data, "--out", out, *train, "--force", "--json")
     measured = run("evaluate", file, data, *train, "--json")
     psp = json.loads(measured.stdout)["PSP@5"]
     assert round(100 * json.loads(done.stdout)["runs"][0]["values"]["PSP@5"], 4) == psp
@@ -76,14 +76,15 @@ def test_a_predictions_file_takes_frequencies_from_the_training_corpus(
 def test_errors_come_before_the_work(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     out.write_text("mine")
-    data = ["--data", folder / "dev.jsonl"]
+    data = [folder / "dev.jsonl"]
     done = run("report", model, *data, "--out", out, check=False)
     assert done.returncode == 1 and "add --force to replace it" in done.stderr
     assert out.read_text() == "mine"
     new = ["--out", tmp_path / "new.html"]
     done = run("report", tmp_path / "nothing", *data, *new, check=False)
     assert done.returncode == 1 and "nothing" in done.stderr and "Traceback" not in done.stderr
-    assert run("report", model, *new, check=False).returncode == 2
+    done = run("report", model, *new, check=False)
+    assert done.returncode == 2 and "give a corpus with labels" in " ".join(done.stderr.split())
     assert "Example:" in run("report", "--help").stdout
 
 
@@ -96,7 +97,7 @@ def test_slices_are_read_from_fields_that_the_model_does_not_know(
         json.loads(line) | {"language": "en" if i % 3 else "de"} for i, line in enumerate(lines)
     ]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = ("--data", data, "--out", out, "--slice", "language", "--json")
+    options = (data, "--out", out, "--slice", "language", "--json")
     numbers = json.loads(run("report", model, *options).stdout)
     found = numbers["slices"]["language"]
     assert list(found) == ["en", "de"]

@@ -26,7 +26,7 @@ def test_documents_and_labels_go_into_a_new_folder(
     table = tmp_path / "new_labels.tsv"
     table.write_text("k:sofa\tsofas\nk:chair\tchairs\nk:item\titems\tblue item\n")
     before = sorted((p.name, p.stat().st_mtime_ns) for p in model.rglob("*"))
-    flags = ["--data", data, "--labels", table, "--out", tmp_path / "grown"]
+    flags = [data, "--labels", table, "--out", tmp_path / "grown"]
     done = run("update", model, *flags, "--corpus", folder / "train.jsonl", "--json")
     result = json.loads(done.stdout)
     assert result["added"] == ["k:sofa", "k:item"]
@@ -42,13 +42,12 @@ def test_documents_and_labels_go_into_a_new_folder(
 
 def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
     data = write(tmp_path / "new.jsonl", NEW)
-    done = run("update", model, "--data", data, "--output", tmp_path / "grown", "--only-new")
+    done = run("update", model, data, "--output", tmp_path / "grown", "--only-new")
     assert "12 documents: 1 label added, 0 retrained" in done.stderr
     assert "train the model from scratch soon" not in done.stderr  # a ninth more labels
     again = run(
         "update",
         tmp_path / "grown",
-        "--data",
         data,
         "--out",
         tmp_path / "again",
@@ -65,8 +64,9 @@ def test_mistakes(run: Any, model: Path, tmp_path: Path) -> None:
     data = write(tmp_path / "new.jsonl", NEW)
     for flags, message in [
         (["--out", tmp_path / "x"], "nothing to learn"),
-        (["--data", data, "--out", model], "add --force"),
-        (["--data", data, "--out", tmp_path / "x", "--set", "cautoin=1"], "caution"),
+        ([data, "--out", model], "add --force"),
+        ([data, "--data", data, "--out", tmp_path / "x"], "give one"),
+        ([data, "--out", tmp_path / "x", "--set", "cautoin=1"], "caution"),
     ]:
         done = run("update", model, *flags, check=False)
         assert done.returncode == 1 and message in done.stderr
@@ -78,7 +78,7 @@ def test_files_of_two_forms_are_told_apart(
 ) -> None:
     data = tmp_path / "new.tsv"
     data.write_text("Titel\tlabels\na red sofa\tc:red|k:sofa\n", encoding="utf-8")
-    flags = ["--data", data, "--text-field", "Titel", "--out", tmp_path / "grown"]
+    flags = [data, "--text-field", "Titel", "--out", tmp_path / "grown"]
     done = run("update", model, *flags, "--corpus", folder / "train.jsonl", check=False)
     assert done.returncode == 1
     assert "train.jsonl" in done.stderr and "labelgrove data convert" in done.stderr
@@ -91,7 +91,7 @@ def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(
     data = write(tmp_path / "new.jsonl", NEW)
     table = tmp_path / "new_labels.tsv"
     table.write_text("k:unheard\tzzyzx\n")
-    flags = ["--data", data, "--labels", table, "--set", "max_added=0.05"]
+    flags = [data, "--labels", table, "--set", "max_added=0.05"]
     done = run("update", model, *flags, "--out", tmp_path / "grown", "--json")
     result = json.loads(done.stdout)
     assert any("were given" in note for note in result["notes"])

@@ -46,8 +46,8 @@ CORPUS_VERBS = {
     "plan": ["train", "CORPUS", "--plan"],
     "predict": ["predict", "model", "CORPUS", "--out", "out"],
     "evaluate": ["evaluate", "model", "CORPUS"],
-    "calibrate": ["calibrate", "model", "--data", "CORPUS", "--out", "out"],
-    "report": ["report", "model", "--data", "CORPUS", "--out", "out"],
+    "calibrate": ["calibrate", "model", "CORPUS", "--out", "out"],
+    "report": ["report", "model", "CORPUS", "--out", "out"],
     "explain": ["explain", "model", "--text", "red", "--train", "CORPUS"],
     "tune": ["tune", "CORPUS", "--out", "out", "--trials", "1"],
     "stats": ["data", "stats", "CORPUS"],
@@ -114,8 +114,8 @@ def test_folders_that_are_no_models(call: Call, place: Path) -> None:
         "evaluate": ["evaluate", "MODEL", "dev.jsonl"],
         "info": ["info", "MODEL", "--verify"],
         "explain": ["explain", "MODEL", "--text", "red shoe"],
-        "calibrate": ["calibrate", "MODEL", "--data", "dev.jsonl", "--out", "out"],
-        "report": ["report", "MODEL", "--data", "dev.jsonl", "--out", "out"],
+        "calibrate": ["calibrate", "MODEL", "dev.jsonl", "--out", "out"],
+        "report": ["report", "MODEL", "dev.jsonl", "--out", "out"],
     }
     for name, folder in broken_models(place).items():
         for verb, arguments in verbs.items():
@@ -129,8 +129,8 @@ def test_folders_that_are_no_models(call: Call, place: Path) -> None:
     [
         ["train", "train.jsonl", "--quiet", "--out", "train.jsonl/x"],
         ["predict", "model", "dev.jsonl", "--out", "train.jsonl/x"],
-        ["report", "model", "--data", "dev.jsonl", "--out", "train.jsonl/x"],
-        ["calibrate", "model", "--data", "dev.jsonl", "--out", "train.jsonl/x"],
+        ["report", "model", "dev.jsonl", "--out", "train.jsonl/x"],
+        ["calibrate", "model", "dev.jsonl", "--out", "train.jsonl/x"],
         ["data", "convert", "dev.jsonl", "train.jsonl/x.jsonl"],
         ["data", "split", "dev.jsonl", "--out", "train.jsonl/x"],
         ["data", "make", "--documents", "60", "--labels", "10", "--out", "train.jsonl/x"],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove.core import strings
-from labelgrove.core.strings import StringTable, row_numbers
+from labelgrove.core.strings import StringTable, nearest_strings, row_numbers
 from labelgrove.errors import DataError
 
 # Every code point, lone surrogates included.
@@ -118,3 +118,16 @@ def test_tables_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for count in range(8):
         texts = [str(number) * number for number in range(count)]
         assert list(StringTable.from_strings(texts)) == texts
+
+
+def test_the_nearest_strings_of_many_are_found_without_comparing_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"label {number} of many" for number in range(20_000)]
+    names[12_345] = "Umweltschutz\nund mehr"
+    assert nearest_strings("umwelschutz und mehr", names)[0] == names[12_345]
+    assert nearest_strings("zzz", names) == nearest_strings("l", names) == []
+    assert nearest_strings("word", []) == nearest_strings("word", ["", ""]) == []
+    assert nearest_strings("Été", ["\ud800", "été"]) == ["été"]
+    monkeypatch.setattr(strings, "_MOST_COMPARED", 3)
+    assert set(nearest_strings("label 7 of many", names)) == set(names[:3])

@@ -68,6 +68,14 @@ def test_ids_win_over_names() -> None:
         index.column("nothing")
 
 
+def test_an_unknown_label_gets_the_nearest_names_or_ids() -> None:
+    index = LabelIndex(["gnd:101", "gnd:202"], names=["Cats and dogs", "Tea"])
+    with pytest.raises(DataError, match=r"did you mean 'Cats and dogs'\?"):
+        index.column("cats and dog")
+    assert "did you mean 'gnd:202'" in index.unknown("gnd:2022")
+    assert "did you mean" not in index.unknown(7)
+
+
 def test_label_names_ids_and_weights() -> None:
     index = LabelIndex(["c1", "c2"], names=["cats", "dogs"])
     corpus = Corpus.from_lists(["x", "y"], [{"cats": 0.25}, ["dogs", "c2", "cats"]], index=index)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +110,28 @@ def test_tables_have_the_columns_of_a_frame(tmp_path: Path, name: str) -> None:
     assert table["id"].to_list() == ["a", "b", "c", "b", "a", "c"]
     assert table["name"].str.strip().to_list() == ["Ä", "B", "B", "B", "Ä", "B"]
     assert table["score"].to_list() == [0.5, 0.25, 0.5, 0.25, 0.5, 0.5]
+
+
+def test_columns_of_the_input_stay_beside_the_labels_and_never_replace_them(
+    tmp_path: Path,
+) -> None:
+    predictions = Predictions.from_scores(SCORES, k=1, index=INDEX)
+    columns = ["text", "name", "input_name", "score"]
+    file = tmp_path / "p.csv"
+    with prediction_writer(str(file), columns) as write_batch:
+        write_batch(predictions, ["d1", "d2"], cells=[["a, b", "n", "m", "9"], ["", "", "", ""]])
+    with file.open(encoding="utf-8", newline="") as lines:
+        head, first, second = csv.reader(lines)
+    assert head[:5] == ["document", "rank", "id", "name", "score"]
+    assert head[5:] == ["text", "input_input_name", "input_name", "input_score"]
+    assert first[:3] == ["d1", "1", "a"] and first[5:] == ["a, b", "n", "m", "9"]
+    assert second[:3] == ["d2", "1", "c"] and second[5:] == [""] * 4
+
+
+def test_documents_without_a_telling_word_are_marked() -> None:
+    predictions = Predictions.from_scores(SCORES, k=2, index=INDEX)
+    lines = list(prediction_lines(predictions, [None, None], [False, True]))
+    assert "unknown" not in json.loads(lines[0]) and json.loads(lines[1])["unknown"] is True
 
 
 def test_a_table_is_not_taken_for_predictions(tmp_path: Path) -> None:

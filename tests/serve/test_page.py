@@ -74,8 +74,12 @@ def test_k_and_minimum_score_are_sent(browser: Any, service: Any) -> None:
         for field, value in {"#k": "3", "#least": "1", "#text": "xyzzy"}.items():
             page.fill(field, value)
         page.click("#find")
-        page.wait_for_selector("text=knows none of the words of this text")
-        assert page.locator(".ranking").count() == 0
+        page.wait_for_selector("text=No word of this text tells the model anything")
+        request = {"texts": ["xyzzy"], "k": 3}
+        (expected,) = service.post("/v1/predict", json=request).json()["predictions"]
+        for shown, label in zip(names(page), expected, strict=True):
+            assert shown.startswith(label["name"])
+        assert page.locator(".tick :checked").count() == 0
 
 
 def test_calibrated_scores_are_chances(
@@ -152,7 +156,9 @@ def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -
         page.wait_for_selector("text=73 of 73 texts answered")
         first = page.locator(".batch tbody tr").first
         assert texts[0] in first.inner_text() and expected[0][0]["name"] in first.inner_text()
-        assert "none of its words is known" in page.locator(".batch tbody tr").nth(3).inner_text()
+        row = page.locator(".batch tbody tr").nth(3)
+        assert "no word tells the model anything" in row.inner_text()
+        assert row.locator(".chip").count() > 0
         with page.expect_download() as downloading:
             page.click("text=Download as CSV")
         written = Path(downloading.value.path()).read_text(encoding="utf-8-sig")

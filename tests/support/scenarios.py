@@ -36,7 +36,7 @@ class Scenario:
 
 TRAIN_MORE = [*tasks.TRAIN, "model", "--set", "ranker.C=0.5"]
 PREDICT = ["predict", "base", "texts.txt", "--out"]
-UPDATE = ["update", "base", "--data", "new.jsonl", "--corpus", "train.jsonl", "--out", "model"]
+UPDATE = ["update", "base", "new.jsonl", "--corpus", "train.jsonl", "--out", "model"]
 BASE = [*tasks.TRAIN, "model"]
 
 SCENARIOS = {
@@ -44,7 +44,7 @@ SCENARIOS = {
     "train over a model": Scenario([*TRAIN_MORE, "--force"], "model", old=BASE, resumes=True),
     "update": Scenario(UPDATE, "model", again=("--force",)),
     "update over a model": Scenario([*UPDATE, "--force"], "model", old=BASE),
-    "calibrate": Scenario(["calibrate", "model", "--data", "dev.jsonl"], "model", old=BASE),
+    "calibrate": Scenario(["calibrate", "model", "dev.jsonl"], "model", old=BASE),
     "predict": Scenario([*PREDICT, "answers.jsonl"], "answers.jsonl"),
     "predict over a file": Scenario(
         [*PREDICT, "answers.jsonl.gz", "-k", "3"],

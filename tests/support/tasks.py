@@ -92,8 +92,8 @@ def commands(flavour: str) -> list[list[str]]:
     write_corpora(Path())
     return [
         [*TRAIN, "warm"],
-        ["update", "warm", "--data", "new.jsonl", "--corpus", "train.jsonl", "--out", "more"],
-        ["calibrate", "warm", "--data", "dev.jsonl"],
+        ["update", "warm", "new.jsonl", "--corpus", "train.jsonl", "--out", "more"],
+        ["calibrate", "warm", "dev.jsonl"],
         ["predict", "warm", "texts.txt", "--out", "warm.jsonl.gz"],
         TUNE,
     ]

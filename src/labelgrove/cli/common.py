@@ -123,9 +123,9 @@ def read_texts(
     for path, how in zip(paths, options, strict=True):
         report = ReadReport()
         with spinner(console, f"reading {path}"):
-            texts += [d.text for d in iter_documents(path, options=how, report=report)]
+            documents = iter_documents(path, options=replace(how, labels=False), report=report)
+            texts += [document.text for document in documents]
         report.without_labels = 0
-        report.notes = [note for note in report.notes if "label" not in note]
         console.print(f"{path}: {report}")
     return texts
 

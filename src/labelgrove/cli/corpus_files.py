@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from labelgrove.cli import common, options
-from labelgrove.data.splits import PARTS, HashSplit, Part
+from labelgrove.data.splits import PARTS, HashSplit, Part, StratifiedSplit, check_shares
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
@@ -70,27 +70,35 @@ class Output:
 
 @dataclass(frozen=True)
 class SplitOutput(Output):
-    """A folder for the parts of a corpus that is split by a hash."""
+    """A folder for the parts of a corpus that is split."""
 
     dev: Annotated[float, Option(help="Share of documents for dev.")] = 0.05
     test: Annotated[float, Option(help="Share of documents for test.")] = 0.1
 
     def __post_init__(self) -> None:
-        HashSplit(dev=self.dev, test=self.test)  # raises an error for impossible shares
+        check_shares(self.dev, self.test)
 
-    def write(self, folder: Path, keyed: Iterable[tuple[str, Document]]) -> dict[Part, int]:
-        """Writes each document to the part of its key, and counts the documents of each part."""
+    def write(
+        self,
+        folder: Path,
+        keyed: Iterable[tuple[str, Document]],
+        split: StratifiedSplit | None = None,
+    ) -> dict[Part, int]:
+        """Writes each document to the part of its key, and counts the documents of each part.
+
+        Without a ``split``, a hash of the key says which part.
+        """
         from labelgrove.formats.files import replacing
         from labelgrove.formats.jsonl import dump_document
 
-        split = HashSplit(dev=self.dev, test=self.test, seed=self.seed)
+        part_of = (split or HashSplit(dev=self.dev, test=self.test, seed=self.seed)).part
         shares: dict[Part, float] = {"train": 1, "dev": self.dev, "test": self.test}
         counts = {part: 0 for part, share in shares.items() if share}
         with ExitStack() as stack:
             paths = {part: folder / self.name(part) for part in counts}
             files = {part: stack.enter_context(replacing(path)) for part, path in paths.items()}
             for key, document in keyed:
-                part = split.part(key)
+                part = part_of(key)
                 files[part].write(dump_document(document))
                 counts[part] += 1
         return counts

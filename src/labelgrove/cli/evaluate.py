@@ -195,7 +195,7 @@ def _evaluate_file(
 def report(
     model: options.ModelOrFile,
     *,
-    data: Annotated[Path, Option(help="Corpus with the true labels.")],
+    test: options.Data,
     out: Annotated[Path, Option(help="HTML file to write.")],
     against: Annotated[
         list[Path] | None, Option(help="Compare with this model or file. Repeatable.")
@@ -227,7 +227,7 @@ def report(
     second file beside it: report.labels.js. Both contain the beginnings of documents; --worst 0
     leaves them out.
 
-    Example: labelgrove report model --data test.jsonl --out report.html --against older-model
+    Example: labelgrove report model test.jsonl --out report.html --against older-model
     """
     from labelgrove.formats.files import existing
     from labelgrove.metrics import Propensity
@@ -238,7 +238,7 @@ def report(
     check_extra()
     common.check_device(machine.device)
     common.refuse_existing([out, label_file(out)], force=force)
-    how = reading.options("test")
+    how, data = reading.options("test"), test.required()
     paths = [model, *(against or [])]
     loaded = [
         common.load_model(path, machine.device) if path.is_dir() else existing(path)
@@ -304,7 +304,7 @@ def _names(paths: list[Path]) -> list[str]:
 def calibrate(
     model: options.Model,
     *,
-    data: Annotated[Path, Option(help="Corpus with labels that the model was not trained on.")],
+    corpus: options.Data,
     kind: Annotated[str, Option(help="Curve: isotonic, beta, or auto (the better fit).")] = "auto",
     by: Annotated[
         str, Option(help="One curve for all (none), or one per rank, level or frequency of labels.")
@@ -326,14 +326,14 @@ def calibrate(
     reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
-    """Turn a model's scores into probabilities.
+    """Turn a model's scores into probabilities, with documents that it was not trained on.
 
     After this, predict and the Python API return probabilities; predict --raw returns the original
     scores. predict --threshold auto returns sets of labels: those that reach the best threshold
     over all pairs of documents and labels (micro-F1), that of labels with about as many training
     documents (macro-F1), or as many labels as are best for each document (document-F1).
 
-    Example: labelgrove calibrate model --data dev.jsonl --target document-F1
+    Example: labelgrove calibrate model dev.jsonl --target document-F1
     """
     from labelgrove.calibrating.learning import calibrate as learn
 
@@ -341,12 +341,13 @@ def calibrate(
         raise ConfigError(f"{out} already exists; choose another --out")
     if precision is not None and target != "micro-F1":
         raise ConfigError("--precision and --target exclude each other; give one of them")
+    path = corpus.required()
     loaded = common.load_model(model, machine.device, dense, features)
     how, index = reading.options("dev"), loaded.index_
-    corpus = common.read_for(loaded, data, how, index=index, dense=dense, features=features)
+    documents = common.read_for(loaded, path, how, index=index, dense=dense, features=features)
     curve: Any = {"kind": kind, "by": by, "target": target if precision is None else precision}
     calibration = learn(
-        loaded, corpus, k=k, per_label=per_label, threads=machine.threads or 0, **curve
+        loaded, documents, k=k, per_label=per_label, threads=machine.threads or 0, **curve
     )
     loaded.save(out or model, overwrite=out is None)
     figures = calibration.report or {}

@@ -33,7 +33,7 @@ class Measures:
         if of_sets and calibration is None:
             raise ConfigError(
                 f"{of_sets[0]}: the model must be calibrated to return sets of labels: "
-                "labelgrove calibrate MODEL --data DEV"
+                "labelgrove calibrate MODEL DEV"
             )
         return cls([name for name in names if name not in of_sets], of_sets, calibration)
 

@@ -121,6 +121,27 @@ class Frequencies:
         return corpus.index, TrainingFacts.of(corpus)
 
 
+@dataclass(frozen=True)
+class Data:
+    """A corpus by position; --data, as it was once given, still works but is not shown."""
+
+    source: Annotated[Path | None, Argument(metavar="DATA", help="Corpus with labels.")] = None
+    data: Annotated[Path | None, Option(hidden=True)] = None
+
+    @property
+    def path(self) -> Path | None:
+        """The corpus, whichever way it was given."""
+        if self.source is not None and self.data is not None:
+            raise ConfigError(f"--data {self.data}: the corpus is {self.source} already; give one")
+        return self.source or self.data
+
+    def required(self) -> Path:
+        """The corpus; it is an error to give none."""
+        if self.path is None:
+            raise typer.BadParameter("give a corpus with labels after the model", param_hint="DATA")
+        return self.path
+
+
 READ_OPTIONS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("encoding", "part", "delimiter", "label_separator", "weights_field"), str),
     "column_names": lambda value: value.split(","),

@@ -62,7 +62,8 @@ def predict(
     Writes one line of JSON per document, in the order of the input: "labels" (names), "scores",
     "id" if the document has one, and "label_ids" if ids differ from names. --allow and --deny apply
     before the k best labels are chosen, so you get k labels whenever k are allowed. A table (--out
-    x.csv, x.parquet, x.xlsx) has a row per label: document, rank, id, name, score. With --engine,
+    x.csv, x.parquet, x.xlsx) has a row per label: document, rank, id, name, score, and the columns
+    of the input if that is a table, too. With --engine,
     INPUT is a folder or pattern of shards, and --out a folder with a file for each of them.
 
     Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3 --deny sale
@@ -90,12 +91,17 @@ def predict(
         batch=batch,
         features=features,
         dense=dense,
-        how=reading.options("test"),
+        how=replace(reading.options("test"), labels=False),
     )
     if where.engine is None:
         done = _predict_file(job, documents, out)
     else:
         done = _predict_shards(job, documents, out, where)
+    if done.unknown:
+        warn(
+            f"no word tells the model anything in {done.unknown:,} of {done.documents:,} texts; "
+            "these get the labels of an empty text"
+        )
     if threshold == "auto" and done.full and done.k < done.places:
         warn(
             f"--k {done.k}: {done.full:,} documents have {done.k} labels, and their sets may have "
@@ -107,19 +113,19 @@ def predict(
         warn(f"--k {done.k}: the model has {done.known:,} labels, and no document gets more")
     report = done.report
     if out != "-" or report.bad_lines or report.notes:
-        common.stderr_console().print(f"{report}" if out == "-" else f"{report} -> {out}")
+        summary, *remarks = str(report).split("\n")
+        lines = [summary if out == "-" else f"{summary} -> {out}", *remarks]
+        common.stderr_console().print("\n".join(lines))
 
 
 def _predict_file(job: Job, documents: str, out: str) -> Done:
     from labelgrove.core.callbacks import Reporter, RichProgress
-    from labelgrove.scores.files import prediction_writer
 
-    ready = job.prepared()
-    inputs = ready.inputs(documents)  # an error in it must not leave an output file
     # A progress bar and answers on one terminal would mix.
     callbacks = [] if out == "-" and sys.stdout.isatty() else [RichProgress()]
-    with prediction_writer(out) as write, Reporter(callbacks).stage("predicting") as progress:
-        return ready.predict(inputs, write, progress.advance)
+    ready = job.prepared()
+    with Reporter(callbacks).stage("predicting") as progress:
+        return ready.predict(documents, out, progress.advance)
 
 
 def _predict_shards(job: Job, documents: str, out: str, where: options.Where) -> Done:

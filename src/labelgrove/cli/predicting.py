@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.formats import Document
 
-Batch = tuple[Any, Sequence[str | None]]
+# Documents, their ids, and the cells of their rows if tables keep the columns of their input.
+Batch = tuple[Any, Sequence[str | None], Sequence[Mapping[str, str]] | None]
 DEFAULT_K = 5
 
 
@@ -69,6 +70,7 @@ class Done:
     documents: int = 0
     labels: int = 0
     k: int = 0
+    unknown: int = 0  # documents whose words tell the model nothing
     full: int = 0  # documents with k labels
     known: int = 0  # labels of the model
     places: int = 0  # labels of a document that its calibration chooses from
@@ -78,6 +80,7 @@ class Done:
         self.report.add(other.report)
         self.documents += other.documents
         self.labels += other.labels
+        self.unknown += other.unknown
         self.full += other.full
         self.k, self.known, self.places = other.k, other.known, other.places
 
@@ -92,8 +95,8 @@ class Predicting:
     request: dict[str, Any]
     report: ReadReport = field(default_factory=ReadReport)
 
-    def inputs(self, documents: str) -> Iterator[Batch]:
-        """The documents in batches, with their ids."""
+    def _inputs(self, documents: str, *, columns: bool) -> Iterator[Batch]:
+        """The documents in batches, with their ids and, if asked for, the columns of a table."""
         job, model = self.job, self.model
         if not model.facts_.from_text or model.facts_.given:
             corpus = common.read_for(
@@ -102,42 +105,76 @@ class Predicting:
             return _corpus_batches(corpus, job.batch)
         from labelgrove.formats import iter_documents
 
-        how = common.with_fields_of(model, documents, job.how)
+        how = replace(common.with_fields_of(model, documents, job.how), columns=columns)
         return _text_batches(iter_documents(documents, options=how, report=self.report), job.batch)
 
-    def predict(
+    def predict(self, documents: str, out: str, advance: Callable[[int], object]) -> Done:
+        """Predicts a file into another, batch by batch; a table keeps the columns of a table."""
+        from labelgrove.formats.files import STDIN
+        from labelgrove.formats.table_files import table_format
+        from labelgrove.scores.files import input_columns, prediction_writer
+
+        table = out != STDIN and table_format(out) is not None
+        inputs = self._inputs(documents, columns=table)
+        # The first batch names the columns, and an error in it must not leave an output file.
+        first = next(inputs, None)
+        rows = None if first is None else first[2]
+        columns = list(rows[0]) if rows else []
+        for name, shown in input_columns(columns).items():
+            if name != shown:
+                self.report.note(f"{out}: the column {name!r} of the input is called {shown!r}")
+        with prediction_writer(out, columns) as write:
+            done = self._predict(chain([first] if first else [], inputs), write, advance)
+        done.report.without_labels = 0  # they are what was asked for
+        return done
+
+    def _predict(
         self,
         inputs: Iterator[Batch],
-        write: Callable[[Any, Sequence[str | None]], None],
+        write: Callable[..., None],
         advance: Callable[[int], object],
     ) -> Done:
-        """Predicts batch by batch, and hands each to ``write``."""
         calibration = self.model.calibration_
         places = 0 if calibration is None else calibration.places
         done = Done(self.report, k=self.k, known=len(self.model.index_), places=places)
-        for rows, ids, vectors in _with_vectors(inputs, self.job.dense):
+        silence = self._of_silence()
+        for (rows, ids, columns), vectors in _with_vectors(inputs, self.job.dense):
             predictions = self.model.predict(rows, k=self.k, **self.request, **vectors)
-            write(predictions, ids)
+            unknown = None if silence is None else predictions.same_as(silence)
+            cells = None if columns is None else [row.values() for row in columns]
+            write(predictions, ids, unknown=unknown, cells=cells)
             advance(len(ids))
             done.documents += len(ids)
             done.labels += int(predictions.counts.sum())
+            done.unknown += 0 if unknown is None else int(unknown.sum())
             done.full += int((predictions.counts == self.k).sum())
         return done
+
+    def _of_silence(self) -> Any:
+        """The labels of an empty text; None if other texts may have the same ones.
+
+        Among few labels, or those above a threshold, they may. A network reads any word.
+        """
+        facts, request = self.model.facts_, self.request
+        limited = "allow" in request or request.get("threshold") is not None
+        if limited or not facts.from_text or facts.given or facts.width or self.model.encoders():
+            return None
+        return self.model.predict([""], k=self.k, **request)
 
     def shard(self, paths: tuple[str, str]) -> Done:
         """Predicts one file into another."""
         from labelgrove.formats.shards import fetched
-        from labelgrove.scores.files import prediction_writer
 
         source, target = paths
         own = replace(self, report=ReadReport())
-        with fetched(source) as file, prediction_writer(target) as write:
-            return own.predict(own.inputs(str(file)), write, lambda count: None)
+        with fetched(source) as file:
+            return own.predict(str(file), target, lambda count: None)
 
 
 def _text_batches(documents: Iterator[Document], size: int) -> Iterator[Batch]:
     while chunk := list(islice(documents, size)):
-        yield [document.text for document in chunk], [document.id for document in chunk]
+        columns = [d.columns for d in chunk if d.columns is not None]
+        yield [d.text for d in chunk], [d.id for d in chunk], columns or None
 
 
 def _corpus_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
@@ -153,20 +190,20 @@ def _corpus_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
     for start in range(0, len(corpus), size):
         rows = everything.take(slice(start, start + size))
         ids = [None] * len(rows) if corpus.ids is None else corpus.ids[start : start + size]
-        yield rows, ids
+        yield rows, ids, None
 
 
-def _with_vectors(batches: Iterator[Batch], file: Path | None) -> Iterator[tuple[Any, Any, Any]]:
+def _with_vectors(batches: Iterator[Batch], file: Path | None) -> Iterator[tuple[Batch, Any]]:
     """The batches, and for each the argument with the vectors that belong to its documents."""
     vectors = None if file is None else common.read_dense(file)
     used = 0
-    for rows, ids in batches:
-        start, used = used, used + len(ids)
+    for batch in batches:
+        start, used = used, used + len(batch[1])
         if vectors is not None and used > len(vectors):
             raise DataError(
                 f"has {len(vectors):,} rows, but the input has more documents", file=file
             )
-        yield rows, ids, {} if vectors is None else {"dense": vectors[start:used]}
+        yield batch, {} if vectors is None else {"dense": vectors[start:used]}
     if vectors is not None and used < len(vectors):
         raise DataError(
             f"has {len(vectors):,} rows, but the input has {used:,} documents", file=file

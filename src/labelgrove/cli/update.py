@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def update(
     model: Annotated[Path, Argument(metavar="MODEL", help="Model folder. It is not changed.")],
     *,
+    new: options.Data,
     out: Annotated[Path, Option("--out", "--output", help="Model folder to write.")],
-    data: Annotated[Path | None, Option(help="New documents with old or new labels.")] = None,
     feedback: Annotated[
         Path | None, Option(help="What people chose, in a file that serve --feedback wrote.")
     ] = None,
@@ -46,11 +46,12 @@ def update(
 ) -> None:
     """Add new documents and new labels to a model without training it from scratch.
 
-    Trains the new labels and the labels of the new documents; all other labels keep their scores.
-    Training is exact only with --corpus. New labels in --labels that have no documents are learnt
-    from their text. Tells you when it is time to train from scratch.
+    DATA has new documents with old or new labels. Trains the new labels and the labels of these
+    documents; all other labels keep their scores. Training is exact only with --corpus. New labels
+    in --labels that have no documents are learnt from their text. Tells you when it is time to
+    train from scratch.
 
-    Example: labelgrove update model --data new.jsonl --corpus train.jsonl --out model-2
+    Example: labelgrove update model new.jsonl --corpus train.jsonl --out model-2
 
     Example: labelgrove update model --labels new_labels.tsv --out model-2
 
@@ -60,12 +61,12 @@ def update(
     from labelgrove.core.params import merge_settings
     from labelgrove.updating.report import GrowthParams
 
-    console = common.stderr_console()
+    console, data = common.stderr_console(), new.path
     if data is None and labels is None and feedback is None:
-        raise ConfigError("there is nothing to learn; give --data, --labels, --feedback or several")
+        raise ConfigError("there is nothing to learn; give DATA, --labels, --feedback or several")
     if feedback is not None and (data or dense or features):
         raise ConfigError(
-            "--feedback brings its own texts; use it without --data, --dense and --features, and "
+            "--feedback brings its own texts; use it without DATA, --dense and --features, and "
             "update once more for these"
         )
     common.check_model_folder(out, force=force)
@@ -121,14 +122,14 @@ def _read_old(
     features: Path | None,
     reading: options.Reading,
 ) -> Corpus:
-    """Reads --corpus with the same flags as --data."""
+    """Reads --corpus with the same flags as the new documents."""
     try:
         return common.read_for(model, corpus, reading.options(), dense=dense, features=features)
     except DataError as error:
         if reading == options.Reading():
             raise
         raise DataError(
-            f"{error}. --text-field, --labels-field, --format and --read apply to both --data and "
+            f"{error}. --text-field, --labels-field, --format and --read apply to both DATA and "
             "--corpus; convert them to one format with labelgrove data convert"
         ) from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, overload
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy.typing as npt
 from labelgrove.errors import DataError
 
 _BLOCK = 1 << 16  # offsets that iteration holds as Python numbers
+# The search for the nearest strings is bounded: characters of each, strings, and those compared.
+_LONGEST, _MOST_COMPARED, _CANDIDATES = 100, 500_000, 50
 
 
 class StringTable(Sequence[str]):
@@ -117,6 +120,39 @@ class StringTable(Sequence[str]):
 
     def __repr__(self) -> str:
         return f"StringTable({len(self):,} strings, {self.blob.nbytes:,} bytes)"
+
+
+def nearest_strings(word: str, strings: Iterable[str], most: int = 3) -> list[str]:
+    """The strings most like a misspelt word, best first; empty if none is much like it.
+
+    Pairs of bytes in common choose few candidates for difflib, which would take a second for every
+    100,000 strings.
+
+    >>> nearest_strings("Pyton", ["java", "python", "pylon"])
+    ['python', 'pylon']
+    """
+    import difflib
+
+    folded = word[:_LONGEST].casefold()
+    names = list(islice(strings, _MOST_COMPARED))
+    data = [name[:_LONGEST].casefold().encode("utf-8", "surrogatepass") for name in names]
+    ends = np.cumsum([len(name) for name in data])
+    if len(folded) < 2 or not len(ends) or not ends[-1]:
+        return []
+    shared = np.zeros(1 << 16, np.int32)
+    shared[_pairs(folded.encode("utf-8", "surrogatepass"))] = 1
+    counts = np.concatenate([[0], np.cumsum(shared[_pairs(b"".join(data) + b"\0")])])
+    sizes = np.diff(ends, prepend=0)
+    likeness = np.diff(counts[ends], prepend=0) / (sizes + len(folded))
+    best = np.argsort(-likeness, kind="stable")[:_CANDIDATES]
+    spellings = {names[at][:_LONGEST].casefold(): names[at] for at in best.tolist()[::-1]}
+    return [spellings[near] for near in difflib.get_close_matches(folded, spellings, n=most)]
+
+
+def _pairs(data: bytes) -> npt.NDArray[np.int64]:
+    """A number for each byte and its successor."""
+    codes = np.frombuffer(data, np.uint8).astype(np.int64)
+    return codes[:-1] << 8 | codes[1:]
 
 
 def row_numbers(rows: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:

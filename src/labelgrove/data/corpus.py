@@ -15,7 +15,7 @@ from labelgrove.core.arrays import CSR, as_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
-from labelgrove.core.strings import StringTable, row_numbers
+from labelgrove.core.strings import StringTable, nearest_strings, row_numbers
 from labelgrove.data.checks import check_texts, weighted_labels
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
 from labelgrove.data.frames import without_frame
@@ -91,8 +91,16 @@ class LabelIndex:
         """Column of a label given by id or, failing that, by name."""
         column = self.get(label)
         if column is None:
-            raise DataError(f"unknown label {label!r}; the index has {len(self):,} labels")
+            raise DataError(self.unknown(label))
         return column
+
+    def unknown(self, label: Any) -> str:
+        """What to say of a label that the index does not have, with the names nearest to it."""
+        near: list[str] = []
+        if isinstance(label, str):
+            near = nearest_strings(label, self.names) or nearest_strings(label, self.ids)
+        hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+        return f"unknown label {label!r}{hint}; the index has {len(self):,} labels"
 
     def get(self, label: str) -> int | None:
         """Like :meth:`column`, but None for a label that the index does not have.

@@ -66,7 +66,7 @@ def explain(
     check_count("gradient_steps", gradient_steps)
     column = model.index_.get(label) if isinstance(label, str) else None
     if column is None:
-        raise DataError(f"unknown label {label!r}; the index has {len(model.index_):,} labels")
+        raise DataError(model.index_.unknown(label))
     if model.submodels():
         options = {"top": top, "dense": dense, "gradient_steps": gradient_steps}
         explanation = _explain_members(model, text, label, column, options)

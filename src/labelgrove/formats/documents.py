@@ -14,11 +14,15 @@ MAX_EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document as read; ``labels`` are ids as in the file, or a mapping of ids to weights."""
+    """One document as read; ``labels`` are ids as in the file, or a mapping of ids to weights.
+
+    ``columns`` has all columns of its row as texts, if it comes from a table and was asked for.
+    """
 
     text: str
     labels: Mapping[str, float] | Sequence[str]
     id: str | None = None
+    columns: Mapping[str, str] | None = None
 
 
 @dataclass
@@ -51,6 +55,8 @@ class ReadOptions:
     n_features: int | None = None  # number of svmlight features; None: as many as occur
     # Features besides texts: those that a data set folder has, none, or those of this file.
     features: bool | str | os.PathLike[str] = True
+    labels: bool = True  # False: JSON and tables are read for their texts alone
+    columns: bool = False  # keep all columns of tables, as ``Document.columns``
     skip_bad: bool = False  # count and report bad lines instead of stopping at the first one
 
     def text_fields(self, default: Sequence[str] = ("text",)) -> tuple[str, ...]:

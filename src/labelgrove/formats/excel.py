@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, time
 from pathlib import Path
 from typing import Any
 
 from labelgrove.errors import DataError, MissingExtraError
 from labelgrove.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.formats.files import STDIN, open_bytes
-from labelgrove.formats.tables import row_documents
+from labelgrove.formats.tables import cell_text, row_documents
 
 
 def iter_excel(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
@@ -64,18 +63,3 @@ def _damages() -> tuple[type[Exception], ...]:
     from zipfile import BadZipFile
 
     return BadZipFile, ParseError, KeyError, ValueError, TypeError, OSError, EOFError
-
-
-def cell_text(value: Any) -> str:
-    """What a cell shows, more or less: Excel makes numbers of texts such as 1984.
-
-    >>> [cell_text(value) for value in ("a", None, 1984.0, 2.5, True, date(2024, 5, 1))]
-    ['a', '', '1984', '2.5', 'TRUE', '2024-05-01']
-    """
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).upper()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return value.isoformat() if isinstance(value, (date, time)) else str(value)

@@ -43,8 +43,8 @@ def record_parser(
         for name in text_fields:
             if name not in record:
                 report.note(f"some documents have no field {name!r}")
-        labels = record.get(options.labels_field)
-        if labels is None and options.labels_field not in record:
+        labels = record.get(options.labels_field) if options.labels else None
+        if options.labels and options.labels_field not in record:
             report.note(
                 f"some documents have no field {options.labels_field!r} (the first of them has "
                 f"{_field_list(record)}). Set labels_field (--labels-field) if it is another one"

@@ -42,6 +42,7 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
             others = (options.labels_field, options.weights_field, options.id_field)
             fields = (*others, *listed(options.fields or ()))
             columns = [name for name in dict.fromkeys((*text_fields, *fields)) if name in names]
+            columns = names if options.columns else columns
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns):
                 if separator is None:
                     separator = _separator(batch, path, options, report)
@@ -61,7 +62,7 @@ def _separator(batch: Any, path: Path | str, options: ReadOptions, report: ReadR
     """The separator in the first rows, if labels are strings."""
     cells = (record.get(options.labels_field) for record in _records(batch[:ROWS_LOOKED_AT]))
     separator = guess_separator(cell for cell in cells if isinstance(cell, str))
-    if separator != SEPARATORS[0]:
+    if separator != SEPARATORS[0] and options.labels:
         report.note(split_note(path, separator))
     return separator
 

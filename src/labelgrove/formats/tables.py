@@ -14,6 +14,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +70,8 @@ def row_documents(
         records = (dict(zip(names, row, strict=False)) for _, row in head)
         cells = [record.get(options.labels_field) or "" for record in records]
         separator = guess_separator(cells)
-        if len(separators_in(cells)) > 1:
-            report.note(f"{path}: labels contain both | and ; and are split at {separator!r} only")
-        if separator != SEPARATORS[0]:
-            report.note(split_note(path, separator))
-        elif not separators_in(cells) and sum("," in cell for cell in cells) > len(cells) / 2:
-            report.note(
-                f"{path}: labels are not split at commas; if they should be, set "
-                "label_separator (--read label_separator=,)"
-            )
+        for note in _separator_notes(path, cells, separator) if options.labels else ():
+            report.note(note)
     for number, row in itertools.chain(head, rows):
         try:
             if len(row) != len(names):
@@ -155,6 +149,18 @@ def separators_in(cells: Iterable[str]) -> set[str]:
     return {separator for cell in plain for separator in SEPARATORS if separator in cell}
 
 
+def _separator_notes(path: Path | str, cells: Sequence[str], separator: str) -> Iterator[str]:
+    if len(separators_in(cells)) > 1:
+        yield f"{path}: labels contain both | and ; and are split at {separator!r} only"
+    if separator != SEPARATORS[0]:
+        yield split_note(path, separator)
+    elif not separators_in(cells) and sum("," in cell for cell in cells) > len(cells) / 2:
+        yield (
+            f"{path}: labels are not split at commas; if they should be, set "
+            "label_separator (--read label_separator=,)"
+        )
+
+
 def split_note(path: Path | str, separator: str) -> str:
     """A note that says at which separator labels were split without being told."""
     return (
@@ -180,7 +186,7 @@ def check_columns(
             f"Set text_field (--text-field){hint}",
             file=path,
         )
-    if options.labels_field not in names:
+    if options.labels and options.labels_field not in names:
         report.note(
             f"{path}: there is no column {options.labels_field!r}, so documents have no labels; "
             f"the columns are {columns}. Set labels_field (--labels-field)"
@@ -258,7 +264,10 @@ def parse_record(
     report: ReadReport,
 ) -> Document:
     """The document in a row's fields, of CSV, TSV and Parquet files."""
-    labels = record.get(options.labels_field)
+    columns = None
+    if options.columns:
+        columns = {name: column_text(value) for name, value in record.items()}
+    labels = record.get(options.labels_field) if options.labels else None
     if isinstance(labels, str):
         labels = split_labels(labels, separator)
     for name in listed(options.fields or ()):
@@ -269,4 +278,31 @@ def parse_record(
         text_of(record),
         document_labels(labels, record.get(options.weights_field), options.labels_field, report),
         document_id(record.get(options.id_field), options.id_field),
+        columns,
     )
+
+
+def column_text(value: Any) -> str:
+    """A cell of any column as a text; lists and the like as JSON.
+
+    >>> [column_text(value) for value in ("a", None, 1984.0, ["x", 2])]
+    ['a', '', '1984', '["x", 2]']
+    """
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return cell_text(value)
+
+
+def cell_text(value: Any) -> str:
+    """What a cell of a spreadsheet shows, more or less: Excel makes numbers of texts such as 1984.
+
+    >>> [cell_text(value) for value in ("a", None, 1984.0, 2.5, True, date(2024, 5, 1))]
+    ['a', '', '1984', '2.5', 'TRUE', '2024-05-01']
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value.isoformat() if isinstance(value, (date, time)) else str(value)

@@ -126,9 +126,7 @@ def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:
         if group is None:
             file = isinstance(label, str) and Path(label).suffix and Path(label).is_file()
             hint = f"; for the labels in a file, write @{label}" if file else _group_names(index)
-            raise DataError(
-                f"{name}: unknown label {label!r}; the index has {len(index):,} labels{hint}"
-            )
+            raise DataError(f"{name}: {index.unknown(label)}{hint}")
         columns.extend(index.groups[group].tolist())
     return np.array(columns, np.int32)
 

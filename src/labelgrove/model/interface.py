@@ -163,7 +163,8 @@ class Model(Stored):
         ``threshold`` are dropped afterwards. ``diversity`` (up to 1) moves labels back that are
         similar to better ones. A calibrated model gives probabilities, unless you ask for ``raw``
         scores, and takes "auto" as ``threshold`` (see ``labelgrove.calibrate``). It then gives sets
-        of labels, which k may cut: ``k=model.calibration_.places`` gives whole ones.
+        of labels, which k may cut: ``k=model.calibration_.places`` gives whole ones. A text whose
+        words tell the model nothing gets the labels of an empty text (``Predictions.same_as``).
 
         >>> from labelgrove import Linear
         >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])

@@ -61,7 +61,7 @@ class Request:
             if calibration is None:
                 raise ConfigError(
                     "threshold: auto needs a calibrated model and no raw scores; calibrate it "
-                    "first: labelgrove calibrate MODEL --data DEV"
+                    "first: labelgrove calibrate MODEL DEV"
                 )
             least = "auto"
             if calibration.by_document:

@@ -32,8 +32,13 @@ TABLE_COLUMNS: dict[str, Kind] = {
 }
 
 
-def prediction_lines(predictions: Predictions, ids: Iterable[str | None]) -> Iterator[bytes]:
-    """The lines of a predictions file, in the order of the documents."""
+def prediction_lines(
+    predictions: Predictions, ids: Iterable[str | None], unknown: Sequence[bool] | None = None
+) -> Iterator[bytes]:
+    """The lines of a predictions file, in the order of the documents.
+
+    Those of documents without a word that tells the model anything say that they are ``unknown``.
+    """
     named = predictions.index.names is not predictions.index.ids
     label_ids = predictions.ids() if named else None
     scores, counts = predictions.scores.tolist(), predictions.counts.tolist()
@@ -43,39 +48,69 @@ def prediction_lines(predictions: Predictions, ids: Iterable[str | None]) -> Ite
         if label_ids is not None:
             line["label_ids"] = label_ids[row]
         line["scores"] = [round(score, SCORE_DIGITS) for score in scores[row][: counts[row]]]
+        if unknown is not None and unknown[row]:
+            line["unknown"] = True
         yield json_line(line)
 
 
+def input_columns(names: Iterable[str]) -> dict[str, str]:
+    """How a table of predictions calls the columns of its input.
+
+    >>> input_columns(["price", "name"])
+    {'price': 'price', 'name': 'input_name'}
+    """
+    taken = {*TABLE_COLUMNS, *(names := list(names))}
+    columns = {}
+    for name in names:
+        columns[name] = name
+        while name in TABLE_COLUMNS and columns[name] in taken:
+            columns[name] = f"input_{columns[name]}"
+    return columns
+
+
 @contextmanager
-def prediction_writer(
-    out: str,
-) -> Iterator[Callable[[Predictions, Sequence[str | None]], None]]:
+def prediction_writer(out: str, columns: Iterable[str] = ()) -> Iterator[Callable[..., None]]:
     """A function that writes predictions with the ids of their documents, batch by batch.
 
     A name that ends in .csv, .parquet or .xlsx gives a table with the columns of
     ``Predictions.to_frame``; any other name, and "-" for standard output, JSON lines. In a table,
-    a document without an id goes by its number, from 0.
+    a document without an id goes by its number, from 0, and ``columns`` of its input, whose cells
+    the function takes as ``cells``, stand beside its labels.
     """
     format = None if out == STDIN else table_format(out)
     if format is None:
         with nullcontext(sys.stdout.buffer) if out == STDIN else replacing(out) as file:
 
-            def write_lines(predictions: Predictions, ids: Sequence[str | None]) -> None:
-                file.writelines(prediction_lines(predictions, ids))
+            def write_lines(
+                predictions: Predictions,
+                ids: Sequence[str | None],
+                *,
+                unknown: Sequence[bool] | None = None,
+                cells: Any = None,
+            ) -> None:
+                file.writelines(prediction_lines(predictions, ids, unknown))
                 file.flush()
 
             yield write_lines
         return
     seen = 0
-    with table_writer(out, TABLE_COLUMNS, format) as write:
+    others = dict.fromkeys(input_columns(columns).values(), "string")
+    with table_writer(out, TABLE_COLUMNS | others, format) as write:
 
-        def write_rows(predictions: Predictions, ids: Sequence[str | None]) -> None:
+        def write_rows(
+            predictions: Predictions,
+            ids: Sequence[str | None],
+            *,
+            unknown: Any = None,
+            cells: Iterable[Any] | None = None,
+        ) -> None:
             nonlocal seen
             names = [own or str(seen + row) for row, own in enumerate(ids)]
             seen += len(names)
+            cells = [()] * len(names) if cells is None else cells
             write(
-                (name, rank, label.id, label.name, round(label.score, SCORE_DIGITS))
-                for name, labels in zip(names, predictions, strict=True)
+                (name, rank, label.id, label.name, round(label.score, SCORE_DIGITS), *own)
+                for name, labels, own in zip(names, predictions, cells, strict=True)
                 for rank, label in enumerate(labels, 1)
             )
 

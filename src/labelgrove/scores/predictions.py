@@ -21,6 +21,7 @@ from labelgrove.labels.tree import LabelTree
 
 ScoreKind = Literal["margin", "product", "probability"]
 SHOWN_DOCUMENTS, SHOWN_LABELS = 5, 5  # when predictions are displayed
+COMPARED = 5  # labels that tell whether two documents get the same
 
 
 class ScoredLabel(NamedTuple):
@@ -122,6 +123,16 @@ class Predictions:
 
     def __iter__(self) -> Iterator[list[ScoredLabel]]:
         return (self[row] for row in range(len(self)))
+
+    def same_as(self, other: Predictions) -> npt.NDArray[np.bool_]:
+        """Which documents have the best labels and scores of the first document of ``other``.
+
+        A text whose words tell a model nothing gets the labels of an empty text, the likeliest
+        ones: ``predictions.same_as(model.predict([""]))`` finds these texts.
+        """
+        k = min(self.k, other.k, COMPARED)
+        same = self.columns[:, :k] == other.columns[:1, :k]
+        return np.all(same & (self.scores[:, :k] == other.scores[:1, :k]), axis=1)
 
     def top(self, k: int) -> Predictions:
         """Only the k best of each document."""

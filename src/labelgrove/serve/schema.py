@@ -162,8 +162,8 @@ class PredictResponse(BaseModel):
     score_kind: Literal["margin", "product", "probability"]
     predictions: list[list[Label]]
     unknown: list[int] = Field(
-        description="positions of texts that get the labels of an empty text, because the model "
-        "knows none of their words; only without threshold, allow and deny"
+        description="positions of texts that get the labels of an empty text, because none of "
+        "their words tells the model anything; only without threshold, allow and deny"
     )
     timing: Timing
 

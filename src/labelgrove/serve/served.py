@@ -30,7 +30,7 @@ from labelgrove.methods.estimator import Estimator
 from labelgrove.model.held_out import held_out_metrics
 from labelgrove.publishing.files import without_paths
 from labelgrove.scores.files import SCORE_DIGITS
-from labelgrove.scores.predictions import Predictions
+from labelgrove.scores.predictions import COMPARED, Predictions
 from labelgrove.serve.copies import Copies, OpenFiles
 from labelgrove.serve.examples import card_examples
 from labelgrove.serve.metrics import ModelMetrics
@@ -40,7 +40,6 @@ from labelgrove.serve.trees import TreeWalk
 
 log = logging.getLogger(__name__)
 _LARGEST = 3.4e38
-_COMPARED = 5  # labels that tell whether a text is like an empty one
 # Cached masks of allow and deny lists: at most this many, and at most this many bytes.
 _MASKS, _MASK_BYTES = 32, 64 << 20
 
@@ -82,7 +81,7 @@ class Served:
         self._threads = threads
         self.supports = {"allow": True, "deny": True}
         self.score_kind = "product"
-        self._of_silence = Row()  # the best labels of an empty text
+        self._of_silence: Predictions | None = None  # the best labels of an empty text
         self.files: OpenFiles | None = None  # if they are mapped in place
         self.copy: Path | None = None
         self.examples: list[str] = []  # texts to try
@@ -137,8 +136,8 @@ class Served:
             model.use_device(device)
         served = cls(model, manifest, threads=threads)
         # An empty text, which also wakes the model up.
-        answering, (served._of_silence,) = served.answer(Options(_COMPARED), [""])
-        served.score_kind = answering.score_kind
+        served._of_silence = served._predict(Options(COMPARED), [""])
+        served.score_kind = served._of_silence.score_kind
         return served
 
     def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
@@ -146,7 +145,7 @@ class Served:
         self.check_files()
         predictions = self._predict(options, texts)
         rows = labelled(predictions)
-        self._mark_unknown(options, rows)
+        self._mark_unknown(options, predictions, rows)
         if options.explain:
             self._add_reasons(texts, rows)
         self.check_files()  # again: an answer from half a file would look like any other
@@ -168,14 +167,15 @@ class Served:
             given["threshold"] = least
         return self.model.predict(texts, k=options.k, threads=self._threads, **given)
 
-    def _mark_unknown(self, options: Options, rows: list[Row]) -> None:
+    def _mark_unknown(self, options: Options, predictions: Predictions, rows: list[Row]) -> None:
         """Marks texts that get the labels of an empty text; looking all words up would be slow.
 
         Among few labels, or those above a threshold, texts with known words may look the same.
         """
         if (options.threshold, options.allow, options.deny) == (None, None, None):
-            for row in rows:
-                row.unknown = row[:_COMPARED] == self._of_silence[: options.k]
+            assert self._of_silence is not None
+            for row, same in zip(rows, predictions.same_as(self._of_silence), strict=True):
+                row.unknown = bool(same)
 
     def check_files(self) -> None:
         """Raises a Problem if somebody has written to the files that are mapped."""

@@ -10,21 +10,21 @@ import { createRanking } from "./ranking.js";
 // `least` is where the line is, or null; `asked` the request; `back()` a way to where one came from.
 export function showAnswer(app, body, { given, answer, least, asked, back, leaveOut }) {
   const unknown = answer.unknown.includes(0);
-  const labels = unknown ? [] : answer.predictions[0];
+  const labels = answer.predictions[0];
   const kind = answer.score_kind;
-  const choice = createChoice(app, { given, labels, model: answer.model, least });
+  // Labels of an empty text are no proposals, so none is ticked.
+  const proposed = unknown ? null : least;
+  const choice = createChoice(app, { given, labels, model: answer.model, least: proposed });
   const timing = answer.timing;
   const ranking = createRanking(app, { given, labels, kind, timing, least, choice, leaveOut });
-  const none = h(
-    "div",
-    { class: "empty" },
-    h("p", {}, "The model knows none of the words of this text, so it has no labels for it."),
-  );
+  const guess =
+    "No word of this text tells the model anything. These are the labels of an empty text.";
   const lost = body.contains(document.activeElement);
   const copying = copyButton("Copy as curl", () => curl(about("predict"), asked), "link");
   body.replaceChildren(
     ...(back ? [back()] : []),
-    ...(unknown ? [none] : ranking.elements),
+    ...(unknown ? [h("p", { class: "notice" }, guess)] : []),
+    ...ranking.elements,
     choice.element,
     h("p", { class: "links" }, copying),
   );
@@ -33,13 +33,10 @@ export function showAnswer(app, body, { given, answer, least, asked, back, leave
   reveal(byId("results"));
   if (lost) body.querySelector("button")?.focus({ preventScroll: true });
   const best = labels[0];
-  announce(
-    best
-      ? `${counted(labels.length, "label")}. Best: ${best.name}, ${score(best.score, kind)}.`
-      : unknown
-        ? "No word of this text is known."
-        : "No labels.",
-  );
+  const labelled = best
+    ? `${counted(labels.length, "label")}. Best: ${best.name}, ${score(best.score, kind)}.`
+    : "No labels.";
+  announce(unknown ? `${guess} ${labelled}` : labelled);
 }
 
 // Asks this model and the one to compare with; one of them may fail.

@@ -177,12 +177,14 @@ export function createBatch(app, body, { problem, look }) {
         );
       if (labels.length > SHOWN_LABELS)
         chips.push(h("li", { class: "muted small" }, `and ${labels.length - SHOWN_LABELS} more`));
+      const remark = (sentence) => h("span", { class: "muted" }, sentence);
       cell.replaceChildren(
-        labels.refused || labels.unknown
-          ? h("span", { class: "muted" }, labels.refused ?? "none of its words is known")
+        ...(labels.unknown ? [remark("as of an empty text: no word tells the model anything")] : []),
+        labels.refused
+          ? remark(labels.refused)
           : labels.length
             ? h("ul", { class: "chips" }, ...chips)
-            : h("span", { class: "muted" }, "no label"),
+            : remark("no label"),
       );
     });
   }

@@ -1,0 +1,77 @@
+"""predict on tables: what it reads of them, what it says of them, and what it writes beside."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROWS = [
+    ["sku", "text", "name", "price"],
+    ["A1", "we sell this red shoe", "Red, and large", "12.5"],
+    ["A2", "xyzzy qwerty", "", "3"],
+    ["A3", "we sell this blue hat", "Blau", "9"],
+]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    file = tmp_path / "goods.csv"
+    with file.open("w", encoding="utf-8", newline="") as lines:
+        csv.writer(lines).writerows(ROWS)
+    return file
+
+
+def test_what_predict_says_it_can_do(run: Any, model: Path, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "labels.csv"
+    said = run("predict", model, table, "--out", out, "-k", 2).stderr.splitlines()
+    assert f"3 documents -> {out}" in said
+    assert f"{out}: the column 'name' of the input is called 'input_name'" in said
+    lines = tmp_path / "goods.jsonl"
+    lines.write_text('{"text": "a red shoe"}\n{"text": "a hat", "labels": "no list"}\n')
+    for source in (table, lines):
+        said = run("predict", model, source, "--out", tmp_path / "o.jsonl").stderr
+        assert "labels_field" not in said and "without labels" not in said
+
+
+def test_a_table_keeps_the_columns_of_its_input(
+    run: Any, model: Path, table: Path, tmp_path: Path
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("openpyxl")
+    frame = pandas.read_csv(table).fillna("")
+    frame.to_parquet(tmp_path / "goods.parquet")
+    frame.to_excel(tmp_path / "goods.xlsx", index=False)
+    frame.to_csv(tmp_path / "goods.tsv", sep="\t", index=False)
+    reads = {"csv": pandas.read_csv, "parquet": pandas.read_parquet, "xlsx": pandas.read_excel}
+    for source, ending in (
+        ("csv", "xlsx"),
+        ("tsv", "csv"),
+        ("parquet", "parquet"),
+        ("xlsx", "csv"),
+    ):
+        out = tmp_path / f"{source}.{ending}"
+        run("predict", model, tmp_path / f"goods.{source}", "--out", out, "-k", 2, "--batch", 2)
+        written = reads[ending](out).fillna("")
+        columns = ["document", "rank", "id", "name", "score", "sku", "text", "input_name", "price"]
+        assert written.columns.to_list() == columns
+        assert written["sku"].to_list() == ["A1", "A1", "A2", "A2", "A3", "A3"]
+        assert written["input_name"].to_list()[::2] == ["Red, and large", "", "Blau"]
+        assert written["price"].astype(float).to_list()[::2] == [12.5, 3, 9]
+
+
+def test_texts_without_a_telling_word_are_marked_and_counted(
+    run: Any, model: Path, table: Path
+) -> None:
+    done = run("predict", model, table, "-k", 2)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row.get("unknown", False) for row in rows] == [False, True, False]
+    silent = json.loads(run("predict", model, "-", "-k", 2, stdin="\n").stdout)
+    assert rows[1] == silent
+    assert "no word tells the model anything in 1 of 3 texts" in done.stderr
+    # Of few labels, the text of a known word may get those of an empty one.
+    done = run("predict", model, table, "--allow", "k:lamp")
+    assert "unknown" not in done.stdout and "no word" not in done.stderr
