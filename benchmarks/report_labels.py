@@ -17,7 +17,7 @@ import numpy as np
 
 from labelgrove import Corpus, LabelIndex, Predictions
 from labelgrove.data.facts import TrainingFacts
-from labelgrove.report import label_file, measure_report
+from labelgrove.report import measure_report
 from labelgrove.report.page import write_page
 
 STATUS = "document.querySelector('[role=status]').textContent"
@@ -64,7 +64,7 @@ def in_browser(file: Path) -> dict[str, float]:
         page.goto(file.as_uri())
         seconds = {"open": time.perf_counter() - start}
         later = "document.querySelectorAll('#label-table .controls button')[1].click()"
-        seconds["first use (reads the file)"] = timed(page, later, "1 to 50")
+        seconds["first use (reads the data)"] = timed(page, later, "1 to 50")
         f1 = "document.querySelectorAll('#label-table thead button')[5].click()"
         page.evaluate(later)
         seconds["sort"] = timed(page, f1, "1 to 50")
@@ -94,8 +94,7 @@ def main() -> None:
         start = time.process_time()
         write_page(report, out)
         print(f"writing: {time.process_time() - start:.1f} CPU s")
-        for file in (out, label_file(out)):
-            print(f"{file.name}: {file.stat().st_size / 1e6:.2f} MB")
+        print(f"{out.name}: {out.stat().st_size / 1e6:.2f} MB")
         for what, seconds in in_browser(out).items():
             print(f"{what}: {1000 * seconds:.0f} ms")
 

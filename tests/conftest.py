@@ -61,12 +61,15 @@ SLOW = (
     "test_docs.py",
     "test_dockerfile.py",
     "test_examples.py",
+    "test_exit.py",
     "test_parallel.py",
     "test_sharing.py",
     "test_site.py",
     "test_support.py",
     "tuning",
 )
+# Marks of tests that only `make test-ray` and `make attack` run, and what these set.
+LONG = {"long_ray": "LABELGROVE_TEST_RAY", "long_attack": "LABELGROVE_ATTACK"}
 
 
 def is_slow(path: Path) -> bool:
@@ -85,7 +88,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.option.markexpr == "not slow" and is_slow(collection_path) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    absent = [mark for mark, variable in LONG.items() if variable not in os.environ]
+    long = [item for item in items if any(map(item.get_closest_marker, absent))]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
     for item in items:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)

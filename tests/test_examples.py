@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +18,15 @@ TINY = {
 NEEDS = {"neural_demo.py": "torch", "ray_cluster.py": "ray"}
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.name)
+def parameter(script: Path) -> Any:
+    marks = [pytest.mark.long_ray] if script.name == "ray_cluster.py" else []
+    return pytest.param(script, marks=marks, id=script.name)
+
+
+@pytest.mark.parametrize("script", [parameter(script) for script in EXAMPLES])
 def test_example_runs(script: Path, tmp_path: Path) -> None:
     if script.name in NEEDS:
         pytest.importorskip(NEEDS[script.name])
-    if script.name == "ray_cluster.py" and os.environ.get("LABELGROVE_TEST_RAY") != "all":
-        pytest.skip("starts a cluster of its own; `make test-ray` runs it")
     done = subprocess.run(
         [sys.executable, str(script), *TINY.get(script.name, [])],
         cwd=tmp_path,

@@ -19,6 +19,11 @@ void throw_if_signalled() {
 }  // namespace
 
 NB_MODULE(_native, module) {
+#ifdef NDEBUG
+    // Other libraries (torch with CUDA) keep a user's objects alive until the process ends. That is
+    // no leak of ours, and nothing that a user could mend.
+    nb::set_leak_warnings(false);
+#endif
     labelgrove::main_thread = std::this_thread::get_id();
     labelgrove::throw_if_interrupted = &throw_if_signalled;
     module.doc() =

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,7 @@ from support import tasks
 from support.scenarios import FAULTS, Arena, Scenario
 from support.zygote import Zygote
 
-pytestmark = pytest.mark.skipif(
-    "LABELGROVE_ATTACK" not in os.environ, reason="`make attack` tries exports"
-)
+pytestmark = pytest.mark.long_attack
 EXPORT = Scenario(["export", "neural", "--output", "model"], "model", again=("--force",))
 
 

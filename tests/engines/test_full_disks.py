@@ -31,11 +31,7 @@ pytestmark = pytest.mark.skipif(
 SHARDS = 4
 TREE = {"branching": 4, "max_leaf_size": 8}
 ADVICE = "No space left on device; make room there, then start again"
-with_ray = pytest.mark.skipif(
-    os.environ.get("LABELGROVE_TEST_RAY") != "all",
-    reason="every command starts a cluster of its own; `make test-ray` runs them",
-)
-ENGINES = ["local", pytest.param("ray", marks=with_ray)]
+ENGINES = ["local", pytest.param("ray", marks=pytest.mark.long_ray)]
 
 
 class Disk:
@@ -174,7 +170,7 @@ def test_copies_of_remote_shards(engine: str, shop: Path, disk: Disk, tmp_path: 
     assert [name for name in disk.names() if name.startswith("labelgrove-")] == []
 
 
-@with_ray
+@pytest.mark.long_ray
 def test_blocks_that_workers_hold(disk: Disk) -> None:
     """Ray puts what its memory cannot hold on the disk of the machine."""
     from labelgrove.engines import open_engine

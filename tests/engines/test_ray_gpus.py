@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +11,7 @@ from labelgrove.engines import open_engine
 from support import ray_work as work
 from support.clusters import started_cluster
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("LABELGROVE_TEST_RAY") != "all",
-    reason="starts a cluster of its own; `make test-ray` runs it",
-)
+pytestmark = pytest.mark.long_ray
 
 
 @pytest.fixture(scope="module")

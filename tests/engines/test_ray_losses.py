@@ -24,10 +24,7 @@ from support import ray_work
 from support.clusters import started_cluster
 from support.sharding import assert_same_bits
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("LABELGROVE_TEST_RAY") != "all",
-    reason="every test starts a cluster of its own; `make test-ray` runs them",
-)
+pytestmark = pytest.mark.long_ray
 DOCUMENTS, LABELS, SHARDS = 3000, 300, 6
 
 

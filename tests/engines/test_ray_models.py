@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,6 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
 from support.sharding import assert_same_bits
 from test_contract import planted
-
-slow = pytest.mark.skipif(
-    os.environ.get("LABELGROVE_TEST_RAY") != "all", reason="left to `make test-ray`"
-)
 
 
 def events(run: Path) -> list[dict[str, Any]]:
@@ -44,7 +39,7 @@ def test_members_have_the_bits_of_one_process(engine: Any, tmp_path: Path) -> No
         ensemble(Linear(n_trees=0)).fit(texts, labels, engine=engine)
 
 
-@slow
+@pytest.mark.long_ray
 def test_auto_tries_and_keeps_the_same(engine: Any) -> None:
     corpus = shop_corpus(400, labels=30)
     one, many = Auto(budget="2h").fit(corpus), Auto(budget="2h").fit(corpus, engine=engine)
@@ -52,7 +47,7 @@ def test_auto_tries_and_keeps_the_same(engine: Any) -> None:
     assert_same_bits(one.chosen_, many.chosen_)
 
 
-@slow
+@pytest.mark.long_ray
 def test_trials_are_those_of_one_process(
     engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +77,7 @@ def test_trials_are_those_of_one_process(
     assert len(longer.trials) == 7
 
 
-@slow
+@pytest.mark.long_ray
 def test_rows_are_those_of_one_process(engine: Any, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

@@ -35,11 +35,6 @@ from support.tiny_encoders import make_encoder
 from support.together import run_together
 from test_contract import COLOURS, THINGS
 
-whole = pytest.mark.skipif(
-    os.environ.get("LABELGROVE_TEST_RAY") != "all",
-    reason="starts many processes; `make test-ray` runs it",
-)
-
 
 @pytest.fixture(autouse=True)
 def paths(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +66,7 @@ def losses(model: Any) -> list[float]:
     return [record["loss"] for record in model.story_["history"] if "loss" in record]
 
 
-@whole
+@pytest.mark.long_ray
 def test_shards_give_the_loss_curve_of_one_process(
     cluster: Any, encoder: Path, tmp_path: Path, call: Callable[..., str]
 ) -> None:
@@ -92,7 +87,7 @@ def test_shards_give_the_loss_curve_of_one_process(
     assert not (tmp_path / "many.run").exists()
 
 
-@whole
+@pytest.mark.long_ray
 @pytest.mark.parametrize("count", [2, 3])
 def test_loss_curves_are_those_of_one_process(count: int, encoder: Path, tmp_path: Path) -> None:
     with open_engine("ray", workers=count) as engine:
@@ -149,7 +144,7 @@ def messages(events: list[Event]) -> list[str]:
 LOST = "a worker was lost; all start again and continue from the last checkpoint"
 
 
-@whole
+@pytest.mark.long_ray
 def test_a_killed_worker_changes_no_bit(
     together: Callable[..., Any], training: Training, expected: Model, tmp_path: Path
 ) -> None:
@@ -178,7 +173,7 @@ def lossy() -> Iterator[tuple[Any, Any, Any]]:
         yield cluster, node, engine
 
 
-@whole
+@pytest.mark.long_ray
 @pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "for good"])
 def test_a_lost_machine_is_replaced_or_missed(
     replaced: bool,
@@ -215,7 +210,7 @@ def test_a_lost_machine_is_replaced_or_missed(
     assert_same_model(training.out, expected)
 
 
-@whole
+@pytest.mark.long_ray
 def test_a_command_that_was_stopped_goes_on_with_resume(
     corpus: Path, tables: dict[str, Any], expected: Model, tmp_path: Path
 ) -> None:
@@ -266,7 +261,7 @@ def workers_in(folder: Path) -> list[str]:
     return found
 
 
-@whole
+@pytest.mark.long_ray
 def test_errors_of_workers_are_sentences(together: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no space left on device"):
         together(ray_training.refuse_in_the_first)
@@ -279,7 +274,7 @@ def test_errors_of_workers_are_sentences(together: Callable[..., Any], tmp_path:
     assert not list(tmp_path.iterdir())
 
 
-@whole
+@pytest.mark.long_ray
 def test_workers_get_the_cores_that_they_ask_for(together: Callable[..., Any]) -> None:
     before = actors()
     assert together(ray_training.variables) == ("2", "1")
@@ -302,7 +297,7 @@ def actors() -> set[tuple[str, str]]:
     return {(each, name) for each, name in names if name != "_AutoscalingCoordinatorActor"}
 
 
-@whole
+@pytest.mark.long_ray
 def test_more_workers_than_cores_are_refused(cluster: Any, tmp_path: Path) -> None:
     with (
         open_engine("ray", address=cluster.address, workers=3) as engine,

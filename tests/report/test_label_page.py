@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from labelgrove import Predictions
-from labelgrove.report import label_file, write_report
+from labelgrove.report import write_report
 from support.browsing import CONTRASTS, Visit, browser, violations
 from support.label_reports import made, read_data
 
@@ -49,9 +49,8 @@ def opened(started: Any, file: Path, **options: Any) -> Visit:
 def test_the_table_is_searched_sorted_and_paged_from_disk(started: Any, report: Path) -> None:
     visit = opened(started, report)
     page = visit.page
-    assert visit.requests == [report.as_uri()]  # the data are loaded when they are needed
     assert page.locator("#label-table tbody tr").count() == 20
-    data = read_data(label_file(report))
+    data = read_data(report)
     page.fill("#label-search", "ÉTIKETT 12")
     visit.wait_until("document.querySelector('[role=status]').textContent.includes('that match')")
     shown = page.locator("#label-table tbody th").all_inner_texts()
@@ -85,7 +84,7 @@ def test_the_table_is_searched_sorted_and_paged_from_disk(started: Any, report: 
     summary = page.locator("#label-table tbody summary").first
     summary.click()
     assert "alert(" in page.locator("#label-table tbody details[open]").first.inner_text()
-    assert len(visit.requests) == 2
+    assert visit.requests == [report.as_uri()]  # everything is in the one file
     assert not visit.complaints
 
 
@@ -109,25 +108,6 @@ def test_texts_of_the_table_can_be_read_and_a_phone_shows_it(started: Any, repor
         weak = [(ratio, words) for ratio, words in visit.page.evaluate(CONTRASTS) if ratio < 4.5]
         assert not weak
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 360
-
-
-def test_a_missing_file_is_told(started: Any, report: Path, tmp_path: Path) -> None:
-    alone = tmp_path / report.name
-    alone.write_bytes(report.read_bytes())
-    visit = opened(started, alone)
-    visit.page.get_by_role("button", name="Later").click()
-    visit.wait_until("document.querySelector('[role=status]').textContent.includes('not beside')")
-    assert visit.page.locator("#label-table tbody tr").count() == 20
-
-
-def test_a_small_table_needs_no_second_file(started: Any, tmp_path: Path) -> None:
-    corpus, predictions = made(documents=15, labels=60)
-    write_report(predictions, corpus, tmp_path / "small.html", intervals=None)
-    assert not label_file(tmp_path / "small.html").exists()
-    visit = opened(started, tmp_path / "small.html")
-    visit.page.fill("#label-search", "id:7")
-    visit.wait_until("document.querySelector('#label-table tbody th').innerText.includes('& 7')")
-    assert len(visit.requests) == 1 and not visit.complaints
 
 
 def test_nothing_is_wrong_by_the_rules_of_axe(started: Any, report: Path) -> None:

@@ -266,7 +266,7 @@ def test_200_000_labels_make_a_small_page() -> None:
     report = measure_report(p, corpus, training=training, against=[p], intervals=50)
     html = to_html(report)
     Page(html).check(html)
-    assert len(html) < 150_000
+    assert len(html) < 300_000  # 1,400 labels occur
 
 
 def test_no_texts_are_shown_where_none_are_wanted(model: Linear, held_out: Corpus) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from labelgrove.serve.page_files import FOLDER, TYPES
+from support.browsing import Visit
+from support.label_reports import made
 from support.services import check_problem, running
 
 
@@ -78,9 +80,36 @@ def test_the_report(model_path: Path, tmp_path: Path, given: bool) -> None:
             return
         answer = client.get("/report")
         assert "A report" in answer.text
-        assert "script-src" not in answer.headers["content-security-policy"]
+        rules = answer.headers["content-security-policy"].split("; ")
+        scripts = next(rule for rule in rules if rule.startswith("script-src"))
+        assert re.fullmatch(r"script-src 'sha256-[\w+/]{43}='", scripts)  # ours and no other
         report.unlink()
         check_problem(client.get("/report"), 404, "no-report")
+
+
+def test_a_served_report_has_its_search_box_and_runs_no_other_script(
+    model_path: Path, tmp_path: Path, browser: Any
+) -> None:
+    pytest.importorskip("matplotlib")
+    from labelgrove.report import write_report
+
+    report = tmp_path / "report.html"
+    corpus, predictions = made()
+    write_report(predictions, corpus, report, intervals=None)
+    html = report.read_text(encoding="utf-8")
+    assert html.count("<head>") == html.count('http-equiv="Content-Security-Policy"') == 1
+    # Somebody else's report would not forbid its own script.
+    html = html.replace('http-equiv="Content-Security-Policy"', "")
+    report.write_text(html.replace("<head>", "<head><script>strange = 1</script>"), "utf-8")
+    with running(model_path, report=report) as client:
+        visit = Visit(browser.new_context(), str(client.base_url))
+        visit.page.goto(f"{visit.address}/report")
+        visit.page.fill("#label-search", "id:77")
+        found = "document.querySelector('[role=status]').textContent.includes('that match')"
+        visit.wait_until(found)
+        names = visit.page.locator("#label-table tbody th").all_inner_texts()
+        assert names and all("77" in name for name in names)
+        assert visit.page.evaluate("typeof strange") == "undefined"
 
 
 def test_a_link_in_a_model_folder_is_not_followed(model_path: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Invented predictions of many labels, and the data file of a report on them."""
+"""Invented predictions of many labels, and the data about them in a report."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from labelgrove import Corpus, LabelIndex, Predictions
+
+OPENING = '<script type="application/json" id="label-data">'
 
 
 def made(documents: int = 400, labels: int = 3000) -> tuple[Corpus, Predictions]:
@@ -27,8 +29,7 @@ def made(documents: int = 400, labels: int = 3000) -> tuple[Corpus, Predictions]
 
 
 def read_data(file: Path) -> dict[str, Any]:
-    source = file.read_text(encoding="utf-8")
-    assert source.startswith("labelgroveLabels(") and source.endswith(");\n")
-    assert "</script" not in source
-    data: dict[str, Any] = json.loads(source[len("labelgroveLabels(") : -3])
+    html = file.read_text(encoding="utf-8")
+    start = html.index(OPENING) + len(OPENING)
+    data: dict[str, Any] = json.loads(html[start : html.index("</script>", start)])
     return data

@@ -23,6 +23,8 @@ from labelgrove.scores.predictions import Predictions, Predictor, ScoreKind
 By = Literal["none", "rank", "level", "frequency"]
 
 RANK_STARTS = (0, 1, 2, 3, 5, 10)  # ranks 1, 2, 3, 4-5, 6-10, 11 and later
+VISIBLE = 20  # ranks whose probabilities are written with different digits
+WRITTEN = np.float32(1.5e-6)  # a difference that six digits, as files and the service have, show
 _STORED = ("kind", "by", "score_kind", "places", "threshold", "report")
 
 
@@ -58,11 +60,14 @@ class Calibration:
                 f"this model was calibrated for scores of the kind {self.score_kind}, these are "
                 f"of the kind {predictions.score_kind}; calibrate again, or ask for raw scores"
             )
-        chances = self.chances(predictions)
-        if not self.reorders:
-            scores = _falling(predictions, chances)
-            return replace(predictions, scores=scores, score_kind="probability")
-        return replace(predictions.with_scores(chances), score_kind="probability")
+        chances, ranked = self.chances(predictions), predictions.scores
+        if self.reorders:
+            order = np.argsort(np.where(predictions.used, -chances, np.inf), axis=1, kind="stable")
+            columns = np.take_along_axis(predictions.columns, order, 1)
+            predictions = replace(predictions, columns=columns)
+            chances = ranked = np.take_along_axis(chances, order, 1)
+        scores = _falling(predictions.used, ranked, chances)
+        return replace(predictions, scores=scores, score_kind="probability")
 
     def chances(self, predictions: Predictions) -> npt.NDArray[np.float64]:
         """Probabilities in the order of the scores; meaningless in the padding."""
@@ -153,17 +158,23 @@ def _through(
     return chances
 
 
-def _falling(predictions: Predictions, chances: npt.NDArray[np.float64]) -> Float32:
-    """Chances in the order of the scores: equal where these are equal, else strictly falling."""
-    before, used = predictions.scores, predictions.used
+def _falling(
+    used: npt.NDArray[np.bool_], ranked: npt.NDArray[Any], chances: npt.NDArray[np.float64]
+) -> Float32:
+    """Chances in the order of ``ranked``: equal where that is equal, else strictly falling.
+
+    A curve is nearly flat where it has seen no difference, above all at its upper end. The best
+    labels also differ in the digits that are written; for all labels that would shift the last ones
+    too much.
+    """
     scores = np.where(used, chances, -np.inf).astype(np.float32)
-    if np.array_equal(scores[:, 1:] < scores[:, :-1], before[:, 1:] < before[:, :-1]):
-        return scores
-    for rank in range(1, predictions.k):
+    same = ranked[:, 1:] == ranked[:, :-1]
+    for rank in range(1, scores.shape[1]):
         above = scores[:, rank - 1]
-        same = before[:, rank] == before[:, rank - 1]
-        limit = np.where(same, above, np.nextafter(above, np.float32(-np.inf)))
-        scores[:, rank] = np.where(same, limit, np.minimum(scores[:, rank], limit))
+        below = np.nextafter(above, np.float32(-np.inf))
+        if rank < VISIBLE:
+            below = np.minimum(below, np.maximum(above - WRITTEN, above * np.float32(0.99)))
+        scores[:, rank] = np.where(same[:, rank - 1], above, np.minimum(scores[:, rank], below))
     return np.where(used, np.maximum(scores, 0), np.float32(-np.inf))
 
 

@@ -223,21 +223,20 @@ def report(
     """Write an evaluation as one HTML file with charts, tables and the most wrong documents.
 
     Shows metrics for each k, by label, by label frequency and by field (--slice), calibration,
-    confused labels, time and memory. The file loads nothing from the network. Many labels go to a
-    second file beside it: report.labels.js. Both contain the beginnings of documents; --worst 0
-    leaves them out.
+    confused labels, time and memory. The file loads nothing from elsewhere. It contains the
+    beginnings of documents; --worst 0 leaves them out.
 
     Example: labelgrove report model test.jsonl --out report.html --against older-model
     """
     from labelgrove.formats.files import existing
     from labelgrove.metrics import Propensity
-    from labelgrove.report import check_extra, label_file, write_report
+    from labelgrove.report import check_extra, write_report
     from labelgrove.report.runs import predicted
     from labelgrove.report.slices import read_values, slice_values
 
     check_extra()
     common.check_device(machine.device)
-    common.refuse_existing([out, label_file(out)], force=force)
+    common.refuse_existing([out], force=force)
     how, data = reading.options("test"), test.required()
     paths = [model, *(against or [])]
     loaded = [
@@ -288,8 +287,6 @@ def report(
     if as_json:
         common.print_json({"report": str(out), **written.to_dict()})
     files = [f"report: {out}"]
-    if label_file(out).exists():
-        files.append(f"labels: {label_file(out)}")
     if png is not None:
         files.append(f"charts: {png}")
     console.print(", ".join(files))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -14,14 +15,8 @@ from labelgrove.cli import common, options
 if TYPE_CHECKING:
     from labelgrove.disk.model_folder import StoredModel
 
+NOT_INSTALLED = "not installed"
 CORE = ("numpy", "scipy", "scikit-learn", "tomli-w", "typer", "rich")
-EXTRAS = {
-    "torch": ("torch", "transformers", "accelerate"),
-    "serve": ("fastapi", "uvicorn", "pydantic"),
-    "data": ("pyarrow",),
-    "tune": ("optuna",),
-    "onnx": ("onnxruntime",),
-}
 
 
 def info(
@@ -117,10 +112,7 @@ def doctor(as_json: options.Json = False) -> None:
         },
         "packages": {"labelgrove": VERSION} | {name: _version(name) for name in CORE},
         "kernels": _kernels(),
-        "extras": {
-            extra: ", ".join(f"{name} {_version(name)}" for name in names)
-            for extra, names in EXTRAS.items()
-        },
+        "extras": _extras(),
         "torch": _torch(),
     }
     if as_json:
@@ -139,7 +131,29 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        return NOT_INSTALLED
+
+
+def _extras() -> dict[str, str]:
+    """Each extra with its packages' versions, or with how to install what is missing."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    from labelgrove.errors import packages_of
+
+    try:
+        extras = metadata("labelgrove").get_all("Provides-Extra") or []
+    except PackageNotFoundError:
+        return {"problem": "labelgrove is on the path but not installed, so its extras are unknown"}
+    lines = {}
+    for extra in extras:
+        names = {package: re.split(r"[^\w.-]", package)[0] for package in packages_of(extra)}
+        versions = {name: _version(name) for name in names.values()}
+        missing = [f"'{p}'" for p, name in names.items() if versions[name] == NOT_INSTALLED]
+        present = ", ".join(f"{name} {version}" for name, version in versions.items())
+        if len(versions) > 12:  # `all` and `dev` would repeat the others
+            present = "installed"
+        lines[extra] = f"missing: pip install {' '.join(missing)}" if missing else present
+    return lines
 
 
 def _kernels() -> dict[str, Any]:
@@ -152,13 +166,17 @@ def _kernels() -> dict[str, Any]:
 
 def _torch() -> dict[str, Any]:
     if importlib.util.find_spec("torch") is None:
-        return {"status": "not installed; the linear method does not need it"}
-    import torch
+        return {"status": f"{NOT_INSTALLED}; the linear method does not need it"}
+    try:
+        import torch
 
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return {
-        "version": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "GPU": ", ".join(gpus) if gpus else "none",
-        "bf16": bool(gpus) and torch.cuda.is_bf16_supported(),
-    }
+        gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        return {
+            "version": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "GPU": ", ".join(gpus) if gpus else "none",
+            "bf16": bool(gpus) and torch.cuda.is_bf16_supported(),
+        }
+    except Exception as error:  # a broken installation raises anything, and doctor must say so
+        reason = f"{type(error).__name__}: {error}"
+        return {"problem": f"torch is installed but does not work ({reason}); reinstall it"}

@@ -1,20 +1,17 @@
 """The page of a report: one HTML file that loads nothing from elsewhere.
 
 Its only script searches and sorts the table of labels. Rows that are not shown at first are data
-in the page, or, if they are many, in a file beside it. That file is a script that calls a function
-with the data: browsers let pages from disk load scripts, but no other files.
+at the end of the page, which the script reads when someone first uses the table.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import datetime
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from labelgrove.core.memory import format_size
 from labelgrove.core.params import to_toml
@@ -35,36 +32,17 @@ TEXT_LENGTH = 300
 MOST_LABELS = 12
 EXAMPLE_LENGTH = 160
 SHOWN = 20  # labels that are rows of the page itself
-INLINE = 50_000  # characters of data about labels that are still part of the page
-CALL = "labelgroveLabels("
 
 
 def write_page(report: Report, out: Path) -> None:
-    """Writes the page, and the file beside it if there are many labels."""
-    data, beside = label_data(report), label_file(out)
-    if len(data) <= INLINE or (out.exists() and not out.is_file()):  # nothing is beside a pipe
-        html = to_html(report)
-        with contextlib.suppress(OSError), beside.open(encoding="utf-8") as file:
-            if file.read(len(CALL)) == CALL:  # of an earlier report
-                beside.unlink()
-    else:
-        with replacing(beside) as stream:
-            stream.write(f"{CALL}{data});\n".encode())
-        html = to_html(report, beside=beside.name)
+    """Writes the page of a report into a file."""
+    html = to_html(report)
     with replacing(out) as stream:
         stream.write(html.encode("utf-8"))
 
 
-def label_file(out: Path) -> Path:
-    """Where a report's labels are, if they are too many for its page."""
-    return out.with_suffix(".labels.js")
-
-
-def to_html(report: Report, *, beside: str | None = None) -> str:
-    """The page of a report; ``beside`` names the file with all labels.
-
-    Without it, labels that are too many for the page are left out.
-    """
+def to_html(report: Report) -> str:
+    """The page of a report."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -89,9 +67,6 @@ def to_html(report: Report, *, beside: str | None = None) -> str:
     styles = [file.read_text(encoding="utf-8") for file in (LOOK, TEMPLATES / "report.css")]
     script = (TEMPLATES / "labels.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # The hash allows this one script; strict-dynamic lets it load the file with the data.
-    policy = f"'sha256-{digest}'" + (" 'strict-dynamic'" if beside else "")
-    data = None if beside else label_data(report)
     names = [run.name for run in report.runs]
     html = environment.get_template("report.html").render(
         report=report,
@@ -105,10 +80,9 @@ def to_html(report: Report, *, beside: str | None = None) -> str:
         tiles=[name for name in TILES if name in report.evaluations[0].values],
         documents=list(_documents(report)),
         labels=list(_labels(report)),
-        label_data=Markup(data) if data is not None and len(data) <= INLINE else None,
-        beside=None if beside is None else quote(beside),
+        label_data=Markup(label_data(report)),
         script=Markup(script),
-        script_policy=Markup(policy),
+        script_hash=Markup(f"'sha256-{digest}'"),
         timings=[stage_timings(run) for run in report.runs],
         sizes=[None if run.folder is None else model_size(run.folder) for run in report.runs],
         settings=[

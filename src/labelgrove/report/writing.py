@@ -46,8 +46,7 @@ def write_report(
     - ``model``: a fitted model, a model folder, ``Predictions``, or a file that ``predict`` wrote.
     - ``data``: a Corpus or a file with the true labels. The report shows the beginnings of the
       texts of the ``worst`` most wrong documents; ``worst=0`` shows no text.
-    - ``out``: the HTML file; None writes no file. With more than a few hundred labels, most of the
-      table of labels is in a file beside it, ``report.labels.js`` for ``report.html``.
+    - ``out``: the HTML file; None writes no file.
     - ``against``: other such runs on the same documents, as a list or a mapping from names.
     - ``k``: the largest k of the curves. ``intervals``: bootstrap resamples; None for no intervals.
     - ``training``: number and label frequencies of the training documents, if no model knows

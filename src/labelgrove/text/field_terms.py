@@ -22,11 +22,6 @@ from labelgrove.errors import ConfigError
 from labelgrove.text.feeding import feed_texts
 from labelgrove.text.tfidf_params import TfidfParams, choose_terms, idf_weights, no_tables
 
-_TOKENS = _native.AnalyzerOptions(
-    analyzer="tokens", min_n=1, max_n=1, min_token_length=1, max_tokens=-1, lowercase=False
-)
-_WEIGHTS = _native.WeightOptions(sublinear_tf=False, binary=True, norm="none")
-
 
 @dataclass(frozen=True)
 class FieldTerms:
@@ -41,8 +36,8 @@ class FieldTerms:
     def make(cls, names: FieldNames, vocabulary: StringTable, idf: Float32) -> FieldTerms:
         """From terms, which are sorted, and their weights."""
         model = _native.TfidfModel.build(
-            _TOKENS,
-            _WEIGHTS,
+            _tokens(),
+            _native.WeightOptions(sublinear_tf=False, binary=True, norm="none"),
             buckets=0,
             blob=vocabulary.blob,
             offsets=vocabulary.offsets,
@@ -114,10 +109,16 @@ class FieldTerms:
 def value_counter(records: Sequence[str], *, threads: int) -> _native.TermCounter:
     """Counts the values of documents' fields."""
     counter = _native.TermCounter(
-        _TOKENS, buckets=0, binary=True, keep_counts=False, threads=threads
+        _tokens(), buckets=0, binary=True, keep_counts=False, threads=threads
     )
     feed_texts(records, counter, analyzer=field_terms, tables=no_tables, nfc=False)
     return counter
+
+
+def _tokens() -> _native.AnalyzerOptions:
+    return _native.AnalyzerOptions(
+        analyzer="tokens", min_n=1, max_n=1, min_token_length=1, max_tokens=-1, lowercase=False
+    )
 
 
 def check_weights(params: TfidfParams, names: FieldNames | None) -> None:

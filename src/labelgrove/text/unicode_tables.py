@@ -9,6 +9,7 @@ takes 70 more, and is only made if a text has one.
 
 from __future__ import annotations
 
+import atexit
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -43,6 +44,10 @@ def char_tables(
     changed = np.fromiter(changes.keys(), np.int32, len(changes))
     classes = _classes() | _sigma_classes() if sigmas else _classes()
     return _native.CharTables(classes, changed, outputs.blob, outputs.offsets)
+
+
+# torch with CUDA keeps modules alive to the very end, where nanobind reports tables as leaks.
+atexit.register(char_tables.cache_clear)
 
 
 def _changes(lowercase: bool, strip_accents: bool) -> dict[int, str]:

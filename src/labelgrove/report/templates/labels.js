@@ -1,16 +1,14 @@
 "use strict";
-// Searches, sorts and pages the table of labels. Data come from the page or from a file beside it,
-// and are only read when someone first uses the table. Texts become text nodes, never HTML.
+// Searches, sorts and pages the table of labels. Data are at the end of the page and are only read
+// when someone first uses the table. Texts become text nodes, never HTML.
 (() => {
   const PAGE = 50;
   const box = document.getElementById("label-table");
   const [table, note] = [box.querySelector("table"), box.querySelector(":scope > p")];
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
-  const file = box.dataset.file && decodeURIComponent(box.dataset.file);
   const state = { sort: 1, down: true, from: 0 };
   let labels = null;
-  let waiting = null;
 
   const make = (tag, properties = {}, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
@@ -39,15 +37,9 @@
     };
   };
 
-  const load = () => waiting ??= new Promise((resolve, reject) => {
-    const inside = document.getElementById("label-data");
-    if (inside) return resolve(JSON.parse(inside.textContent));
-    window.labelgroveLabels = resolve;
-    const script = make("script", { src: encodeURIComponent(file) });
-    script.onerror = () => reject(new Error(
-      `The file ${file} is not beside this page, so only the labels above can be shown.`));
-    document.head.append(script);
-  }).then((data) => { labels = prepare(data); });
+  const load = () => {
+    labels ??= prepare(JSON.parse(document.getElementById("label-data").textContent));
+  };
 
   const chosen = (text) => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -99,13 +91,8 @@
     make("label", { htmlFor: "label-search" }, "Search labels "), search));
   box.append(make("p", { className: "controls" }, earlier, " ", later));
 
-  const show = async () => {
-    try {
-      await load();
-    } catch (error) {
-      note.textContent = error.message;
-      return;
-    }
+  const show = () => {
+    load();
     const rows = chosen(search.value);
     state.from = Math.max(0, Math.min(state.from, Math.floor((rows.length - 1) / PAGE) * PAGE));
     const part = rows.slice(state.from, state.from + PAGE);
@@ -136,7 +123,7 @@
   heads[1].setAttribute("aria-sort", "descending");
   earlier.disabled = true;
   let timer = 0;
-  search.addEventListener("focus", () => load().catch(() => {}));
+  search.addEventListener("focus", load);
   search.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(() => { state.from = 0; show(); }, 120);

@@ -75,7 +75,7 @@ export function seconds(number) {
 export function score(value, kind) {
   if (kind === "probability") {
     const percent = 100 * value;
-    return `${percent >= 10 ? Math.floor(percent) : percent.toFixed(1)} %`;
+    return `${percent.toFixed(percent < 9.95 ? 1 : 0)} %`;
   }
   if (kind === "product")
     return value >= 0.01 || value === 0 ? value.toFixed(2) : value.toPrecision(1);
