@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from labelgrove.cli import common, options
-from labelgrove.data.splits import PARTS, HashSplit, Part, StratifiedSplit, check_shares
+from labelgrove.data.splits import PARTS, HashSplit, Part, check_shares
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
+    from labelgrove.data.stratified import StratifiedSplit
     from labelgrove.formats import Document
 
 TABLE = "labels.tsv"

@@ -211,7 +211,7 @@ def split(
     Example: labelgrove data split all.jsonl --out parts --dev 0.05 --test 0.1 --stratify
     """
     from labelgrove.data.records import words_of
-    from labelgrove.data.splits import StratifiedSplit
+    from labelgrove.data.stratified import StratifiedSplit
     from labelgrove.formats import ReadReport
     from labelgrove.formats.files import STDIN
 

@@ -94,7 +94,7 @@ def prediction_writer(out: str, columns: Iterable[str] = ()) -> Iterator[Callabl
             yield write_lines
         return
     seen = 0
-    others = dict.fromkeys(input_columns(columns).values(), "string")
+    others: dict[str, Kind] = dict.fromkeys(input_columns(columns).values(), "string")
     with table_writer(out, TABLE_COLUMNS | others, format) as write:
 
         def write_rows(

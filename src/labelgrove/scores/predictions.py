@@ -132,7 +132,8 @@ class Predictions:
         """
         k = min(self.k, other.k, COMPARED)
         same = self.columns[:, :k] == other.columns[:1, :k]
-        return np.all(same & (self.scores[:, :k] == other.scores[:1, :k]), axis=1)
+        same &= self.scores[:, :k] == other.scores[:1, :k]
+        return np.asarray(same.all(axis=1))
 
     def top(self, k: int) -> Predictions:
         """Only the k best of each document."""
