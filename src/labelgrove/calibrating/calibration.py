@@ -60,7 +60,8 @@ class Calibration:
                 f"this model was calibrated for scores of the kind {self.score_kind}, these are "
                 f"of the kind {predictions.score_kind}; calibrate again, or ask for raw scores"
             )
-        chances, ranked = self.chances(predictions), predictions.scores
+        chances = self.chances(predictions)
+        ranked: npt.NDArray[Any] = predictions.scores
         if self.reorders:
             order = np.argsort(np.where(predictions.used, -chances, np.inf), axis=1, kind="stable")
             columns = np.take_along_axis(predictions.columns, order, 1)
