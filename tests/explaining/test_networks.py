@@ -203,5 +203,6 @@ def test_words_of_fields_have_their_names_and_words_of_texts_their_places(method
     assert [shown[start:end] for start, end in tokens["shoe"]] == ["shoe"]
     assert [shown[start:end] for start, end in tokens["item"]] == ["item"]
     if method == RERANKED:
+        why = explain(model, asked, "colour red", top=None)
         terms = [reason for reason in why.reasons if reason.kind != "token"]
         assert any(reason.text == "by: red" and reason.spans == () for reason in terms)
