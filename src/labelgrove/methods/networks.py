@@ -291,8 +291,8 @@ def train_reranker(
         settings["start"] = params.start
         weights, bias = network.heads.output_layer()
         # The layer was trained with longer vectors; this is their mean length.
-        length = np.linalg.norm(vectors, axis=1).mean() if params.normalise else 1.0
-        start = Start(weights * length, bias)
+        scale = np.linalg.norm(vectors, axis=1).mean() if params.normalise else 1.0
+        start = Start(weights * scale, bias)
     features = reranker_features(terms.rows, vectors, params)
     del vectors  # large, and the features are a copy
     return train_ranker(
