@@ -38,7 +38,7 @@ NEEDS_EXTRA = (
     "labelgrove.methods.xtransformer.method",
     "labelgrove.methods.xtransformer.net",
     "labelgrove.nn",
-    "labelgrove.planning.probe",
+    "labelgrove.planning.encoder",
     "labelgrove.serve",
     "labelgrove.text.stems",
 )

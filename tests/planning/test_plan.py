@@ -1,29 +1,49 @@
-"""Plans: sizes are right, and times follow from rates and work."""
+"""Plans: sizes are right, times follow from samples and work, and every step of auto has a name."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove import Corpus, Linear
+from labelgrove import Auto, Corpus, Linear
 from labelgrove.data.features import Features
 from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.methods import create
 from labelgrove.model.outline import expected_widths
+from labelgrove.planning import constants
 from labelgrove.planning import plan as planning
-from labelgrove.planning.linear import Estimate, Rates, Work, linear_work, sampled
-from labelgrove.planning.plan import Plan, plan_training
+from labelgrove.planning.linear import linear_work, sampled, two_samples
+from labelgrove.planning.plan import Estimate, Plan, plan_training
 from labelgrove.ranking.solver import RankerParams
+
+RATES = {"tfidf": 1e-6, "tree": 2e-6, "ranker": 3e-6}
 
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
     return shop_corpus(6000, labels=800, seed=1)
+
+
+@pytest.fixture
+def known_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates in place of measured ones: 33 terms per document, 10 s for a matcher."""
+    monkeypatch.setattr(planning, "linear_rates", lambda *_: (RATES, 33.0))
+    monkeypatch.setattr(planning, "two_samples", lambda *_: 10.0)
+
+
+def work_of(corpus: Corpus) -> dict[str, float]:
+    shape = expected_widths(TreeParams(), len(corpus.index))
+    return linear_work(corpus, shape, RankerParams(), terms=33.0)
+
+
+def middle(span: Estimate) -> float:
+    return float((span.low * span.high) ** 0.5)
 
 
 def test_a_plan_has_the_sizes_of_the_corpus(corpus: Corpus) -> None:
@@ -37,28 +57,17 @@ def test_a_plan_has_the_sizes_of_the_corpus(corpus: Corpus) -> None:
     assert plan.memory_bytes == Linear().estimate_memory(corpus)
 
 
-@pytest.mark.parametrize("method", ["linear", "parabel"])
-def test_times_are_rates_times_work(
-    corpus: Corpus, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wall, cpu = Work(tfidf=1e-6, tree=2e-6, ranker=3e-6), Work(tfidf=2e-6, tree=3e-6, ranker=5e-6)
-    rates = Rates(wall, cpu, terms_per_document=33.0, documents=600)
-    monkeypatch.setattr(planning, "linear_rates", lambda *_, **__: rates)
-    model = create(method)
-    plan = plan_training(model, corpus)
-    trees = 3 if method == "parabel" else 1
-    shape = expected_widths(model.tree, len(corpus.index))
-    work = linear_work(corpus, shape, model.ranker, terms=33.0, trees=trees)
-    # Ten times the sample's documents make a unit of the ranker's work dearer by 10^0.1.
-    seconds = {"tfidf": work.tfidf, "tree": 2 * work.tree, "ranker": 3 * work.ranker * 10**0.1}
-    margins = {"tfidf": 1.6, "tree": 2.0, "ranker": 1.7}
-    assert set(plan.stages) == set(seconds)
-    for name, middle in seconds.items():
-        assert plan.stages[name].low == pytest.approx(1e-6 * middle / margins[name])
-        assert plan.stages[name].high == pytest.approx(1e-6 * middle * margins[name])
-    dearest = 2 * work.tfidf * 1.6 + 3 * work.tree * 2.0 + 5 * work.ranker * 10**0.1 * 1.7
-    assert plan.cpu_seconds is not None
-    assert plan.cpu_seconds.high == pytest.approx(1e-6 * dearest)
+@pytest.mark.usefixtures("known_rates")
+@pytest.mark.parametrize("trees", [1, 3])
+def test_times_are_rates_times_work(corpus: Corpus, trees: int) -> None:
+    plan = plan_training(Linear(n_trees=trees), corpus)
+    suffixes = ["", "-1", "-2"][:trees]
+    names = ["tfidf", *(f"{stage}{s}" for s in suffixes for stage in ("tree", "ranker"))]
+    assert list(plan.stages) == names
+    for name, span in plan.stages.items():
+        stage = name.partition("-")[0]
+        assert middle(span) == pytest.approx(RATES[stage] * work_of(corpus)[stage])
+        assert span.high / span.low == pytest.approx(constants.MARGIN**2)
 
 
 def test_rates_are_measured_on_a_sample(corpus: Corpus) -> None:
@@ -87,29 +96,40 @@ def test_expected_trees_are_those_that_grow(labels: int, branching: int) -> None
     assert expected_widths(params, labels) == build_tree(features, params).widths
 
 
-def test_more_documents_labels_and_trees_are_more_work(corpus: Corpus) -> None:
+def test_more_documents_and_mined_nodes_are_more_work(corpus: Corpus) -> None:
     half = corpus.take(np.arange(3000))
     shape = expected_widths(TreeParams(), len(corpus.index))
-    options: Any = {"terms": 30.0}
-    whole, part = (linear_work(c, shape, RankerParams(), **options) for c in (corpus, half))
-    assert part.ranker == pytest.approx(whole.ranker / 2, rel=0.05)
-    assert part.tfidf < whole.tfidf
-    thrice = linear_work(corpus, shape, RankerParams(), trees=3, **options)
-    assert thrice.ranker == pytest.approx(3 * whole.ranker)
-    alone = linear_work(corpus, shape, RankerParams(negatives="tfn"), **options)
-    assert alone.ranker < whole.ranker
+    whole, part = (linear_work(c, shape, RankerParams(), terms=30.0) for c in (corpus, half))
+    assert part["ranker"] == pytest.approx(whole["ranker"] / 2**1.1, rel=0.05)
+    assert part["tfidf"] == whole["tfidf"] / 2
+    alone = linear_work(corpus, shape, RankerParams(negatives="tfn"), terms=30.0)
+    assert alone["ranker"] < whole["ranker"]
 
 
 def test_samples_keep_only_labels_that_occur(corpus: Corpus) -> None:
-    sample = sampled(corpus, 50, seed=3)
-    assert len(sample) == 50
+    sample = sampled(corpus, 50, seed=3, vectors=8)
+    assert (len(sample), sample.width) == (50, 8)
     assert np.bincount(sample.labels.indices, minlength=len(sample.index)).min() >= 1
     assert list(sampled(corpus, 50, seed=3).texts or []) == list(sample.texts or [])
+
+
+def test_two_samples_are_a_line_into_the_distance(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, model = [0.0], create("neighbours")
+    monkeypatch.setattr("labelgrove.planning.linear.time.perf_counter", lambda: clock[0])
+
+    def fit(self: Any, documents: Corpus) -> None:
+        clock[0] += 1.0 + 0.01 * len(documents)
+
+    monkeypatch.setattr(type(model), "fit", fit)
+    assert two_samples(model, corpus) == pytest.approx(1.0 + 0.01 * 6000)
 
 
 def test_tiny_and_odd_corpora_have_plans() -> None:
     one = Corpus.from_lists(["red"], [["a"]])
     assert plan_training(Linear(), one).seconds is not None
+    assert plan_training(create("matcher"), one).seconds is not None
     features = Corpus(
         None, one.labels, one.index, features=Features(sparse=sparse.eye_array(1, format="csr"))
     )
@@ -118,12 +138,50 @@ def test_tiny_and_odd_corpora_have_plans() -> None:
     assert plan.terms_per_document == 1
 
 
-def test_ensembles_sum_their_members(corpus: Corpus) -> None:
-    members = [{"method": "linear"}, {"method": "parabel", "n_trees": 1}]
-    plan = plan_training(create("ensemble", {"members": members}), corpus)
-    assert list(plan.stages) == ["member 1 (linear)", "member 2 (linear)"]
-    assert plan.seconds is not None
-    assert plan.seconds.high > 0
+@pytest.mark.usefixtures("known_rates")
+def test_members_of_an_ensemble_share_what_is_the_same(corpus: Corpus) -> None:
+    members = [{"method": "linear"}, {"method": "linear", "n_trees": 2}]
+    plan = plan_training(create("ensemble", {"members": members, "rule": "learnt"}), corpus)
+    assert list(plan.stages) == ["member 1 (linear)", "member 2 (linear)", "merge"]
+    first, second, merge = map(middle, plan.stages.values())
+    seconds = {name: 0.95 * RATES[name] * units for name, units in work_of(corpus).items()}
+    assert first == pytest.approx(sum(seconds.values()))
+    assert second == pytest.approx(seconds["tree"] + seconds["ranker"])  # one tree is there
+    assert merge == pytest.approx(constants.MERGE * 300 * 2)
+
+
+@pytest.mark.usefixtures("known_rates")
+def test_every_step_of_auto_has_a_name(corpus: Corpus) -> None:
+    plan = plan_training(Auto(), corpus)
+    assert list(plan.stages) == [
+        "auto 1: linear",
+        "auto 2: 3 trees",
+        "auto 3: label names",
+        "auto 4: matcher",
+        "auto 5: join matcher",
+        "auto 6: linear again, on all documents",
+        "auto 7: matcher again, on all documents",
+    ]
+    spans = list(plan.stages.values())
+    one = sum(RATES[name] * units for name, units in work_of(corpus).items())
+    tfidf = RATES["tfidf"] * work_of(corpus)["tfidf"]
+    assert middle(spans[0]) == pytest.approx(0.95 * one)
+    assert middle(spans[1]) == pytest.approx(0.95 * 2 * (one - tfidf))  # the first tree is there
+    assert spans[5].low == pytest.approx(one / constants.MARGIN)  # one tree may be kept, or three
+    assert spans[5].high == pytest.approx((3 * one - 2 * tfidf) * constants.MARGIN)
+    assert middle(spans[6]) == pytest.approx(10.0)
+
+
+def test_no_time_is_better_than_a_wrong_one(corpus: Corpus) -> None:
+    few = corpus.take(np.arange(60))
+    assert list(plan_training(Auto(), few).stages) == ["auto 1: linear"]  # nothing is compared
+    plan = plan_training(Auto(budget="1m"), corpus)
+    assert plan.seconds is None
+    assert plan.notes == ("no time is estimated: auto adds models while the budget lasts",)
+    tree = build_tree(np.eye(len(corpus.index), 4, dtype=np.float32), TreeParams())
+    plan = plan_training(Auto(), corpus, label_tree=tree)
+    assert plan.seconds is None
+    assert plan.notes == ("no time is estimated: auto leaves out steps if a label tree is given",)
 
 
 def test_lines_and_json() -> None:
@@ -132,9 +190,10 @@ def test_lines_and_json() -> None:
     )
     text = "\n".join(plan.lines())
     assert "2 labels with fewer than 5 documents (50%), 1 without any" in text
-    assert "70 s to 3 min (ranker 70 s to 3 min)" in text
+    assert "  time     70 s to 3 min\n    ranker 70 s to 3 min" in text
     assert plan.to_json()["seconds"] == [70, 200]
-    assert str(Estimate(0.1, 0.9)) == "under 1 s"
+    quick = replace(plan, stages={"ranker": Estimate(0.1, 0.9)})
+    assert "  time     under 1 s\n  note     x" in "\n".join(quick.lines())
 
 
 def test_one_head_needs_no_tree_and_what_training_refuses_has_no_plan() -> None:

@@ -168,11 +168,17 @@ def train(
             data = replace(data, index=data.index.with_groups(groups))
             console.print(f"{label_tree}: {conflicts}")
         stages = [] if run is None else [stage.name for stage in run.status().stages]
-        # The time of a run that starts with a trained network cannot be estimated. With several
-        # processes, the others would have to take part in the estimate.
-        trained = any(name.startswith("network") for name in stages)
-        measures = estimate and (plan_only or not quiet) and process_count() == 1 and not trained
+        unknown = None  # why no time can be estimated
+        if where.engine is not None:
+            unknown = "workers train several models at the same time"
+        elif process_count() > 1:
+            unknown = "several processes train together"
+        elif any(name.startswith("network") for name in stages):
+            unknown = "the run folder has a trained network"
+        measures = estimate and (plan_only or not quiet) and unknown is None
         plan = plan_training(model, data, calibrate=measures, **given)
+        if estimate and unknown is not None:
+            plan = replace(plan, notes=(*plan.notes, f"no time is estimated: {unknown}"))
         if streams:
             note = "with --memory, features are on disk; the memory above is for training without"
             plan = replace(plan, notes=(*plan.notes, note))

@@ -39,6 +39,7 @@ from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline
 from labelgrove.model.settings import Group, group
 from labelgrove.model.spaces import RERANK_SPACE, TRAINING_SPACE
+from labelgrove.nn.encoders.files import states_width
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device
@@ -236,8 +237,9 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
             widths,
             has_tree=has_tree,
             has_ranker=self.reranks,
-            has_baseline=self.compares or self._proposes,
             encoder=self._encoder_work(documents, reads=1.0 if self.reranks else 0.0),
+            vectors=states_width(self.encoder.folder()) if self.reranks else 0,
+            shortlist=self.rerank.shortlist,
         )
 
     def search_space(self) -> dict[str, Any]:

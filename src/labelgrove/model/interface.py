@@ -50,6 +50,20 @@ class Pieces:
     scale: Float32 | None = None
 
 
+@dataclass(frozen=True)
+class Step:
+    """A part of a training that trains several models, on so many documents.
+
+    ``models`` are alternatives, as it is known only later which of them is trained. Without any,
+    the step learns from the documents how to merge the lists of ``merged`` models.
+    """
+
+    name: str
+    documents: int
+    models: tuple[Model, ...] = ()
+    merged: int = 0
+
+
 class Model(Stored):
     """Prediction with masks, thresholds and calibration, over a method's own ``_best_labels``."""
 
@@ -133,6 +147,10 @@ class Model(Stored):
     def outline(self, documents: int, labels: int) -> Outline | None:
         """The work of training on this many documents and labels, for a plan."""
         return None
+
+    def steps(self, documents: int) -> Sequence[Step]:
+        """What a method trains one after the other, if it trains several models."""
+        return ()
 
     def settled(self, corpus: Corpus) -> Self:
         """The model with values for settings that are "auto"; ``derived_`` says which and why."""

@@ -25,7 +25,12 @@ class EncoderWork:
 
 @dataclass(frozen=True)
 class Outline:
-    """``widths`` are the nodes per level of the tree that the linear models learn."""
+    """``widths`` are the nodes per level of the tree that the linear models learn.
+
+    The last ranker also reads ``vectors`` columns of text vectors. With a ``shortlist``, it learns
+    from so many labels per document and no tree proposes others. All ``rankers`` together take so
+    many times its time.
+    """
 
     tfidf: TfidfParams
     tree: TreeParams
@@ -35,9 +40,10 @@ class Outline:
     trees: int = 1
     has_tree: bool = True
     has_ranker: bool = True
-    has_baseline: bool = False
     encoder: EncoderWork | None = None
-    notes: tuple[str, ...] = ()
+    vectors: int = 0
+    shortlist: int | None = None
+    rankers: float = 1.0
 
 
 def expected_widths(params: TreeParams, labels: int) -> tuple[int, ...]:

@@ -1,14 +1,14 @@
 """A plan of a training before it starts: sizes, memory and time.
 
-Times come from rates that are measured here and now: a small fit for the linear parts
-(``linear.py``), a few updates for an encoder (``probe.py``). A plain layer replaces the heads of
-the encoder; the range is wide enough for their extra cost.
+Times come from what is measured here and now: small trainings of the linear parts (``linear.py``)
+and a few updates of an encoder (``encoder.py``). A plain layer replaces the heads of the encoder.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,18 +17,49 @@ import numpy as np
 from labelgrove.core.memory import available_memory, format_size
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.records import names_in
-from labelgrove.errors import ConfigError, LabelgroveError
-from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.errors import ConfigError, LabelgroveError, UnsupportedError
+from labelgrove.labels.tree import LabelTree
 from labelgrove.model.interface import Model
-from labelgrove.model.outline import EncoderWork, Outline, expected_widths
-from labelgrove.planning.linear import Estimate, estimated, linear_rates, linear_work
-from labelgrove.ranking.solver import RankerParams
+from labelgrove.model.outline import EncoderWork
+from labelgrove.planning import constants
+from labelgrove.planning.linear import linear_rates, linear_work, two_samples
 
 RARE = 5  # documents: a label with fewer is hard to learn
-SAMPLE = 256  # documents whose tokens are counted
-WIDEST_HEAD = 30_000  # most labels that one layer scores at once; beyond, methods use shortlists
-SHORTLIST = 2_000
-MARGIN = 1.6
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A range of seconds, because samples differ from the corpus and machines are busy at times."""
+
+    low: float = 0.0
+    high: float = 0.0
+
+    @classmethod
+    def around(cls, seconds: float, factor: float = constants.MARGIN) -> Estimate:
+        """From ``seconds / factor`` to ``seconds * factor``."""
+        return cls(seconds / factor, seconds * factor)
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(self.low + other.low, self.high + other.high)
+
+    def __str__(self) -> str:
+        low, high = duration(self.low), duration(self.high)
+        if self.high < 1:
+            return high
+        return f"about {high}" if low == high else f"{low} to {high}"
+
+
+def duration(seconds: float) -> str:
+    """Rounded to the precision of an estimate.
+
+    >>> duration(0.2), duration(14.4), duration(200), duration(9000)
+    ('under 1 s', '14 s', '3 min', '2.5 h')
+    """
+    if seconds < 1:
+        return "under 1 s"
+    if seconds < 90:
+        return f"{round(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @dataclass(frozen=True)
@@ -52,7 +83,6 @@ class Plan:
     memory_bytes: int = 0
     free_bytes: int | None = None
     stages: Mapping[str, Estimate] = field(default_factory=dict)
-    cpu_seconds: Estimate | None = None  # of the linear stages, by all threads
     calibration_seconds: float = 0.0
     notes: tuple[str, ...] = ()
     derived: Mapping[str, tuple[Any, str]] = field(default_factory=dict)  # values and reasons
@@ -66,7 +96,6 @@ class Plan:
         """Plain values; times are [low, high]."""
         plain = asdict(self)
         plain["stages"] = {name: _pair(span) for name, span in self.stages.items()}
-        plain["cpu_seconds"] = _pair(self.cpu_seconds)
         plain["derived"] = {
             name: {"value": value, "reason": reason}
             for name, (value, reason) in self.derived.items()
@@ -100,9 +129,10 @@ class Plan:
         free = "" if self.free_bytes is None else f" ({format_size(self.free_bytes)} are free)"
         lines.append(f"  memory   about {format_size(self.memory_bytes)}{free}")
         if self.seconds is not None:
-            longest = sorted(self.stages.items(), key=lambda item: -item[1].high)
-            shares = ", ".join(f"{name} {span}" for name, span in longest[:3] if span.high >= 1)
-            lines.append(f"  time     {self.seconds}" + (f" ({shares})" if shares else ""))
+            lines.append(f"  time     {self.seconds}")
+            if self.seconds.high >= 1:
+                width = max(map(len, self.stages))
+                lines += [f"    {name:<{width}} {span}" for name, span in self.stages.items()]
         lines.extend(
             f"  setting  {name} = {_shown(value)}: {reason}"
             for name, (value, reason) in self.derived.items()
@@ -114,7 +144,7 @@ class Plan:
 def plan_training(
     model: Model, corpus: Corpus, *, label_tree: LabelTree | None = None, calibrate: bool = True
 ) -> Plan:
-    """What fitting ``model`` on ``corpus`` will need; measuring rates takes a second or two.
+    """What fitting ``model`` on ``corpus`` will need; measuring takes a few seconds at most.
 
     Without ``calibrate``, nothing is measured and no time is reported.
 
@@ -141,122 +171,126 @@ def plan_training(
     notes: list[str] = []
     if corpus.texts is not None and (names := names_in(corpus.texts)) is not None:
         notes.append(f"the model reads documents with the texts {names}")
-    try:
-        facts |= _describe(model, corpus, label_tree, calibrate)
-    except ConfigError:
-        raise  # training would fail, too
-    except LabelgroveError as error:
-        # Training reports it if it matters there; a plan without times is still useful.
-        notes.append(f"no time can be estimated: {error}")
-    facts["notes"] = (*facts.get("notes", ()), *notes)
-    return Plan(**facts, calibration_seconds=time.perf_counter() - start)
-
-
-def _describe(
-    model: Model, corpus: Corpus, label_tree: LabelTree | None, calibrate: bool
-) -> dict[str, Any]:
-    if model.submodels():
-        return _describe_members(model, corpus, label_tree, calibrate)
     outline = model.outline(len(corpus), len(corpus.index))
-    if outline is None:
-        return {"notes": (f"no time can be estimated for the method {model.method}",)}
-    return _stages(model, outline, corpus, label_tree, calibrate)
+    if outline is not None:
+        widths = tuple(outline.widths if label_tree is None else label_tree.widths)
+        facts |= {"tree": widths if outline.has_tree else (), "trees": outline.trees}
+    if calibrate:
+        planner = _Planner(corpus, label_tree)
+        try:
+            facts["stages"] = planner.times(model)
+        except ConfigError:
+            raise  # training would fail, too
+        except (LabelgroveError, RuntimeError) as error:  # such as too little memory on a GPU
+            # Training reports it if it matters there; a plan without times is still useful.
+            notes.append(f"no time is estimated: {str(error).splitlines()[0]}")
+        facts |= planner.facts
+    return Plan(**facts, notes=tuple(notes), calibration_seconds=time.perf_counter() - start)
 
 
-def _describe_members(
-    model: Model, corpus: Corpus, label_tree: LabelTree | None, calibrate: bool
-) -> dict[str, Any]:
-    """An ensemble takes as long as its members; shared stages are counted for each of them."""
-    stages: dict[str, Estimate] = {}
-    for number, member in enumerate(model.submodels(), 1):
-        facts = _describe(member.settled(corpus), corpus, label_tree, calibrate)
-        whole = sum(facts.get("stages", {}).values(), Estimate())
-        if whole.high:
-            stages[f"member {number} ({member.method})"] = whole
-    notes = ("members that share features or trees take less",) if len(stages) > 1 else ()
-    return {"stages": stages, "notes": notes}
+class _Planner:
+    """Estimates the stages of models on a corpus; each thing is measured once."""
 
+    def __init__(self, corpus: Corpus, label_tree: LabelTree | None) -> None:
+        self.corpus, self.label_tree = corpus, label_tree
+        self.facts: dict[str, Any] = {}  # of a plan, learnt while measuring
+        self.measured: dict[str, Any] = {}
+        self.done: set[Any] = set()  # stages of earlier steps, which later ones share
 
-def _stages(
-    model: Model, outline: Outline, corpus: Corpus, label_tree: LabelTree | None, calibrate: bool
-) -> dict[str, Any]:
-    """The parts of a plan that follow from a method's outline."""
-    widths = tuple(outline.widths if label_tree is None else label_tree.widths)
-    facts: dict[str, Any] = {
-        "tree": widths if outline.has_tree else (),
-        "trees": outline.trees,
-        "notes": outline.notes,
-    }
-    if not calibrate or (outline.encoder is not None and corpus.texts is None):
-        return facts
-    stages: dict[str, Estimate] = {}
-    if outline.encoder is not None:
-        about, stages = _encoder_stages(model, outline.encoder, corpus)
-        facts |= about
-    settings = model.get_params(deep=False)
-    names = ("features", "sparse_norm")
-    given: dict[str, Any] = {name: settings[name] for name in names if name in settings}
-    rates = linear_rates(
-        outline, corpus, given=given, seed=model.random_state, threads=model.n_jobs
-    )
-    terms = rates.terms_per_document
-    work = linear_work(corpus, widths, outline.ranker, terms=terms, trees=outline.trees)
-    linear = estimated(rates, work, len(corpus))
-    cpu = estimated(rates, work, len(corpus), kind="cpu")
-    if not outline.has_ranker:
-        del linear["ranker"]
-    if not outline.has_tree or label_tree is not None:
-        del linear["tree"]
-    stages |= linear
-    if outline.has_baseline:
-        shape = expected_widths(TreeParams(), len(corpus.index))
-        work = linear_work(corpus, shape, RankerParams(), terms=terms)
-        parts = estimated(rates, work, len(corpus))
-        stages["linear-baseline"] = parts["tree"] + parts["ranker"]
-    if outline.encoder is None:
-        facts["cpu_seconds"] = sum(cpu.values(), Estimate())
-    return facts | {"stages": stages, "terms_per_document": terms or None}
+    def _once(self, key: str, measure: Callable[[], Any]) -> Any:
+        if key not in self.measured:
+            self.measured[key] = measure()
+        return self.measured[key]
 
+    def times(self, model: Model) -> dict[str, Estimate]:
+        """Seconds per stage, or per step of a method that trains several models."""
+        steps = model.steps(len(self.corpus))
+        if not steps:
+            return {name: span for name, _, span in self._stages(model, len(self.corpus))}
+        if self.label_tree is not None:
+            raise UnsupportedError(f"{model.method} leaves out steps if a label tree is given")
+        spans: dict[str, Estimate] = {}
+        for step in steps:
+            if step.merged:
+                seconds = constants.MERGE * step.documents * step.merged
+                spans[step.name] = Estimate.around(seconds)
+                continue
+            all_stages = [list(self._stages(m, step.documents)) for m in step.models]
+            new = [[one for one in stages if one[1] not in self.done] for stages in all_stages]
+            self.done |= {key for stages in new for _, key, _ in stages}
+            if len(new) == 1 and step.models[0].encoders():
+                spans |= {f"{step.name}: {name}": span for name, _, span in new[0]}
+            elif any(new):
+                sums = [sum((span for *_, span in stages), Estimate()) for stages in new]
+                spans[step.name] = Estimate(min(s.low for s in sums), max(s.high for s in sums))
+        return spans
 
-def _encoder_stages(
-    model: Model, work: EncoderWork, corpus: Corpus
-) -> tuple[dict[str, Any], dict[str, Estimate]]:
-    # A plan of the linear method must work without torch.
-    from labelgrove.methods.training import make_batches
-    from labelgrove.nn.encoders.encoder import load_encoder
-    from labelgrove.nn.encoders.tokens import tokenize
-    from labelgrove.nn.training.devices import choose_device
-    from labelgrove.planning.probe import encoder_rates
+    def _stages(self, model: Model, documents: int) -> Iterator[tuple[str, Any, Estimate]]:
+        """Name, key and seconds of the stages of one model."""
+        corpus, share = self.corpus, documents / len(self.corpus)
+        model = model.settled(corpus)
+        outline = model.outline(len(corpus), len(corpus.index))
+        if outline is None:
+            if model.encoders():
+                raise UnsupportedError(f"{model.method} with an encoder cannot be timed")
+            key = f"{model.method} {model.to_config()}"
+            seconds = self._once(key, lambda: two_samples(model, corpus))
+            yield model.method, (key, documents), Estimate.around(share * seconds)
+            return
+        widths = outline.widths if self.label_tree is None else self.label_tree.widths
+        settings = model.get_params(deep=False)
+        names = settings.get("label_texts")
+        given = {name: settings[name] for name in ("features", "sparse_norm") if name in settings}
+        key = f"{outline.tfidf} {outline.tree} {outline.ranker} {given} {outline.vectors}"
+        rates, terms = self._once(key, lambda: linear_rates(outline, corpus, given, model.n_jobs))
+        self.facts["terms_per_document"] = terms or None
+        work = linear_work(corpus, widths, outline.ranker, terms=terms)
+        size = terms + corpus.width
+        work["ranker"] *= outline.rankers * (size + outline.vectors) / (size or 1.0)
+        if outline.shortlist is not None:
+            pairs = len(corpus) ** constants.RANKER_GROWTH * outline.shortlist
+            work["ranker"] = constants.SHORTLIST_COST * pairs * (size + outline.vectors)
+        spans = {name: Estimate.around(share * rates[name] * work[name]) for name in work}
+        # Networks hold documents out by themselves, so they share nothing with linear models.
+        common = documents, names, "" if outline.encoder is None else model.method
+        yield "tfidf", ("tfidf", *common, str(outline.tfidf)), spans["tfidf"]
+        if outline.encoder is not None:
+            yield from self._encoder_stages(model, outline.encoder, documents)
+        for number in range(outline.trees):
+            kind = *common, number, str(outline.tree), str(outline.ranker)
+            suffix = f"-{number}" if number else ""
+            if outline.has_tree and self.label_tree is None:
+                yield f"tree{suffix}", ("tree", *kind), spans["tree"]
+            if outline.has_ranker:
+                yield f"ranker{suffix}", ("ranker", *kind), spans["ranker"]
 
-    training, seed = work.training, model.random_state
-    encoder = load_encoder(work.encoder)
-    device = choose_device(work.device)
-    assert corpus.texts is not None
-    size = min(len(corpus), max(SAMPLE, 5 * training.batch_size * training.accumulate))
-    rows = np.sort(np.random.default_rng(seed).permutation(len(corpus))[:size])
-    texts = [corpus.texts[row] for row in rows]
-    tokens = tokenize(texts, encoder, encoder.max_tokens, threads=model.n_jobs)
-    mean = float(tokens.lengths.mean())
-    labels = len(corpus.index)
-    rates = encoder_rates(
-        encoder,
-        tokens,
-        training,
-        lambda read: make_batches(read, encoder, training, device, seed),
-        device=device,
-        outputs=labels if labels <= WIDEST_HEAD else SHORTLIST,
-    )
-    about = {
-        "tokens_per_document": mean,
-        "cut_documents": float((tokens.lengths >= encoder.max_tokens).mean()),
-        "device": str(device),
-    }
-    total = len(corpus) * mean
-    reading = Estimate.around(work.reads * total / rates.reading, MARGIN)
-    if work.learns:
-        learning = Estimate.around(work.learns * total / rates.training, MARGIN)
-        return about, {"network": learning + reading}
-    return about, {"vectors": reading} if work.reads else {}
+    def _encoder_stages(
+        self, model: Model, work: EncoderWork, documents: int
+    ) -> Iterator[tuple[str, Any, Estimate]]:
+        # A plan of the linear method must work without torch.
+        from labelgrove.planning.encoder import encoder_costs
+
+        if self.corpus.texts is None:
+            raise UnsupportedError("the encoder has no texts to read")
+        training, texts, labels = work.training, self.corpus.texts, len(self.corpus.index)
+        batch = training.batch_size * training.accumulate
+        key = f"{work.encoder} {batch} {work.device}"
+        costs = self._once(key, lambda: encoder_costs(work, texts, labels, threads=model.n_jobs))
+        self.facts |= {"tokens_per_document": costs.tokens, "cut_documents": costs.cut}
+        self.facts["device"] = costs.device
+        spans = {"tokens": Estimate.around(documents * costs.text)}
+        faster = 1.0
+        if training.compile and work.learns:
+            faster = constants.COMPILED
+            spans["compiling"] = Estimate(*constants.COMPILING)
+        passes = costs.token * documents * costs.tokens
+        learning = work.learns * (passes + math.ceil(documents / batch) * costs.update) / faster
+        reading = work.reads * passes / constants.READING.get(costs.device, 3.0)
+        seconds = constants.START.get(costs.device, 0.5) + learning + reading
+        spans["network" if work.learns else "vectors"] = Estimate.around(seconds)
+        for name, span in spans.items():
+            own = model.method if name == "network" else ""
+            yield name, (name, own, documents, key), span
 
 
 def _shown(value: Any) -> str:

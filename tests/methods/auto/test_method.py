@@ -332,10 +332,10 @@ def test_a_training_that_fails_leaves_linear_and_says_so(
 
 def test_a_plan_names_what_will_be_tried(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Auto().settled(corpus)
-    assert "3 trees" in plain.derived_["method"][0] and len(plain.submodels()) == 1
+    assert "3 trees" in plain.derived_["method"][0] and plain.submodels() == []
     monkeypatch.setattr(module, "_has_gpu", lambda device: True)
     settled = create("auto", {"encoder": tiny_training()["encoder"]}).settled(corpus)
-    assert [member.method for member in settled.submodels()] == ["linear", "cascadexml"]
+    assert [step.models[0].method for step in settled.planned_[:2]] == ["linear", "cascadexml"]
     assert "training.lr" in settled.derived_ and "encoder.encoder" in settled.derived_
 
 

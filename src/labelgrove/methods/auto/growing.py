@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from labelgrove.data.corpus import Corpus
@@ -11,7 +12,7 @@ from labelgrove.labels.documents import labels_with_words
 from labelgrove.methods import create, method_class
 from labelgrove.methods.auto.trials import NOISE, OutOfTimeError, Trials, pace
 from labelgrove.methods.ensemble.method import Ensemble
-from labelgrove.model.interface import Model
+from labelgrove.model.interface import Model, Step
 
 COMMON = ("tfidf", "features", "random_state", "n_jobs")  # settings of all members
 # How many times longer than one tree on words, and than one network, these take, roughly.
@@ -154,3 +155,37 @@ def more_networks(first: Model, corpus: Corpus, seconds: float) -> list[Candidat
         Candidate("lightxml", lambda: other("lightxml"), corpus, seconds),
         Candidate("xrtransformer", lambda: other("xrtransformer"), corpus, PER_LEVEL * seconds),
     ]
+
+
+def planned_steps(
+    corpus: Corpus,
+    judges: int,
+    trees: Sequence[Model],
+    named: Sequence[Model],
+    network: Model | None,
+) -> list[Step]:
+    """What auto does without a budget, for a plan.
+
+    ``trees`` and ``named`` are linear models with one tree and with several, without and with the
+    names of labels; held-out documents decide which is trained again.
+    """
+    whole, learnt = len(corpus), len(corpus) - judges
+    steps, again = [Step("linear", learnt, (trees[0],))], list[Step]()
+    if judges:
+        matching = [candidate.make() for candidate in matcher(trees[0], corpus, 0.0)]
+        if network is not None:
+            name, trees = network.method, trees[:1]
+            steps += [Step(name, whole, (network,)), Step(f"join {name}", judges, merged=2)]
+        else:
+            steps.append(Step(f"{trees[1].get_params()['n_trees']} trees", learnt, (trees[1],)))
+            if matching:
+                steps.append(Step("label names", learnt, tuple(named)))
+        again.append(Step("linear again, on all documents", whole, tuple(trees)))
+        for model in matching:
+            merged = 2 if network is None else 3
+            steps += [
+                Step("matcher", learnt, (model,)),
+                Step("join matcher", judges, merged=merged),
+            ]
+            again.append(Step("matcher again, on all documents", whole, (model,)))
+    return [replace(s, name=f"auto {n}: {s.name}") for n, s in enumerate(steps + again, 1)]

@@ -42,6 +42,7 @@ from labelgrove.methods.auto.growing import (
     more_linear,
     more_networks,
     neighbours,
+    planned_steps,
 )
 from labelgrove.methods.auto.trials import AFTERWARDS, Clock, OutOfTimeError, Trials, pace
 from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
@@ -52,7 +53,7 @@ from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.matcher.method import Matcher
 from labelgrove.methods.neighbours.method import Neighbours
 from labelgrove.methods.terms import choose_features
-from labelgrove.model.interface import Model
+from labelgrove.model.interface import Model, Step
 from labelgrove.model.settings import Group, check_settings, group
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.beam import SearchParams
@@ -99,7 +100,7 @@ class Auto(Chosen):
     device: str = "auto"
     random_state: int = 0
     n_jobs: int | None = None
-    planned_: Sequence[Model] = field(default=(), init=False)
+    planned_: Sequence[Step] = field(default=(), init=False)
     interrupted_: bool = field(default=False, init=False)  # by Ctrl-C, before all was tried
 
     def fit(
@@ -342,8 +343,7 @@ class Auto(Chosen):
             what = f"linear, then {TREES} trees, label names and a matcher"
             plain.derived_ = {"method": (what, f"without {NETWORK}: {why}")}
             plain.derived_ |= self._linear().settled(corpus).derived_
-            # As much work as what is tried in all: one tree, two more, names, and all documents.
-            plain.planned_ = [self._linear(n_trees=2 * TREES + 1)]
+            plain.planned_ = self._planned(corpus, None)
             return plain
         settled = network.settled(corpus)
         plain.derived_ = {
@@ -352,16 +352,29 @@ class Auto(Chosen):
             **self._linear().settled(corpus).derived_,
             **settled.derived_,
         }
-        plain.planned_ = [self._linear(), settled]
+        plain.planned_ = self._planned(corpus, settled)
         return plain
+
+    def _planned(self, corpus: Corpus, network: Model | None) -> list[Step]:
+        judges = round(self._share(len(corpus)) * len(corpus))
+        trees = [self._linear(n_trees=n) for n in (1, TREES)]
+        named = [self._linear(n_trees=n, label_texts="names") for n in (1, TREES)]
+        judges = judges if judges >= FEWEST_JUDGES else 0
+        return planned_steps(corpus, judges, trees, named, network)
+
+    def steps(self, documents: int) -> Sequence[Step]:
+        """What will be tried without a budget."""
+        if self.budget is not None:
+            raise UnsupportedError("auto adds models while the budget lasts")
+        return self.planned_
 
     def learns_names(self) -> bool:
         """Before training: names are tried; after it: whether the model that was kept does."""
         return self.chosen_.learns_names() if self.fitted else True
 
     def submodels(self) -> list[Model]:
-        """The members of the chosen model; before ``fit``, what will be tried."""
-        return self.chosen_.submodels() if self.fitted else list(self.planned_)
+        """The members of the chosen model."""
+        return self.chosen_.submodels() if self.fitted else []
 
     def use_device(self, device: str) -> None:
         """The network is trained there."""

@@ -35,7 +35,7 @@ from labelgrove.methods.ensemble.members import (
     with_members,
 )
 from labelgrove.methods.estimator import Estimator
-from labelgrove.model.interface import Model
+from labelgrove.model.interface import Model, Step
 from labelgrove.model.settings import check_count, check_settings
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.scores.learning import LearntMerge, learn_merge
@@ -250,6 +250,16 @@ class Ensemble(Estimator):
     def submodels(self) -> list[Model]:
         """The members, fitted or not."""
         return list(self.members_ if self.fitted else self.members)
+
+    def steps(self, documents: int) -> list[Step]:
+        """The members, and what merges their lists."""
+        judges = round(self.held_out * documents) if self.rule == "learnt" else 0
+        steps = [
+            Step(f"member {number} ({member.method})", documents - judges, (member,))
+            for number, member in enumerate(self.members, 1)
+        ]
+        merged = Step("merge", judges, merged=len(self.members))
+        return [*steps, merged] if judges else steps
 
     def encoders(self) -> list[EncoderParams]:
         """The encoders of all members."""

@@ -41,12 +41,12 @@ from labelgrove.methods.xtransformer.net import MatcherParams
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.growth import GrowthView
 from labelgrove.model.interface import Pieces
-from labelgrove.model.outline import EncoderWork, Outline
+from labelgrove.model.outline import Outline
 from labelgrove.model.settings import Group, check_count, group
 from labelgrove.model.spaces import linear_space
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
-from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
+from labelgrove.nn.encoders.files import EncoderContent, EncoderParams, states_width
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import Network, network_part
 from labelgrove.nn.training.devices import choose_device
@@ -222,16 +222,16 @@ class LinearVectors(TreeSearch, NeuralEstimator):
             return network_pieces(self.embedder_, self._ranking_parts())
         return Pieces(self.embedder_, (-1,), self._ranking_parts())
 
-    def outline(self, documents: int, labels: int) -> Outline:
-        """Vectors, trees and rankers."""
-        encoder: EncoderWork | None = None
-        notes: tuple[str, ...] = ()
+    def outline(self, documents: int, labels: int) -> Outline | None:
+        """Vectors, trees and rankers; word vectors are timed as a whole."""
         if self.vectors.kind == "word2vec":
-            notes = ("learning word vectors takes more time than stated here",)
-        else:
-            fine_tuned = 1.0 if self.vectors.kind == "fine-tuned" else 0.0
-            encoder = self._encoder_work(documents, trainings=fine_tuned, reads=1)
-        return replace(super().outline(documents, labels), encoder=encoder, notes=notes)
+            return None
+        fine_tuned = 1.0 if self.vectors.kind == "fine-tuned" else 0.0
+        return replace(
+            super().outline(documents, labels),
+            encoder=self._encoder_work(documents, trainings=fine_tuned, reads=1),
+            vectors=states_width(self.encoder.folder()),
+        )
 
     def search_space(self) -> dict[str, Any]:
         """The ranker, the tree and the search."""

@@ -56,7 +56,7 @@ from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline
 from labelgrove.model.settings import Group, group
 from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
-from labelgrove.nn.encoders.files import EncoderParams
+from labelgrove.nn.encoders.files import EncoderParams, states_width
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device
@@ -272,8 +272,8 @@ class XTransformer(ReturnsHeldOut, NeuralEstimator):
             TreeParams(),
             self.ranker,
             (cluster_count(labels, indexing.clusters), labels),
-            has_baseline=self.compares,
             encoder=self._encoder_work(documents, trainings=passes, reads=passes),
+            vectors=states_width(self.encoder.folder()),
         )
 
     def search_space(self) -> dict[str, Any]:

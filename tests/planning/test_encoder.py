@@ -1,4 +1,4 @@
-"""Plans of methods with an encoder: rates come from real updates of the encoder that will train."""
+"""Plans of methods with an encoder: real updates are timed, and none is compiled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ pytest.importorskip("torch")
 from labelgrove import Corpus
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.methods import create
-from labelgrove.planning import probe
+from labelgrove.planning import constants
+from labelgrove.planning import encoder as encoders
 from labelgrove.planning.plan import plan_training
 from support.tiny_encoders import make_encoder
 
@@ -49,22 +50,65 @@ def test_neural_plans_tell_tokens_and_time(encoder: Path, method: str) -> None:
     assert 3 < plan.tokens_per_document <= 6
     assert plan.cut_documents is not None
     assert 0.1 < plan.cut_documents < 0.9
-    assert plan.stages["network"].high > 0
-    assert plan.stages["linear-baseline"].high > 0
+    assert plan.stages["network"].high > 0 and "compiling" not in plan.stages
 
 
-def test_times_are_tokens_by_rates(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rates = probe.EncoderRates(training=1000.0, reading=4000.0)
-    monkeypatch.setattr(probe, "encoder_rates", lambda *_, **__: rates)
-    documents = corpus(1000)
+def costs(**changes: Any) -> encoders.EncoderCosts:
+    known = {"text": 1e-3, "token": 2e-3, "update": 0.5, "tokens": 5.0, "cut": 0.0}
+    return encoders.EncoderCosts(**{"device": "cpu", **known, **changes})
+
+
+def test_times_are_tokens_by_costs(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "encoder_costs", lambda *_, **__: costs())
     model = create("lightxml", settings(encoder, epochs=2))
-    plan = plan_training(model, documents)
+    plan = plan_training(model, corpus(1000))
     work = model.outline(1000, 4).encoder
-    tokens = 1000 * plan.tokens_per_document
-    seconds = tokens * (work.learns / 1000 + work.reads / 4000)
     assert work.learns and work.reads
-    assert plan.stages["network"].low == pytest.approx(seconds / 1.6)
-    assert plan.stages["network"].high == pytest.approx(seconds * 1.6)
+    passes, updates = 1000 * 5.0 * 2e-3, 63
+    seconds = work.learns * (passes + updates * 0.5) + work.reads * passes / 3 + 0.5
+    assert plan.stages["network"].low == pytest.approx(seconds / constants.MARGIN)
+    assert plan.stages["network"].high == pytest.approx(seconds * constants.MARGIN)
+    assert plan.stages["tokens"].high == pytest.approx(1.0 * constants.MARGIN)
+
+
+def test_compiling_is_a_stage_and_is_never_timed(
+    encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_gpu = costs(device="cuda")
+    monkeypatch.setattr(encoders, "encoder_costs", lambda *_, **__: on_gpu)
+    plans = [
+        plan_training(create("cascadexml", settings(encoder, compile=compiled)), corpus(1000))
+        for compiled in (False, True)
+    ]
+    assert "compiling" not in plans[0].stages
+    span = plans[1].stages["compiling"]
+    assert (span.low, span.high) == constants.COMPILING
+    assert plans[1].stages["network"].high < plans[0].stages["network"].high
+    monkeypatch.undo()
+    refuse = pytest.fail
+    monkeypatch.setattr("torch.compile", lambda *_, **__: refuse("a timed update was compiled"))
+    monkeypatch.setattr("torch.nn.Module.compile", lambda *_, **__: refuse("compiled"))
+    model = create("cascadexml", settings(encoder, compile=True))
+    assert plan_training(model, corpus(100)).seconds is not None
+
+
+def test_auto_on_a_gpu_names_the_stages_of_its_network(
+    encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoders, "encoder_costs", lambda *_, **__: costs(device="cuda"))
+    monkeypatch.setattr("labelgrove.methods.auto.method._has_gpu", lambda device: True)
+    given = {"encoder": {"encoder": str(encoder), "max_tokens": 6}, "device": "cpu"}
+    plan = plan_training(create("auto", given), corpus(1000))
+    assert list(plan.stages) == [
+        "auto 1: linear",
+        *(f"auto 2: cascadexml: {stage}" for stage in ("tfidf", "tokens", "network", "tree")),
+        "auto 2: cascadexml: ranker",
+        "auto 3: join cascadexml",
+        "auto 4: matcher",
+        "auto 5: join matcher",
+        "auto 6: linear again, on all documents",
+        "auto 7: matcher again, on all documents",
+    ]
 
 
 def test_passes_over_the_documents(encoder: Path) -> None:
