@@ -8,18 +8,19 @@ from __future__ import annotations
 # A plan is a range, from the estimate divided by this to the estimate times this.
 MARGIN = 1.6
 # Documents of the samples that are trained, and the seconds after which one is large enough.
-WARM_UP, FIRST_SAMPLE, LONGEST, LARGEST_SHARE = 30, 250, 0.5, 8
+WARM_UP, FIRST_SAMPLE, LONGEST, LARGEST_SHARE = 30, 250, 0.5, 4
 # Documents of the two samples of methods whose stages are not known.
-TWO_SAMPLES = (50, 300)
+TWO_SAMPLES = (100, 800)
 # A ranker's time grows with documents to this power: a document costs 1.25 times more among 6,000
 # of eurlex57k than among 1,000, and 1.14 times more among 8,000 of tibkat.
 RANKER_GROWTH = 1.1
 # A ranker over shortlists, per document, label and column, beside one below a tree: 2.1 to 2.8 ns
 # and 0.56 to 0.8 (384 dense columns, 500 and 2,000 documents of eurlex57k and tibkat).
 SHORTLIST_COST = 3.5
-# Seconds of a learnt merge per judge and member, cross-fitted twice: 400 judges and two members
-# take 3.2 s (eurlex57k) and 4.5 s (tibkat) of a core once.
-MERGE = 8e-3
+# Seconds of a learnt merge per judge and member: 400 judges of eurlex57k and tibkat with linear and
+# matcher take 3.2 and 4.5 s of a core (4 to 6 ms), and auto fits most of it twice; 400 of tibkat with
+# linear and neighbours take less than half.
+MERGE = 5e-3
 
 # Encoders. Seconds in which the first updates are compiled, on an H200 machine with 16 cores: 50 to
 # 60, and 15 to 20 if the cache of torch has the code of an earlier process.

@@ -68,7 +68,7 @@ def encoder_costs(
             optimizer.zero_grad()
             end = _now(device)
             spent.append(((middle - start) / batch.tokens, end - middle))
-            if end - start > constants.LONG_UPDATE:
+            if len(spent) > 1 and end - start > constants.LONG_UPDATE:
                 break
     counted = spent[1:] or spent  # the first one also sets things up
     token, update = map(median, zip(*counted, strict=True))
