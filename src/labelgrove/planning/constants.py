@@ -17,9 +17,8 @@ RANKER_GROWTH = 1.1
 # A ranker over shortlists, per document, label and column, beside one below a tree: 2.1 to 2.8 ns
 # and 0.56 to 0.8 (384 dense columns, 500 and 2,000 documents of eurlex57k and tibkat).
 SHORTLIST_COST = 3.5
-# Seconds of a learnt merge per judge and member: 400 judges of eurlex57k and tibkat with linear and
-# matcher take 3.2 and 4.5 s of a core (4 to 6 ms), and auto fits most of it twice; 400 of tibkat with
-# linear and neighbours take less than half.
+# Seconds of a learnt merge per judge and member: 4 (eurlex57k) and 6 ms (tibkat) with 400 judges,
+# linear and matcher, of which auto fits most twice; less than half with neighbours.
 MERGE = 5e-3
 
 # Encoders. Seconds in which the first updates are compiled, on an H200 machine with 16 cores: 50 to
@@ -37,7 +36,7 @@ START = {"cpu": 0.5, "cuda": 8.0}
 # On a CPU the timed batch has as many tokens as are this many products of tokens and parameters
 # (about half a second on two cores); larger batches have the same speed.
 TIMED_ON_CPU = 1e10
-UPDATES = 4  # timed at most, the first without counting
-LONG_UPDATE = 1.0  # seconds, after which no other is timed
+# Updates that are timed at most, the first without counting, and the seconds of a long one.
+UPDATES, LONG_UPDATE = 4, 1.0
 # The plain layer in place of heads has all labels, or as many as a shortlist if there are more.
 WIDEST_HEAD, SHORTLIST = 30_000, 2_000
