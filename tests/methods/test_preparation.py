@@ -82,10 +82,10 @@ def test_without_held_out_documents_there_is_nothing_to_return(method: str) -> N
         new(method, return_held_out=True, held_out=0, training=FEW).fit(*planted(40))
 
 
-def test_a_plan_has_no_baseline_if_documents_are_returned() -> None:
+def test_nothing_is_compared_if_documents_are_returned() -> None:
     for returned in (False, True):
         model = create("xrtransformer", {"held_out": 0.1, "return_held_out": returned})
-        assert model.outline(1000, 100).has_baseline is not returned
+        assert model.compares is not returned
 
 
 def test_a_model_reads_markup_as_it_was_trained() -> None:

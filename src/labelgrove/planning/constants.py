@@ -8,18 +8,18 @@ from __future__ import annotations
 # A plan is a range, from the estimate divided by this to the estimate times this.
 MARGIN = 1.6
 # Documents of the samples that are trained, and the seconds after which one is large enough.
-WARM_UP, FIRST_SAMPLE, LONGEST, LARGEST_SHARE = 30, 250, 0.5, 8
+WARM_UP, FIRST_SAMPLE, LONGEST, LARGEST_SHARE = 30, 250, 0.5, 4
 # Documents of the two samples of methods whose stages are not known.
-TWO_SAMPLES = (50, 300)
+TWO_SAMPLES = (100, 800)
 # A ranker's time grows with documents to this power: a document costs 1.25 times more among 6,000
 # of eurlex57k than among 1,000, and 1.14 times more among 8,000 of tibkat.
 RANKER_GROWTH = 1.1
 # A ranker over shortlists, per document, label and column, beside one below a tree: 2.1 to 2.8 ns
 # and 0.56 to 0.8 (384 dense columns, 500 and 2,000 documents of eurlex57k and tibkat).
 SHORTLIST_COST = 3.5
-# Seconds of a learnt merge per judge and member, cross-fitted twice: 400 judges and two members
-# take 3.2 s (eurlex57k) and 4.5 s (tibkat) of a core once.
-MERGE = 8e-3
+# Seconds of a learnt merge per judge and member: 4 (eurlex57k) and 6 ms (tibkat) with 400 judges,
+# linear and matcher, of which auto fits most twice; less than half with neighbours.
+MERGE = 5e-3
 
 # Encoders. Seconds in which the first updates are compiled, on an H200 machine with 16 cores: 50 to
 # 60, and 15 to 20 if the cache of torch has the code of an earlier process.
@@ -36,7 +36,7 @@ START = {"cpu": 0.5, "cuda": 8.0}
 # On a CPU the timed batch has as many tokens as are this many products of tokens and parameters
 # (about half a second on two cores); larger batches have the same speed.
 TIMED_ON_CPU = 1e10
-UPDATES = 4  # timed at most, the first without counting
-LONG_UPDATE = 1.0  # seconds, after which no other is timed
+# Updates that are timed at most, the first without counting, and the seconds of a long one.
+UPDATES, LONG_UPDATE = 4, 1.0
 # The plain layer in place of heads has all labels, or as many as a shortlist if there are more.
 WIDEST_HEAD, SHORTLIST = 30_000, 2_000

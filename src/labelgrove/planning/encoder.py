@@ -41,8 +41,7 @@ def encoder_costs(
     encoder = load_encoder(work.encoder)
     count = min(len(texts), constants.UPDATES * max(64, params.batch_size))
     rows = np.random.default_rng(0).permutation(len(texts))[:count]
-    start = time.perf_counter()
-    sample = [texts[row] for row in rows]
+    sample, start = [texts[row] for row in rows], time.perf_counter()
     tokens = tokenize(sample, encoder, encoder.max_tokens, threads=threads)
     per_text, mean = (time.perf_counter() - start) / count, float(tokens.lengths.mean())
     if device.type == "cpu":
@@ -57,6 +56,7 @@ def encoder_costs(
     batches: Any = make_batches(tokens, encoder, params, device, seed=0)
     with own_settings(device, tf32=params.tf32):
         for batch in islice(batches.epoch(0), constants.UPDATES):
+            optimizer.zero_grad()
             start, here = _now(device), batch.to(device)
             with autocast(choose_precision(params.precision, device), device):
                 packed = isinstance(here, PackedBatch)
@@ -65,10 +65,9 @@ def encoder_costs(
             loss.backward()  # type: ignore[no-untyped-call]
             middle = _now(device)
             optimizer.step()
-            optimizer.zero_grad()
             end = _now(device)
             spent.append(((middle - start) / batch.tokens, end - middle))
-            if end - start > constants.LONG_UPDATE:
+            if len(spent) > 1 and end - start > constants.LONG_UPDATE:
                 break
     counted = spent[1:] or spent  # the first one also sets things up
     token, update = map(median, zip(*counted, strict=True))

@@ -212,8 +212,7 @@ class _Planner:
         spans: dict[str, Estimate] = {}
         for step in steps:
             if step.merged:
-                seconds = constants.MERGE * step.documents * step.merged
-                spans[step.name] = Estimate.around(seconds)
+                spans[step.name] = Estimate.around(constants.MERGE * step.documents * step.merged)
                 continue
             all_stages = [list(self._stages(m, step.documents)) for m in step.models]
             new = [[one for one in stages if one[1] not in self.done] for stages in all_stages]
@@ -278,8 +277,7 @@ class _Planner:
         costs = self._once(key, lambda: encoder_costs(work, texts, labels, threads=model.n_jobs))
         self.facts |= {"tokens_per_document": costs.tokens, "cut_documents": costs.cut}
         self.facts["device"] = costs.device
-        spans = {"tokens": Estimate.around(documents * costs.text)}
-        faster = 1.0
+        spans, faster = {"tokens": Estimate.around(documents * costs.text)}, 1.0
         if training.compile and work.learns:
             faster = constants.COMPILED
             spans["compiling"] = Estimate(*constants.COMPILING)

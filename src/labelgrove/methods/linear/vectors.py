@@ -222,7 +222,9 @@ class LinearVectors(TreeSearch, NeuralEstimator):
             return network_pieces(self.embedder_, self._ranking_parts())
         return Pieces(self.embedder_, (-1,), self._ranking_parts())
 
-    def outline(self, documents: int, labels: int) -> Outline | None:
+    def outline(  # type: ignore[override]
+        self, documents: int, labels: int
+    ) -> Outline | None:
         """Vectors, trees and rankers; word vectors are timed as a whole."""
         if self.vectors.kind == "word2vec":
             return None
