@@ -17,12 +17,12 @@ RANKER_GROWTH = 1.1
 # A ranker over shortlists, per document, label and column, beside one below a tree: 2.1 to 2.8 ns
 # and 0.56 to 0.8 (384 dense columns, 500 and 2,000 documents of eurlex57k and tibkat).
 SHORTLIST_COST = 3.5
-# Seconds of a learnt merge per judge and member: 4 (eurlex57k) and 6 ms (tibkat) with 400 judges,
-# linear and matcher, of which auto fits most twice; less than half with neighbours.
-MERGE = 5e-3
+# Seconds of a learnt merge per judge and member, with the lists that it merges: 0.6 to 1 ms with
+# 450 judges and two members (commits, eurlex57k, tibkat) on a fast core, twice that on a slow one.
+MERGE = 1.5e-3
 
 # Encoders. Seconds in which the first updates are compiled, on an H200 machine with 16 cores: 50 to
-# 60, and 15 to 20 if the cache of torch has the code of an earlier process.
+# 60. The lower end, for code that torch has in its cache, is an assumption.
 COMPILING = (20.0, 75.0)
 # Tokens per second once it is compiled, beside the same update that is not: 1.36 where the GPU is
 # the limit (packed, 64 x 384 tokens, benchmarks/NOTES.md) to 2.5 where launches are.

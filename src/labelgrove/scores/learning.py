@@ -356,7 +356,8 @@ def _entries(
 def _strengths(values: Float64, entries: _Entries) -> tuple[Float64, Float64]:
     """What each entry brings, and the sum for each label of a document."""
     weights, exponents = np.split(values[:-1], 2)
-    brought = np.exp(weights[entries.kinds] + exponents[entries.kinds] * entries.odds)
+    powers = weights[entries.kinds] + exponents[entries.kinds] * entries.odds
+    brought = np.exp(np.clip(powers, -LARGEST_POWER, LARGEST_POWER))  # a step may go far too far
     sums = np.bincount(entries.places, brought, minlength=len(entries.targets))
     return brought, np.asarray(sums, np.float64)
 

@@ -383,13 +383,13 @@ class Auto(Chosen):
             self.chosen_.use_device(device)
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        """Of several trees, or of the network if there is one to train."""
+        """Of several trees and a matcher, or of the network if there is one to train."""
         network, _ = self._network(corpus)
-        linear = self._linear(n_trees=TREES if network is None else 1)
-        most = linear.estimate_memory(corpus)
-        return (
-            most if network is None else max(most, network.settled(corpus).estimate_memory(corpus))
-        )
+        models: list[Model] = [self._linear(n_trees=TREES if network is None else 1)]
+        models += [candidate.make() for candidate in matcher(models[0], corpus, 0.0)]
+        if network is not None:
+            models.append(network.settled(corpus))
+        return max(model.estimate_memory(corpus) for model in models)
 
 
 def _has_gpu(device: str) -> bool:
