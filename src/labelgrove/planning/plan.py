@@ -239,7 +239,8 @@ class _Planner:
         widths = outline.widths if self.label_tree is None else self.label_tree.widths
         settings = model.get_params(deep=False)
         names = settings.get("label_texts")
-        given = {name: settings[name] for name in ("features", "sparse_norm") if name in settings}
+        readings = ("features", "sparse_norm")
+        given: dict[str, Any] = {name: settings[name] for name in readings if name in settings}
         key = f"{outline.tfidf} {outline.tree} {outline.ranker} {given} {outline.vectors}"
         rates, terms = self._once(key, lambda: linear_rates(outline, corpus, given, model.n_jobs))
         self.facts["terms_per_document"] = terms or None
