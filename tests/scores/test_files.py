@@ -79,11 +79,12 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, lines: list[str], message:
         '{"labels": ["a"], "scores": {}}',
         '{"labels": ["a"], "scores": [1' + "0" * 400 + "]}",
         '{"labels": ["a"], "label_ids": 3}',
-        '{"labels": ' + "[" * 5000 + "]" * 5000 + "}",
+        '{"labels": [["a"]]}',
+        '{"labels": ' + "[" * 5000 + "]" * 5000 + "}",  # which only some versions of Python parse
     ],
 )
 def test_lines_that_are_not_lists_of_labels_and_numbers(tmp_path: Path, line: str) -> None:
-    with pytest.raises(DataError, match=r"line 1: (label_ids and scores|scores must|not valid)"):
+    with pytest.raises(DataError, match=r"line 1: (label.* must|scores must|not valid)"):
         read_predictions(write(tmp_path / "p", line, line), CORPUS)
 
 

@@ -13,7 +13,7 @@ import pytest
 from support.browsing import CONTRASTS, visiting
 from support.services import running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from support.browsing import TEXT, ask, names, visiting
 from support.services import fitted, running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 def test_a_busy_service_is_told_of_and_asked_again(browser: Any, shop_model: Path) -> None:
@@ -96,6 +96,22 @@ def test_limits_and_a_lost_connection_are_sentences(browser: Any, shop_model: Pa
         page.reload()
         page.wait_for_selector("#summary:has-text('knows')")
         assert page.input_value("#text") == TEXT
+
+
+def test_the_token_is_asked_for_once_though_requests_are_answered_late(
+    browser: Any, shop_model: Path
+) -> None:
+    with running(shop_model, token="s3cret") as client, visiting(browser, client.base_url) as visit:
+        page, held = visit.page, []
+        page.route("**/v1/models", lambda route: held.append(route))
+        page.reload()
+        page.wait_for_selector("#token-dialog[open]")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("text=needs a token")
+        with page.expect_response("**/v1/models"):
+            held[0].continue_()
+        page.wait_for_timeout(300)
+        assert page.locator("#token-dialog[open]").count() == 0
 
 
 def test_the_token_is_asked_for_and_kept_for_the_tab(

@@ -67,6 +67,7 @@ def parse_object(line: str) -> dict[str, Any]:
         raise BadLine("not valid JSON: nested too deeply") from error
     except json.JSONDecodeError as error:
         comma = line[: error.pos].rstrip().endswith(",") and line[error.pos : error.pos + 1] in "]}"
+        comma = comma or error.msg.startswith("Illegal trailing comma")  # since Python 3.13
         reason = "a comma too many" if comma else error.msg
         raise BadLine(f"not valid JSON: {reason} at character {error.pos + 1}") from error
     except ValueError as error:  # a number of thousands of digits

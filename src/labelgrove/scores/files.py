@@ -170,6 +170,8 @@ def _rows(path: str | Path) -> Iterator[tuple[str | None, list[str], list[float]
         scores = row.get("scores")
         if not isinstance(label_ids, list) or not isinstance(scores, list | None):
             raise DataError("label_ids and scores must be lists", file=path, line=number)
+        if any(isinstance(label, list | dict) for label in label_ids):
+            raise DataError("labels must be strings", file=path, line=number)
         labels = [str(label) for label in label_ids]
         scores = scores or [-float(rank) for rank in range(len(labels))]
         if len(scores) != len(labels):

@@ -3,6 +3,7 @@
 const TOKEN = "labelgrove-token";
 let token = sessionStorage.getItem(TOKEN);
 let askForToken = async () => null;
+let answers = 0; // how often somebody was asked
 
 export class ApiError extends Error {
   constructor(status, code, sentence, retryAfter = null) {
@@ -46,7 +47,7 @@ export const post = async (path, body, signal = null) => {
 // Addresses are relative, so that the page also works behind a proxy that adds a path.
 export async function ask(path, options = {}) {
   for (;;) {
-    const sent = token;
+    const [sent, before] = [token, answers];
     const headers = {
       ...options.headers,
       ...(sent === null ? {} : { authorization: `Bearer ${sent}` }),
@@ -65,10 +66,12 @@ export async function ask(path, options = {}) {
     if (response.ok) return response;
     const problem = await described(response);
     if (problem.status !== 401) throw problem;
-    if (token !== sent) continue; // somebody has typed it meanwhile
-    const given = await askForToken(sent !== null);
-    setToken(given);
-    if (given === null) throw problem;
+    // Somebody may have typed it, or declined to, while this request was under way.
+    if (answers === before) {
+      setToken(await askForToken(sent !== null));
+      answers += 1;
+    }
+    if (token === null) throw problem;
   }
 }
 
