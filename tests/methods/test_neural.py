@@ -290,7 +290,7 @@ def test_fit_reports_itself_beside_the_linear_method(method: str) -> None:
             said.append(event.values["text"])
 
     model = brief(method, held_out=0.1).fit(texts, labels, callbacks=[listen])
-    assert set(model.report_) == {method, "linear", "shortlist_recall"}
+    assert set(model.report_) == {method, "linear", "shortlist_recall", "held_out"}
     assert 0 <= model.report_[method]["P@1"] <= 1
     assert model.report_["linear"]["P@1"] > 0.9
     assert all(0 <= share <= 1 for share in model.report_["shortlist_recall"])

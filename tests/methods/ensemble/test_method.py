@@ -319,7 +319,7 @@ def test_a_network_and_a_linear_model(tmp_path: Path) -> None:
     }
     with RunFolder(tmp_path / "run") as run:
         model = create("ensemble", tables).fit(texts, labels, run=run)
-        shared = {"tfidf": 1, "tree": 1, "ranker": 1, "tokens": 1}
+        shared = {"tfidf": 1, "tree": 1, "ranker": 1, "linear": 1, "tokens": 1}
         assert computed(run) == shared | {"network": 2, "rerank": 2}
     assert model.score(texts, labels) > 0.9
     model.save(tmp_path / "m")

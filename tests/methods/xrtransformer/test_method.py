@@ -141,7 +141,7 @@ def test_a_run_with_another_ranker_trains_only_the_ranker(tmp_path: Path) -> Non
     folder = tmp_path / "run"
     with RunFolder(folder) as run:
         first = new(**training).fit(texts, labels, run=run)
-    every = {"tfidf", "linear-baseline", "tokens", "held-out-tokens", "tree"}
+    every = {"tfidf", "linear", "linear-baseline", "tokens", "held-out-tokens", "tree"}
     every |= {f"{stage}-{n}" for stage in ("network", "vectors") for n in (1, 2, 3)}
     every |= {"matcher-1", "matcher-2", "bootstrap-2", "bootstrap-3", "refined-tree", "ranker"}
     assert len(computed(folder)) == len(every)
@@ -209,7 +209,7 @@ def test_fit_reports_itself_beside_the_linear_method(tmp_path: Path) -> None:
             said.append(event.values["text"])
 
     model = new(held_out=0.1).fit(texts, labels, callbacks=[listen])
-    assert set(model.report_) == {"xrtransformer", "linear", "shortlist_recall"}
+    assert set(model.report_) == {"xrtransformer", "linear", "shortlist_recall", "held_out"}
     assert model.report_["xrtransformer"]["P@1"] > 0.9
     assert model.report_["linear"]["P@1"] > 0.9
     assert len(model.report_["shortlist_recall"]) == 2

@@ -93,7 +93,7 @@ def test_fit_reports_itself_beside_the_linear_method(combine: str, tmp_path: Pat
             said.append(event.values["text"])
 
     model = new(held_out=0.1, ranking={"combine": combine}).fit(texts, labels, callbacks=[listen])
-    assert set(model.report_) == {"xtransformer", "linear", "shortlist_recall"}
+    assert set(model.report_) == {"xtransformer", "linear", "shortlist_recall", "held_out"}
     assert model.report_["xtransformer"]["P@1"] > 0.8
     assert 0 <= model.report_["shortlist_recall"][0] <= 1
     assert len(said) == 1 and "linear" in said[0] and "xtransformer" in said[0]
