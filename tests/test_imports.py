@@ -65,7 +65,7 @@ FLOORS = (
     ("methods",),
     ("importers", "exporting"),
     ("loading", "client"),
-    ("planning", "tuning", "adapting", "distilling", "benching", "report"),
+    ("planning", "tuning", "adapting", "benching", "report"),
     ("serve",),
     ("cli",),
     ("", "__main__"),

@@ -18,7 +18,6 @@ _FILES = {
     "train": "train",
     "update": "update",
     "adapt": "adapt",
-    "distil": "distil",
     "predict": "predict",
     "evaluate": "evaluate",
     "explain": "explain",
