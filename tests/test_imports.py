@@ -237,7 +237,6 @@ def test_integrations_import_names_that_exist() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     heavy = {"numpy", "scipy", "sklearn", "torch", "fastapi", "matplotlib", "jinja2", "pydantic"}
-    heavy |= {"opentelemetry"}
     done = run(
         "import sys\nsys.argv = ['labelgrove', '--help']\n"
         "from labelgrove.cli import main\n"
@@ -250,7 +249,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 # What no prediction of a linear model needs: libraries, and our own rooms.
 SLOW = {"scipy", "sklearn", "torch", "pandas", "pyarrow", "rich", "jinja2", "huggingface_hub"}
-SLOW |= {"safetensors", "matplotlib", "opentelemetry.sdk"}  # FastAPI may load its interface
+SLOW |= {"safetensors", "matplotlib"}
 OTHER_ROOMS = {"metrics", "publishing.hub", "updating.update", "exporting", "importers", "tuning"}
 UNUSED = SLOW | {f"labelgrove.{name}" for name in OTHER_ROOMS}
 
