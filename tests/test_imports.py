@@ -16,10 +16,6 @@ from labelgrove.methods import METHODS, method_class
 
 # Needs its extra on purpose; everything else must import without any optional package.
 NEEDS_EXTRA = (
-    "labelgrove.adapting.folder",
-    "labelgrove.adapting.masking",
-    "labelgrove.adapting.objective",
-    "labelgrove.adapting.run",
     "labelgrove.engines.ray",
     "labelgrove.exporting.encoder_graph",
     "labelgrove.explaining.attribution",
@@ -65,7 +61,7 @@ FLOORS = (
     ("methods",),
     ("importers", "exporting"),
     ("loading", "client"),
-    ("planning", "tuning", "adapting", "benching", "report"),
+    ("planning", "tuning", "benching", "report"),
     ("serve",),
     ("cli",),
     ("", "__main__"),

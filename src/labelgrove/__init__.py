@@ -54,7 +54,6 @@ _HOME = {
     "XrParams": "labelgrove.methods.xrtransformer.net",
     "XRTransformer": "labelgrove.methods.xrtransformer.method",
     "XTransformer": "labelgrove.methods.xtransformer.method",
-    "adapt": "labelgrove.adapting.run",
     "calibrate": "labelgrove.calibrating.learning",
     "evaluate": "labelgrove.metrics",
     "export": "labelgrove.exporting.write",
@@ -71,7 +70,6 @@ _HOME = {
 }
 
 if TYPE_CHECKING:  # a name is public if its import repeats it
-    from labelgrove.adapting.run import adapt as adapt
     from labelgrove.calibrating.learning import calibrate as calibrate
     from labelgrove.client import Client as Client
     from labelgrove.data.corpus import Corpus as Corpus
