@@ -109,7 +109,7 @@ release-check:
 	$(PYTHON) .ci/release_check.py $(RELEASE) $(PYTEST_ARGS)
 
 # Whether pip finds versions for all extras together and for each alone; installs nothing.
-EXTRAS := all torch serve data excel skos stem tune onnx export hub report trace ray dev
+EXTRAS := all torch serve data excel skos stem tune onnx export hub report ray dev
 check-install: $(INSTALLED)
 	for extra in $(EXTRAS); do echo "$$extra" && $(BIN)/python -m pip install -qq --dry-run \
 		--ignore-installed --no-build-isolation -c constraints.txt ".[$$extra]" || exit 1; done

@@ -37,7 +37,6 @@ ROOT = Path(__file__).parent
 SLOW = (
     "attack",
     "benching",
-    "cli/test_adapt.py",
     "cli/test_interrupt.py",
     "cli/test_report.py",
     "cli/test_serve.py",

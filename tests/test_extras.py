@@ -23,8 +23,6 @@ MODULES = {
     "huggingface-hub": "huggingface_hub",
     "prometheus-client": "prometheus_client",
     "pyyaml": "yaml",
-    "opentelemetry-sdk": "opentelemetry",
-    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
 }
 # Servers and formats that another package of the same extra imports for us.
 INDIRECT = {"httptools", "safetensors", "onnxscript"}

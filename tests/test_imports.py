@@ -16,10 +16,6 @@ from labelgrove.methods import METHODS, method_class
 
 # Needs its extra on purpose; everything else must import without any optional package.
 NEEDS_EXTRA = (
-    "labelgrove.adapting.folder",
-    "labelgrove.adapting.masking",
-    "labelgrove.adapting.objective",
-    "labelgrove.adapting.run",
     "labelgrove.engines.ray",
     "labelgrove.exporting.encoder_graph",
     "labelgrove.explaining.attribution",
@@ -65,7 +61,7 @@ FLOORS = (
     ("methods",),
     ("importers", "exporting"),
     ("loading", "client"),
-    ("planning", "tuning", "adapting", "distilling", "benching", "report"),
+    ("planning", "tuning", "benching", "report"),
     ("serve",),
     ("cli",),
     ("", "__main__"),
@@ -237,7 +233,6 @@ def test_integrations_import_names_that_exist() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     heavy = {"numpy", "scipy", "sklearn", "torch", "fastapi", "matplotlib", "jinja2", "pydantic"}
-    heavy |= {"opentelemetry"}
     done = run(
         "import sys\nsys.argv = ['labelgrove', '--help']\n"
         "from labelgrove.cli import main\n"
@@ -250,7 +245,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 # What no prediction of a linear model needs: libraries, and our own rooms.
 SLOW = {"scipy", "sklearn", "torch", "pandas", "pyarrow", "rich", "jinja2", "huggingface_hub"}
-SLOW |= {"safetensors", "matplotlib", "opentelemetry.sdk"}  # FastAPI may load its interface
+SLOW |= {"safetensors", "matplotlib"}
 OTHER_ROOMS = {"metrics", "publishing.hub", "updating.update", "exporting", "importers", "tuning"}
 UNUSED = SLOW | {f"labelgrove.{name}" for name in OTHER_ROOMS}
 

@@ -54,9 +54,7 @@ _HOME = {
     "XrParams": "labelgrove.methods.xrtransformer.net",
     "XRTransformer": "labelgrove.methods.xrtransformer.method",
     "XTransformer": "labelgrove.methods.xtransformer.method",
-    "adapt": "labelgrove.adapting.run",
     "calibrate": "labelgrove.calibrating.learning",
-    "distil": "labelgrove.distilling.run",
     "evaluate": "labelgrove.metrics",
     "export": "labelgrove.exporting.write",
     "from_pretrained": "labelgrove.loading",
@@ -72,7 +70,6 @@ _HOME = {
 }
 
 if TYPE_CHECKING:  # a name is public if its import repeats it
-    from labelgrove.adapting.run import adapt as adapt
     from labelgrove.calibrating.learning import calibrate as calibrate
     from labelgrove.client import Client as Client
     from labelgrove.data.corpus import Corpus as Corpus
@@ -80,7 +77,6 @@ if TYPE_CHECKING:  # a name is public if its import repeats it
     from labelgrove.data.documents import Documents as Documents
     from labelgrove.data.features import Features as Features
     from labelgrove.data.records import records as records
-    from labelgrove.distilling.run import distil as distil
     from labelgrove.exporting.write import export as export
     from labelgrove.formats import read_corpus as read_corpus
     from labelgrove.formats import write_corpus as write_corpus

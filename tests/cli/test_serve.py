@@ -103,26 +103,6 @@ def test_several_workers_answer_as_one(model: Path, tmp_path: Path) -> None:
             assert 'labelgrove_texts_total{model="model"} 40.0\n' in client.get("/metrics").text
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_every_worker_sends_its_traces(model: Path) -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    from support.collector import collector, spans_of, values
-
-    with collector() as (address, received):
-        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_SERVICE_NAME": "labels"}
-        with serving(model, "--trace", "--workers", 2, **variables) as (client, _):
-            client.headers["connection"] = "close"  # so that both workers get some
-            ids = {f"id-{number}" for number in range(20)}
-            for id in ids:
-                headers = {"x-request-id": id}
-                client.post("/v1/predict", json={"texts": ["a red shoe"]}, headers=headers)
-    spans = spans_of(received)
-    requests = [span for _, span in spans if span.name == "POST /v1/predict"]
-    assert {values(span.attributes)["labelgrove.request_id"] for span in requests} == ids
-    assert sum(span.name == "predict" for _, span in spans) == len(ids)
-    assert {about["service.name"] for about, _ in spans} == {"labels"}
-
-
 def test_several_models_over_several_workers(model: Path, tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     for name in ("a", "b"):

@@ -20,7 +20,6 @@ from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.run import uvicorn_options
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
-from labelgrove.serve.tracing import Tracing
 
 COLOURS = ["red", "blue", "green", "black"]
 THINGS = ["shoe", "hat", "lamp", "chair", "table"]
@@ -51,7 +50,6 @@ def running(
     follow: bool = True,
     hosts: list[str] | None = None,
     slow: Callable[[Any], None] | None = None,
-    tracing: Tracing | None = None,
     **limits: Any,
 ) -> Iterator[Any]:
     """A client of a service under real uvicorn; ``slow`` is called before every prediction.
@@ -76,7 +74,7 @@ def running(
 
         model.predict = slowly
     options = uvicorn_options(params) | {"log_level": "critical"}
-    app = create_app(Models(models, default), params, token=token, hosts=hosts, tracing=tracing)
+    app = create_app(Models(models, default), params, token=token, hosts=hosts)
     config = uvicorn.Config(app, **options)
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0), backlog=512)

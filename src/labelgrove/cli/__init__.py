@@ -17,8 +17,6 @@ from labelgrove.cli import common, options
 _FILES = {
     "train": "train",
     "update": "update",
-    "adapt": "adapt",
-    "distil": "distil",
     "predict": "predict",
     "evaluate": "evaluate",
     "explain": "explain",

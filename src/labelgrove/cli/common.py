@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -111,23 +111,6 @@ def read_for(
     reads = bool(options.features) and (not facts.from_text or facts.given > 0)
     how = replace(options, features=reads, n_features=wide)
     return read_corpus(path, how, features=features, **given)
-
-
-def read_texts(
-    paths: Sequence[Path], options: Sequence[ReadOptions], console: Console
-) -> list[str]:
-    """The texts of several files, and prints what these contain; labels are not used."""
-    from labelgrove.formats import ReadReport, iter_documents
-
-    texts: list[str] = []
-    for path, how in zip(paths, options, strict=True):
-        report = ReadReport()
-        with spinner(console, f"reading {path}"):
-            documents = iter_documents(path, options=replace(how, labels=False), report=report)
-            texts += [document.text for document in documents]
-        report.without_labels = 0
-        console.print(f"{path}: {report}")
-    return texts
 
 
 def with_fields_of(model: Model, path: Path | str, options: ReadOptions) -> ReadOptions:

@@ -58,14 +58,6 @@ def serve(
             help="Keep what people send to /v1/feedback, in FOLDER/NAME.jsonl. Default: do not.",
         ),
     ] = None,
-    trace: Annotated[
-        bool,
-        Option(
-            "--trace",
-            help="Send a trace of each request to an OpenTelemetry collector, which "
-            "OTEL_EXPORTER_OTLP_ENDPOINT names. Needs the extra trace.",
-        ),
-    ] = False,
     settings: options.Set = None,
     machine: options.Machine,
 ) -> None:
@@ -111,8 +103,7 @@ def serve(
         typer.echo(
             f"{workers} worker{'s' if workers > 1 else ''}, "
             f"{'token required' if token else 'no token required'}"
-            f"{'' if feedback is None else f', feedback goes to {feedback}'}"
-            f"{', requests are traced' if trace else ''}\n"
+            f"{'' if feedback is None else f', feedback goes to {feedback}'}\n"
             f"serving at {address} (stop with Ctrl-C)",
             err=True,
         )
@@ -139,7 +130,6 @@ def serve(
         device=machine.device,
         token=token,
         hosts=host_header or [],
-        trace=trace,
         announce=announce,
     )
 

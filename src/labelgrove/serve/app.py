@@ -1,6 +1,5 @@
 """The service as an ASGI app: its models' routes, probes, metrics and the page."""
 
-import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ from labelgrove.serve.metrics import CONTENT_TYPE, Metrics
 from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
-from labelgrove.serve.tracing import Tracing
 
 _PROBES = (408, 431, 500, 503)
 
@@ -30,14 +28,12 @@ def create_app(
     hosts: Collection[str] | None = None,
     report: Path | None = None,
     follow: bool = True,
-    tracing: Tracing | None = None,
 ) -> FastAPI:
     """The service as an ASGI app, for uvicorn or another ASGI server.
 
     ``hosts`` are the names in the Host header that are answered; None: any. A single folder of a
     model is called "model"; ``report`` is an HTML file to show at /report, for example one by
-    ``labelgrove report``, and ``follow`` is whether it may be a symbolic link. ``tracing`` makes
-    spans of requests, and is closed when the app stops.
+    ``labelgrove report``, and ``follow`` is whether it may be a symbolic link.
 
     >>> import labelgrove, tempfile; from pathlib import Path
     >>> path = Path(tempfile.mkdtemp()) / "model"
@@ -54,8 +50,6 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         async with models.running(metrics):
             yield {"gate": Gate(params, metrics)}  # for the protocol, before any request
-        if tracing is not None:
-            await asyncio.to_thread(tracing.close)
 
     app = FastAPI(
         title="labelgrove",
@@ -65,9 +59,7 @@ def create_app(
         docs_url=None,  # its page loads scripts from other hosts
         redoc_url=None,
     )
-    app.add_middleware(
-        Door, params=params, metrics=metrics, token=token, hosts=hosts, tracing=tracing
-    )
+    app.add_middleware(Door, params=params, metrics=metrics, token=token, hosts=hosts)
     problems.add_handlers(app)
     describe(app, token=token is not None)
 

@@ -21,7 +21,6 @@ from typing import Any
 from labelgrove.serve.metrics import Metrics, ModelMetrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.settings import ServeParams
-from labelgrove.serve.tracing import TRAIL
 
 # (options, texts) -> what is common to all answers, and one answer per text.
 Answer = Callable[[Any, list[str]], tuple[Any, Sequence[Any]]]
@@ -44,8 +43,6 @@ class _Job:
     done: asyncio.Future[Answered]
     arrived: float
     started: float | None = None
-    ended: float | None = None
-    batch_texts: int | None = None
 
 
 class Batcher:
@@ -109,9 +106,6 @@ class Batcher:
             raise Problem("time-limit", detail, retry_after=wait) from None
         finally:
             self._forget(job)
-            if (trail := TRAIL.get()) is not None:
-                trail.queued, trail.started, trail.ended = job.arrived, job.started, job.ended
-                trail.batch_texts = job.batch_texts
 
     def _admit(self, texts: int) -> None:
         if self._closing:
@@ -178,7 +172,6 @@ class Batcher:
         self._metrics.batch_texts.observe(texts)
         self._metrics.batch_seconds.observe(working)
         for job, outcome in zip(jobs, outcomes, strict=True):
-            job.ended, job.batch_texts = (job.started or job.arrived) + working, texts
             waited = (job.started or job.arrived) - job.arrived
             self._metrics.waiting_seconds.observe(waited)
             if job.done.done():  # it was given up

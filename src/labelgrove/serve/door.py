@@ -19,7 +19,6 @@ from labelgrove.serve.hosts import is_allowed
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem, problem_of
 from labelgrove.serve.settings import ServeParams
-from labelgrove.serve.tracing import TRAIL, Tracing, Trail
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +42,12 @@ class Door:
         metrics: Metrics,
         token: str | None,
         hosts: Collection[str] | None = None,
-        tracing: Tracing | None = None,
     ) -> None:
         self._app = app
         self._params = params
         self._metrics = metrics
         self._token = None if token is None else _digest(token.encode())
         self._hosts = None if hosts is None else frozenset(hosts)
-        self._tracing = tracing
         self._open = 0
         self._buffered = 0  # bytes of bodies, from their first byte to their answer
 
@@ -73,9 +70,6 @@ class Door:
                 headers.append((access.REQUEST_ID, id))
             await send(message)
 
-        trail = None
-        if self._tracing is not None:
-            TRAIL.set(trail := Trail())
         self._change_open(1)
         try:
             receive_rest, body = await self._let_in(scope, receive)
@@ -109,10 +103,6 @@ class Door:
                     seconds=seconds,
                     body=body,
                     texts=self._params.log_texts,
-                )
-            if self._tracing is not None and trail is not None:
-                self._tracing.write(
-                    scope, trail, id=id, route=route, model=model, status=status, started=started
                 )
 
     def _change_open(self, by: int) -> None:

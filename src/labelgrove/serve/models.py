@@ -17,7 +17,6 @@ from labelgrove.serve.named import listed
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.served import ModelFolder, Options
 from labelgrove.serve.settings import ServeParams
-from labelgrove.serve.tracing import TRAIL
 
 # Limits that a client cannot keep by itself; all others are told.
 _OF_THE_SERVICE = (
@@ -78,8 +77,6 @@ class NamedModel:
         """The labels of documents, which may have fields."""
         if self._batcher is None or self._metrics is None:
             raise Problem("starting", "the server is not running yet", retry_after=1)
-        if (trail := TRAIL.get()) is not None:
-            trail.k, trail.texts = options.k, len(texts)
         answered = await self._batcher.ask(self._as_texts(texts), options)
         self._metrics.texts.inc(len(texts))
         return answered

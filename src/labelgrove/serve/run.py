@@ -31,7 +31,6 @@ from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.protocol import GuardedProtocol
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
-from labelgrove.serve.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -111,13 +110,11 @@ def serve(
     device: str = "auto",
     token: str | None = None,
     hosts: Sequence[str] = (),
-    trace: bool = False,
     announce: Any = print,
 ) -> None:
     """Serves until the process is stopped; calls ``announce`` with the models and the address.
 
-    ``hosts`` are more names in the Host header that are answered (see ``hosts.py``); ``trace``
-    sends spans of requests to an OpenTelemetry collector.
+    ``hosts`` are more names in the Host header that are answered (see ``hosts.py``).
     """
     sources = [source.with_report() for source in sources]
     names = allowed_hosts(host, hosts)
@@ -125,7 +122,6 @@ def serve(
     if params.access_log:
         log_to_stdout()
     allow_descriptors(params.max_connections)
-    tracing = Tracing() if trace else None  # before the model: what is missing is said at once
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
     with ending_cleanly(), own_folder() as shared:
         if shared is None and workers > 1:
@@ -139,14 +135,12 @@ def serve(
         announce(models, f"http://{f'[{host}]' if ':' in host else host}:{port}")
         options = uvicorn_options(params, *(source.params for source in sources))
         if workers == 1:
-            app = create_app(models, params, token=token, hosts=names, tracing=tracing)
+            app = create_app(models, params, token=token, hosts=names)
             uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
             return
         assert shared is not None
         listening.close()  # uvicorn's parent process opens it again
         del models
-        if tracing is not None:
-            tracing.close()  # each worker has its own
         settings = {
             "models": [source.to_json() for source in sources],
             "default": default,
@@ -154,7 +148,6 @@ def serve(
             "device": device,
             "threads": threads,
             "hosts": names,
-            "trace": trace,
             "copies": str(shared),
         }
         numbers = shared / "metrics"
@@ -254,5 +247,4 @@ def worker_app() -> Any:
         params,
         token=os.environ.get(TOKEN),
         hosts=settings["hosts"],
-        tracing=Tracing() if settings["trace"] else None,
     )

@@ -131,13 +131,6 @@ class Encoder(torch.nn.Module):
     def packed(self, batch: PackedTexts, layers: Sequence[int] = (-1,)) -> list[Tensor]:
         """Like :meth:`forward`, for packed texts."""
         numbers = [self.layer_number(layer) for layer in layers]
-        return [state[: len(batch)] for state in self._run_packed(batch, numbers, self.pooling)]
-
-    def packed_tokens(self, batch: PackedTexts) -> Tensor:
-        """The last layer's states of all tokens of packed texts, padding included."""
-        return self._run_packed(batch, [self.depth], "none")[0]
-
-    def _run_packed(self, batch: PackedTexts, layers: list[int], pooling: str) -> list[Tensor]:
         kind = batch.ids.device.type
         half = torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if half else torch.float32
@@ -145,8 +138,8 @@ class Encoder(torch.nn.Module):
         run = self._packed_states if self.training else packed_states
         with torch.autocast(kind, enabled=False):  # the pass casts by itself
             texts = batch.ids, batch.positions, batch.bounds, batch.longest
-            states: list[Tensor] = run(self.model, *texts, layers, dtype, pooling)
-        return states
+            states: list[Tensor] = run(self.model, *texts, numbers, dtype, self.pooling)
+        return [state[: len(batch)] for state in states]
 
     def packs_quickly(self, device: torch.device, precision: str) -> bool:
         """Whether packed texts are faster on ``device``: torch has a kernel for GPUs."""

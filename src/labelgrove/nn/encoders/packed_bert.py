@@ -63,22 +63,19 @@ def packed_states(
     """Pooled states after each of ``layers`` (0 = embeddings), one row per pair of ``bounds``.
 
     ``ids`` to ``longest`` are those of a ``PackedBatch``, ``dtype`` is that of the matrix products,
-    ``pooling`` is first or mean, or none for the states of all tokens. Rows of documents without
-    tokens are meaningless.
+    ``pooling`` is first or mean. Rows of documents without tokens are meaningless.
     """
     states = _embedded(model.embeddings, ids, positions, dtype)
-    pooled = {0: pooled_states(states, bounds, pooling)} if 0 in layers else {}
+    pooled = {0: _pooled(states, bounds, pooling)} if 0 in layers else {}
     for number, layer in enumerate(model.encoder.layer[: max(layers)], start=1):
         states = _layer(layer, states, bounds, longest)
         if number in layers:
-            pooled[number] = pooled_states(states, bounds, pooling)
+            pooled[number] = _pooled(states, bounds, pooling)
     return [pooled[number] for number in layers]
 
 
-def pooled_states(states: Tensor, bounds: Tensor, pooling: str) -> Tensor:
+def _pooled(states: Tensor, bounds: Tensor, pooling: str) -> Tensor:
     """The states of packed tokens, pooled within each pair of ``bounds``."""
-    if pooling == "none":
-        return states
     if pooling == "first":
         return states[bounds[:-1].long().clamp(max=len(states) - 1)].float()
     # A product with zeros and ones sums each document's tokens, always in the same order.
