@@ -39,7 +39,6 @@ from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline
 from labelgrove.model.settings import Group, group
 from labelgrove.model.spaces import RERANK_SPACE, TRAINING_SPACE
-from labelgrove.nn.encoders.files import states_width
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device
@@ -238,7 +237,7 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
             has_tree=has_tree,
             has_ranker=self.reranks,
             encoder=self._encoder_work(documents, reads=1.0 if self.reranks else 0.0),
-            vectors=states_width(self.encoder.folder()) if self.reranks else 0,
+            has_vectors=self.reranks,
             shortlist=self.rerank.shortlist,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labelgrove.labels.tree import TreeParams, tree_widths
-from labelgrove.nn.encoders.files import EncoderParams
+from labelgrove.nn.encoders.files import EncoderParams, states_width
 from labelgrove.nn.training.params import LoopParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.solver import RankerParams
@@ -27,9 +27,9 @@ class EncoderWork:
 class Outline:
     """``widths`` are the nodes per level of the tree that the linear models learn.
 
-    The last ranker also reads ``vectors`` columns of text vectors. With a ``shortlist``, it learns
-    from so many labels per document and no tree proposes others. All ``rankers`` together take so
-    many times its time.
+    With ``has_vectors``, the last ranker also reads the encoder's text vectors. With a
+    ``shortlist``, it learns from so many labels per document and no tree proposes others. All
+    ``rankers`` together take so many times its time.
     """
 
     tfidf: TfidfParams
@@ -41,9 +41,16 @@ class Outline:
     has_tree: bool = True
     has_ranker: bool = True
     encoder: EncoderWork | None = None
-    vectors: int = 0
+    has_vectors: bool = False
     shortlist: int | None = None
     rankers: float = 1.0
+
+    @property
+    def vectors(self) -> int:
+        """Columns of the text vectors that the last ranker reads, from the encoder's files."""
+        if self.encoder is None or not self.has_vectors:
+            return 0
+        return states_width(self.encoder.encoder.folder())
 
 
 def expected_widths(params: TreeParams, labels: int) -> tuple[int, ...]:

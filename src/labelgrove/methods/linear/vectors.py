@@ -46,7 +46,7 @@ from labelgrove.model.settings import Group, check_count, group
 from labelgrove.model.spaces import linear_space
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
-from labelgrove.nn.encoders.files import EncoderContent, EncoderParams, states_width
+from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import Network, network_part
 from labelgrove.nn.training.devices import choose_device
@@ -232,7 +232,7 @@ class LinearVectors(TreeSearch, NeuralEstimator):
         return replace(
             super().outline(documents, labels),
             encoder=self._encoder_work(documents, trainings=fine_tuned, reads=1),
-            vectors=states_width(self.encoder.folder()),
+            has_vectors=True,
         )
 
     def search_space(self) -> dict[str, Any]:

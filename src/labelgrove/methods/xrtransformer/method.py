@@ -333,8 +333,7 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
         # A list of updates has one number per level, and fit refuses any other.
         encoder = self._encoder_work(documents, reads=3, steps=sum(self.heads.steps) or None)
         plain = super().outline(documents, labels)
-        width = states_width(self.encoder.folder())
-        return replace(plain, encoder=encoder, vectors=width, rankers=RANKERS)
+        return replace(plain, encoder=encoder, has_vectors=True, rankers=RANKERS)
 
     def search_space(self) -> dict[str, Any]:
         """The training, the shortlists, the ranker and the search."""

@@ -56,7 +56,7 @@ from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline
 from labelgrove.model.settings import Group, group
 from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
-from labelgrove.nn.encoders.files import EncoderParams, states_width
+from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device
@@ -273,7 +273,7 @@ class XTransformer(ReturnsHeldOut, NeuralEstimator):
             self.ranker,
             (cluster_count(labels, indexing.clusters), labels),
             encoder=self._encoder_work(documents, trainings=passes, reads=passes),
-            vectors=states_width(self.encoder.folder()),
+            has_vectors=True,
         )
 
     def search_space(self) -> dict[str, Any]:
