@@ -17,9 +17,9 @@ from labelgrove.methods import METHODS, method_class
 # Needs its extra on purpose; everything else must import without any optional package.
 NEEDS_EXTRA = (
     "labelgrove.engines.ray",
-    "labelgrove.exporting.encoder_graph",
-    "labelgrove.explaining.attribution",
-    "labelgrove.explaining.networks",
+    "labelgrove.exchange.export.encoder_graph",
+    "labelgrove.methods.explaining.attribution",
+    "labelgrove.methods.explaining.networks",
     "labelgrove.methods.cascadexml.",
     "labelgrove.methods.lightxml.",
     "labelgrove.methods.linear.vectors",
@@ -34,7 +34,7 @@ NEEDS_EXTRA = (
     "labelgrove.methods.xtransformer.method",
     "labelgrove.methods.xtransformer.net",
     "labelgrove.nn",
-    "labelgrove.planning.encoder",
+    "labelgrove.experiments.planning.encoder",
     "labelgrove.serve",
     "labelgrove.text.stems",
 )

@@ -11,7 +11,7 @@ import pytest
 from labelgrove import Linear, TfidfParams
 from labelgrove.core.strings import StringTable
 from labelgrove.errors import LabelgroveWarning
-from labelgrove.explaining.explain import explain
+from labelgrove.methods.explaining.explain import explain
 from labelgrove.text.scripts import sampled, suited, unspaced_share
 from labelgrove.text.tfidf import Tfidf
 
