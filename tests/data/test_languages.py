@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labelgrove.data.languages import are_english, language_of, scripts_of
+from labelgrove.core.strings import StringTable
+from labelgrove.data.languages import are_english, language_of, sampled, scripts_of
 
 ENGLISH = "the committee has decided that these rules are to be read with the annex"
 OTHERS = {
@@ -65,3 +66,15 @@ def test_a_word_in_ten_is_enough() -> None:
     assert are_english(["the " + "nouns " * 9])
     assert not are_english(["the " + "nouns " * 10])
     assert are_english(["the " * 20 + "x " * 180 + "y " * 1000])  # the first 200 words are read
+
+
+def test_samples_of_any_kind_of_texts() -> None:
+    texts = [str(number) for number in range(1000)]
+    for kind in (list, tuple, StringTable.from_strings):
+        sample, all_texts = sampled(kind(texts))
+        assert (len(sample), sample[-1], list(all_texts)) == (200, "995", texts)
+    sample, all_texts = sampled(iter(texts))
+    assert (len(sample), list(all_texts)) == (200, texts)
+    assert sampled("one string") == ([], "one string")
+    assert sampled(3) == ([], 3)
+    assert sampled([1, "a"])[0] == ["a"]

@@ -50,7 +50,7 @@ def test_there_and_back(hub: FakeHub, model: Any) -> None:
 
 
 def test_a_copy_is_fetched_once_and_serves_when_the_hub_is_gone(hub: FakeHub, model: Any) -> None:
-    commit = model.push("me/tags", **there(hub))
+    commit = labelgrove.push(model, "me/tags", **there(hub))
     labelgrove.from_pretrained("me/tags", **there(hub))
     before = len(hub.requests)
     labelgrove.from_pretrained("me/tags", **there(hub))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from labelgrove.data.records import words_of
-from labelgrove.text.scripts import sampled
+from labelgrove.errors import DataError
 
 # Short words that are frequent in any English text and rare in other languages.
 _COMMON = frozenset(
@@ -51,7 +52,7 @@ _OF_SCRIPT = {
     "Hebrew": "Hebrew",
 }
 _WORD = re.compile(r"[^\W\d_]+")
-_WORDS_READ, _CHARACTERS_READ = 200, 500
+_SAMPLED_TEXTS, _WORDS_READ, _CHARACTERS_READ = 200, 200, 500
 # English texts have 20 to 33 % of these words (laws, commit messages, package descriptions); German
 # ones have under 4 %.
 _FROM_SHARE, _OF_TEXTS = 0.1, 2 / 3
@@ -123,3 +124,25 @@ def _script(character: str) -> str:
 
 def _first_words(text: str) -> list[str]:
     return [match[0] for match in islice(_WORD.finditer(text.lower()), _WORDS_READ)]
+
+
+def sampled(texts: Any) -> tuple[list[str], Any]:
+    """Some of the texts, and all of them: an iterator can be read only once."""
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        return [], texts
+    if not isinstance(texts, Sequence):
+        source = iter(texts)
+        head = list(islice(source, _SAMPLED_TEXTS))
+        return [text for text in head if isinstance(text, str)], chain(head, source)
+    sample = []
+    for row in sample_rows(len(texts)):
+        try:
+            sample.append(texts[row])
+        except DataError:  # not UTF-8; kernels replace what they cannot read
+            continue
+    return [text for text in sample if isinstance(text, str)], texts
+
+
+def sample_rows(count: int) -> range:
+    """The numbers of the texts that are looked at."""
+    return range(0, count, -(-count // _SAMPLED_TEXTS) or 1)

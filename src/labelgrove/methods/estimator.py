@@ -1,4 +1,4 @@
-"""The base class of every method: the model interface, and the verbs that other rooms provide."""
+"""The base class of every method: the model interface, and the verbs of other modules."""
 
 from __future__ import annotations
 
@@ -138,12 +138,6 @@ class Estimator(Model):
         from labelgrove.methods.updating import update as updating
 
         return updating.update(self, X, y, **options)
-
-    def push(self, repo_id: str, **options: Any) -> str:
-        """Uploads the model to the Hugging Face Hub; ``labelgrove.push`` lists the options."""
-        from labelgrove.exchange import hub
-
-        return hub.push(self, repo_id, **options)
 
     def _repr_html_(self) -> str:
         """For notebooks: the constructor call, and what a fitted model knows of itself."""
