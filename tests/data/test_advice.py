@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labelgrove.data import advice
+from labelgrove.data.advice import advice
 from labelgrove.data.formats import Document
 from labelgrove.data.stats import corpus_stats
 

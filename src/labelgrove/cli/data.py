@@ -57,7 +57,7 @@ def stats(
 
     Example: labelgrove data stats train.jsonl --other dev.jsonl --top 20
     """
-    from labelgrove.data import advice
+    from labelgrove.data.advice import advice
     from labelgrove.data.formats import ReadReport
     from labelgrove.data.stats import corpus_stats
 
