@@ -18,6 +18,7 @@ from labelgrove.methods import METHODS, method_class
 NEEDS_EXTRA = (
     "labelgrove.engines.ray",
     "labelgrove.exchange.export.encoder_graph",
+    "labelgrove.exchange.export.int8",
     "labelgrove.experiments.planning.encoder",
     "labelgrove.methods.cascadexml.",
     "labelgrove.methods.explaining.attribution",

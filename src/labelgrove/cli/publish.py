@@ -16,7 +16,6 @@ def export(
     model: options.Model,
     *,
     output: Annotated[Path, Option("--output", "--out", help="Model folder to write.")],
-    format: Annotated[str, Option(help="Output format: onnx.")] = "onnx",
     precision: Annotated[str, Option(help="fp32 (exact) or int8 (smaller).")] = "fp32",
     force: options.Force = False,
     as_json: options.Json = False,
@@ -33,13 +32,13 @@ def export(
     from labelgrove.disk.model_folder import model_size
     from labelgrove.exchange.export.write import export as write
 
-    settings: Any = {"precision": precision, "format": format, "overwrite": force}
+    settings: Any = {"precision": precision, "overwrite": force}
     start = time.perf_counter()
     write(model, output, **settings)
     before, after = model_size(model), model_size(output)
     facts = {
         "model": str(output),
-        "format": format,
+        "format": "onnx",
         "precision": precision,
         "bytes_before": before,
         "bytes": after,
