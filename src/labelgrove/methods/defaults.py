@@ -1,7 +1,7 @@
 """Settings that follow the corpus, the encoder and the device where they are left on "auto".
 
 All rules are here, each with its reason in words; a value that the user sets is never changed.
-docs/defaults.md says what each rule was measured to bring. A rule reads the settings before it in
+benchmarks/NOTES.md says what each rule was measured to bring. A rule reads the settings before it in
 :data:`RULES`, whether derived or given.
 """
 
