@@ -1,5 +1,7 @@
 """What all benchmarks share: corpora, a CPU timer, and results with machine and commit.
 
+Scripts run as modules, from the root of the repository: ``python -m benchmarks.linear.tfidf``.
+
 Benchmarks compare within one run on one machine, in CPU seconds, as medians over repeats. Only the
 standard library is imported at the top, so that a script can also run under a peer's interpreter.
 """

@@ -1,6 +1,6 @@
 """A ranker on [tf-idf ; embedding]: labelgrove's two blocks and PECOS on one stacked matrix.
 
-    python benchmarks/linear_dense.py --data PATH --corpus tibkat --dense-train A.npy
+    python -m benchmarks.linear.dense --data PATH --corpus tibkat --dense-train A.npy
         --dense-dev B.npy --pecos-python PATH [--threads 1] [--repeats R]
 
 The dense files have one row for each of the first documents of a part; only these documents are
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from common import arguments, read_part, report
-from linear import (
+from benchmarks.common import arguments, read_part, report
+from benchmarks.linear.peers import (
     METRICS,
     Bench,
     Matrices,

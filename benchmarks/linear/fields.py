@@ -1,6 +1,7 @@
 """Catalogue fields of tibkat beside its texts: what they bring to the linear method.
 
-    python benchmarks/fields.py --data PATH [--limit 40000] [--out FOLDER] [--weights 0.5,1,2]
+    python -m benchmarks.linear.fields --data PATH [--limit 40000] [--out FOLDER]
+        [--weights 0.5,1,2]
 
 The records of a library have a title, an abstract and what the catalogue says of them. ``--out``
 writes them as JSON lines, one field each, for ``labelgrove train FOLDER/train.jsonl --text-field
@@ -17,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from common import arguments, cpu_seconds, report
+from benchmarks.common import arguments, cpu_seconds, report
 
 METRICS = ("P@1", "P@3", "P@5", "R@10", "nDCG@20", "F1@5")
 FIELDS = "creators,series,publisher,place"

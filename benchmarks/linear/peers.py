@@ -1,6 +1,6 @@
 """The linear method and its peers: PECOS XR-Linear (tfn), napkinXC and omikuji with one tree.
 
-    python benchmarks/linear.py --data PATH --corpus eurlex57k|tibkat|commits|all|FOLDER
+    python -m benchmarks.linear.peers --data PATH --corpus eurlex57k|tibkat|commits|all|FOLDER
         [--pecos-python PATH] [--napkinxc-python PATH] [--omikuji-python PATH]
         [--peers "NAME;NAME"] [--threads 1,2] [--limit N] [--repeats R] [--resume FOLDER]
 
@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from common import ROOT, Part, arguments, commit, read_part, report
-from linear_peers import SINGLES, VECTORIZER_TEXTS
+from benchmarks.common import ROOT, Part, arguments, commit, read_part, report
+from benchmarks.linear.peer import SINGLES, VECTORIZER_TEXTS
 
 CORPORA = ("eurlex57k", "tibkat", "commits")
 METRICS = ("P@1", "P@3", "P@5", "PSP@5", "R@10")
@@ -159,7 +159,7 @@ def start(folder: Path, job: dict[str, Any], python: str) -> Measured:
     subprocess.run(["rm", "-rf", str(folder / "model")], check=True)
     ours = job["peer"] == "labelgrove"
     done = subprocess.run(
-        [python, str(Path(__file__).with_name("linear_peers.py")), str(folder / "job.json")],
+        [python, str(Path(__file__).with_name("peer.py")), str(folder / "job.json")],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")} if ours else None,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,6 +1,6 @@
 """Costs of positives by propensity in the linear method: what rare labels gain and others lose.
 
-    python benchmarks/rare_labels.py --corpus tibkat --train 40000 --limit 3000
+    python -m benchmarks.linear.rare_labels --corpus tibkat --train 40000 --limit 3000
 
 All rankers have the features and the tree of one model. "all levels" also gives clusters the cost
 of their heaviest label, "root" takes the square root of the inverse propensities, "A 0.9" is a
@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from common import arguments, read_part, report
+from benchmarks.common import arguments, read_part, report
 
 METRICS = [
     *("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "R@10"),

@@ -1,6 +1,6 @@
 """Words, or words and their stems: what the linear method gains by language, and what it costs.
 
-    python benchmarks/stems.py --data DIR --corpus tibkat --train 20000 --limit 4000
+    python -m benchmarks.linear.stems --data DIR --corpus tibkat --train 20000 --limit 4000
 
 Both rows learn from the same random documents; another seed draws others. Languages are guessed as
 the analyser guesses them.
@@ -12,7 +12,7 @@ import json
 import time
 from typing import Any
 
-from common import arguments, report
+from benchmarks.common import arguments, report
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@20"]
 LANGUAGES = ("German", "English")

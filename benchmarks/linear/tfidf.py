@@ -1,6 +1,7 @@
 """Tf-idf throughput, MB of text per CPU second: labelgrove, scikit-learn and, if given, PECOS.
 
-    python benchmarks/tfidf.py --data PATH --corpus eurlex57k [--limit N] [--pecos-python PATH]
+    python -m benchmarks.linear.tfidf --data PATH --corpus eurlex57k [--limit N]
+        [--pecos-python PATH]
 
 One thread; word unigrams, lower case, sublinear, l2, min_df 2 (PECOS splits at spaces and cannot
 lower-case). Texts are a list of str in memory. labelgrove and scikit-learn must agree.
@@ -15,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import Timing, arguments, cpu_seconds, read_part, report
+from benchmarks.common import ROOT, Timing, arguments, cpu_seconds, read_part, report
 
 Rates = dict[str, float]
 
@@ -102,7 +103,8 @@ def pecos_rates(python: str, texts: list[str], size: float, repeats: int) -> Rat
         path = Path(folder) / "texts.json"
         path.write_text(json.dumps(texts))
         run = subprocess.run(
-            [python, __file__, "--as-pecos", str(path), str(repeats)],
+            [python, "-m", "benchmarks.linear.tfidf", "--as-pecos", str(path), str(repeats)],
+            cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
             check=True,

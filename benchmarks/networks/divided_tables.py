@@ -5,8 +5,8 @@ on made-up documents, in 1, 2 and 4 processes, and prints the most that any proc
 the table with its optimiser state, CPU seconds per update, and on a GPU the memory of all tensors.
 The loss is the mean over all documents and updates, so it should not depend on the processes:
 
-    python benchmarks/divided_tables.py --labels 100000 --width 256
-    python benchmarks/divided_tables.py --labels 1000000 --width 384 --device cuda
+    python -m benchmarks.networks.divided_tables --labels 100000 --width 256
+    python -m benchmarks.networks.divided_tables --labels 1000000 --width 384 --device cuda
 
 With ``--device cuda`` all processes use the same GPU. NCCL refuses that, so they talk through gloo:
 this shows memory and losses, and its seconds say nothing about several GPUs.
@@ -22,6 +22,8 @@ import subprocess
 import sys
 import time
 from typing import Any
+
+from benchmarks.common import ROOT
 
 KINDS = ("one head", "full head", "cascade")
 UPDATES = 4
@@ -61,7 +63,8 @@ def together(count: int, device: str, *arguments: str) -> list[dict[str, list[fl
     places = ["0" if device == "cuda" else str(rank) for rank in range(count)]
     processes = [
         subprocess.Popen(
-            [sys.executable, __file__, *arguments],
+            [sys.executable, "-m", "benchmarks.networks.divided_tables", *arguments],
+            cwd=ROOT,
             env={**shared, "RANK": str(rank), "LOCAL_RANK": places[rank], "DIVIDED": device},
             stdout=subprocess.PIPE,
             text=True,

@@ -1,6 +1,6 @@
 """Cost of CascadeXML's training steps with three million labels and with thirty thousand.
 
-    python benchmarks/label_scale.py [--labels 3000000 30000] [--steps 100] [--batch 64]
+    python -m benchmarks.networks.label_scale [--labels 3000000 30000] [--steps 100] [--batch 64]
         [--tokens 128] [--candidates 4096] [--table-optimizer adam] [--table-state fp32]
 
 Documents, labels, tree and (without --encoder) the encoder's weights are made up: only time and
@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import argparse
 import gc
-import resource
 import statistics
 import time
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,9 +23,8 @@ import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor, nn
-from torch.optim import optimizer as optimizers
 
-from common import report
+from benchmarks.common import report
 from labelgrove.core.arrays import CSR
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.net import CascadeNet
@@ -43,20 +40,9 @@ from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.loop import LoopParams, train
 
 WARM_UP = 10
-MOST_TIMES, MOST_GIGABYTES = 1.5, 60  # the target
 PUBLISHED_CLUSTERS = (1024, 8192, 65536)  # for Amazon-670K and Amazon-3M
 PUBLISHED_KEPT = (128, 256)  # for Amazon-670K, of all cluster levels but the last
 SIZES = {"bert-base": (768, 12, 12, 3072), "minilm": (384, 6, 12, 1536), "tiny": (32, 6, 2, 64)}
-# The parts of a step in order; each lasts from the previous mark to its own. The last one ends
-# where the next step begins.
-PARTS = (
-    "encoder_forward",
-    "heads_forward",
-    "heads_backward",
-    "encoder_backward_and_clipping",
-    "dense_optimizer",
-    "row_optimizer_and_rest",
-)
 
 
 def main() -> None:
@@ -70,12 +56,7 @@ def main() -> None:
         line["times_fewest"] = round(line["step_ms"] / (lines or [line])[0]["step_ms"], 3)
         lines.append(line)
         report("label_scale", line, save=not options.no_save)
-    most, gigabytes = lines[-1]["times_fewest"], lines[-1]["peak_gb"]
-    print(
-        f"{lines[-1]['labels']:,} labels: {most:.2f} times the step (at most {MOST_TIMES} wanted)"
-    )
-    if gigabytes is not None:
-        print(f"{gigabytes:.1f} GB of GPU memory (target: at most {MOST_GIGABYTES})")
+    print(f"{lines[-1]['labels']:,} labels: {lines[-1]['times_fewest']:.2f} times the step")
 
 
 def arguments() -> argparse.Namespace:
@@ -144,7 +125,7 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         compile=options.compile,
         log_every=len(batches),
     )
-    watch = Watch(network, table, device)
+    watch = Watch(device)
     prepared = time.perf_counter() - started
     result = train(
         network,
@@ -154,7 +135,6 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         device=device,
         prefetch=prefetched,  # type: ignore[arg-type]
     )
-    watch.stop()
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
         "torch": torch.__version__,
@@ -165,9 +145,7 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         "tokens": options.tokens,
         "levels": tree.widths,
         "kept": kept,
-        "candidates_per_document": watch.candidates(),
         "table": "dense" if table is None else "rows",
-        "rows_changed_per_step": watch.rows_changed(),
         "table_optimizer": options.table_optimizer if table is not None else "adamw",
         "table_state": options.table_state,
         "row_kernel": device.type == "cuda" and row_kernels._kernel is not None,
@@ -175,9 +153,8 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         "steps": options.steps,
         **watch.times(),
         "loss": round(result.history[-1]["loss"], 5),
-        **memory(network, table, options, device),
+        "peak_gb": peak_gigabytes(device),
         "prepare_seconds": round(prepared, 1),
-        "host_peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
     }
 
 
@@ -267,130 +244,40 @@ def made_up_labels(documents: int, labels: int, each: int, seed: int = 3) -> CSR
 
 
 class Watch:
-    """Marks points in time within steps, on the device's own clock, without making it wait."""
+    """Marks where steps begin, on the device's own clock, without making it wait."""
 
-    def __init__(self, network: Network, table: RowTable | None, device: torch.device) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.on_gpu = device.type == "cuda"
-        self.steps: list[dict[str, Any]] = []
-        self.row_counts: list[int] = []
-        self.stats: dict[str, Tensor] = {}
-        self._states, self._loss = network.states, network.heads.loss
-        network.states = self._watched_states  # type: ignore[method-assign]
-        network.heads.loss = self._watched_loss
-        if table is not None:
-            self._rows = table.rows
-            table.rows = self._watched_rows  # type: ignore[method-assign]
-        # The loop creates the optimiser of the dense parameters.
-        self._hooks = [
-            optimizers.register_optimizer_step_pre_hook(lambda *_: self.mark(PARTS[3])),
-            optimizers.register_optimizer_step_post_hook(lambda *_: self.mark(PARTS[4])),
-        ]
+        self.starts: list[Any] = []
 
     def loss_of(self, network: nn.Module, batch: Any) -> Tensor:
-        self.steps.append({})
-        self.mark("start")
-        loss: Tensor = network(batch)
-        self.mark(PARTS[1])
-        return loss
-
-    def mark(self, name: str) -> None:
         if self.on_gpu:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
-            self.steps[-1][name] = event
+            self.starts.append(event)
         else:
-            self.steps[-1][name] = time.perf_counter()
+            self.starts.append(time.perf_counter())
+        loss: Tensor = network(batch)
+        return loss
 
-    def stop(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
+    def times(self) -> dict[str, float]:
+        """Over the measured steps, in milliseconds."""
         if self.on_gpu:
             torch.cuda.synchronize()
-
-    def times(self) -> dict[str, Any]:
-        """Medians over the measured steps, in milliseconds."""
-        steps = self.steps[WARM_UP:]
-        whole = [self._ms(step["start"], after["start"]) for step, after in pairwise(steps)]
-        parts: dict[str, list[float]] = {part: [] for part in PARTS}
-        for step, after in pairwise(steps):
-            points = {**step, PARTS[-1]: after["start"]}
-            before = points["start"]
-            for part in PARTS:
-                if part in points:
-                    parts[part].append(self._ms(before, points[part]))
-                    before = points[part]
+        steps = [self._ms(start, end) for start, end in pairwise(self.starts[WARM_UP:])]
         return {
-            "step_ms": round(statistics.median(whole), 3),
-            "step_ms_mean": round(statistics.fmean(whole), 3),
-            "step_ms_slowest": round(max(whole), 3),
-            "parts_ms": {p: round(statistics.median(ms), 3) for p, ms in parts.items() if ms},
+            "step_ms": round(statistics.median(steps), 3),
+            "step_ms_mean": round(statistics.fmean(steps), 3),
+            "step_ms_slowest": round(max(steps), 3),
         }
-
-    def candidates(self) -> list[float]:
-        """The mean number of nodes scored per document in the last step, for each level."""
-        found = [v for name, v in self.stats.items() if name.startswith("candidates.")]
-        return [round(float(value), 1) for value in found]
-
-    def rows_changed(self) -> int | None:
-        counted = self.row_counts[WARM_UP:]
-        return round(statistics.median(counted)) if counted else None
 
     def _ms(self, start: Any, end: Any) -> float:
         return float(start.elapsed_time(end)) if self.on_gpu else 1000 * float(end - start)
 
-    def _watched_states(self, *given: Any, **named: Any) -> list[Tensor]:
-        states: list[Tensor] = self._states(*given, **named)
-        self.mark(PARTS[0])
-        for state in states:
-            # The backward pass does the heads first: the last of these calls ends them.
-            state.register_hook(lambda _: self.mark(PARTS[2]))
-        return states
 
-    def _watched_loss(self, *given: Any, **named: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, self.stats = self._loss(*given, **named)
-        return loss, self.stats
-
-    def _watched_rows(self, ids: Tensor) -> Tensor:
-        self.row_counts.append(len(ids))
-        return self._rows(ids)
-
-
-def memory(
-    network: Network, table: RowTable | None, options: argparse.Namespace, device: torch.device
-) -> dict[str, Any]:
-    """The peak in GB, and its known parts: tables, and dense weights with gradients and moments.
-
-    The rest is activations and copies of the rows in use, with their gradients and moments.
-    """
-
-    def size(tensors: Sequence[Tensor]) -> float:
-        return sum(t.numel() * t.element_size() for t in tensors) / 1e9
-
-    known = {
-        # Weights, gradients and two moments.
-        "encoder": 4 * size(list(network.encoder.parameters())),
-        "dense_heads": 4 * size(list(network.heads.parameters())),
-        "tree": size(list(network.heads.index.buffers())),
-    }
-    if table is not None:
-        known["label_table"] = size([table.weight])
-        numbers = {"adam": 2 * table.weight.numel(), "adagrad": len(table), "sgd": 0}
-        bytes_each = 2 if (options.table_optimizer, options.table_state) == ("adam", "bf16") else 4
-        known["label_table_state"] = numbers[options.table_optimizer] * bytes_each / 1e9
-    if device.type != "cuda":
-        return {"peak_gb": None, "known_gb": rounded(known)}
-    peak = torch.cuda.max_memory_allocated(device) / 1e9
-    known["rest"] = peak - sum(known.values())
-    reserved = torch.cuda.max_memory_reserved(device) / 1e9
-    return {
-        "peak_gb": round(peak, 2),
-        "reserved_gb": round(reserved, 2),
-        "known_gb": rounded(known),
-    }
-
-
-def rounded(values: dict[str, float]) -> dict[str, float]:
-    return {name: round(value, 3) for name, value in values.items()}
+def peak_gigabytes(device: torch.device) -> float | None:
+    on_gpu = device.type == "cuda"
+    return round(torch.cuda.max_memory_allocated(device) / 1e9, 2) if on_gpu else None
 
 
 if __name__ == "__main__":

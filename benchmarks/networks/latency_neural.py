@@ -1,6 +1,6 @@
 """Latency of a neural model on a CPU: milliseconds from one text to its labels.
 
-    python benchmarks/latency_neural.py [--encoder NAME ...] [--threads 1 --threads 2]
+    python -m benchmarks.networks.latency_neural [--encoder NAME ...] [--threads 1 --threads 2]
 
 Each text fills ``--max-tokens`` and is a call of ``model.predict([text], k=5)``, with tokenising,
 network and sorting. The labels are those of a made-up shop. The network is trained for only one
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from common import report
+from benchmarks.common import report
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """A neural method on a real corpus: accuracy on the dev part, training speed, memory.
 
-    python benchmarks/neural.py --data PATH --corpus eurlex57k
+    python -m benchmarks.networks.neural --data PATH --corpus eurlex57k
         --config configs/NAME.toml|--method NAME [--encoder FOLDER] [--set training.epochs=3 ...]
         [--run FOLDER] [--seed N] [--bare] [--keep FILE.npz] [--names]
 
@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from common import arguments, read_part, report
+from benchmarks.common import arguments, read_part, report
 
 KEPT = 50  # labels per document that --keep writes
 

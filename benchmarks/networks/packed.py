@@ -1,6 +1,6 @@
 """The forward and backward pass of an encoder alone: padded or packed, eager or compiled.
 
-    python benchmarks/packed.py --encoder FOLDER [--tokens 384] [--batch 64] [--short 0.0]
+    python -m benchmarks.networks.packed --encoder FOLDER [--tokens 384] [--batch 64] [--short 0.0]
 
 Token numbers are random; ``--short`` is the share of texts that are shorter than ``--tokens``.
 Prints a JSON object per form: milliseconds per batch and real tokens per second, and the ratio to

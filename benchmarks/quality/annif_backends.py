@@ -1,6 +1,6 @@
 """Annif's own Omikuji Bonsai backend beside ``backend=labelgrove``, with Annif's commands.
 
-    python benchmarks/annif_backends.py --data PATH --annif VENV/bin/annif [--limit N]
+    python -m benchmarks.quality.annif_backends --data PATH --annif VENV/bin/annif [--limit N]
         [--analyzer NAME] [--projects "NAME; NAME"]
 
 VENV has Annif with its extra omikuji, labelgrove and integrations/annif. The script makes a folder
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from common import Part, arguments, read_part, report
+from benchmarks.common import Part, arguments, read_part, report
 
 PROJECTS = {
     "omikuji bonsai": "backend=omikuji\ncluster_balanced=False\ncluster_k=100\nmax_depth=3",

@@ -1,8 +1,8 @@
 """tibkat as its competition measured it: single models with catalogue fields, and learnt merges.
 
-    python benchmarks/competition.py --data PATH --method cascadexml --encoder FOLDER
+    python -m benchmarks.quality.competition --data PATH --method cascadexml --encoder FOLDER
         [--set heads.full=true ...] [--seed N] [--without-names] [--all-labels] [--keep FILE.npz]
-    python benchmarks/competition.py --data PATH --merge A.npz B.npz C.npz
+    python -m benchmarks.quality.competition --data PATH --merge A.npz B.npz C.npz
 
 The first form trains one model on the train part, with the fields in --fields and the names of
 labels as documents, and measures it on dev. Its labels are those of the train part, with
@@ -19,10 +19,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from common import arguments, report
-from fields import rows
-from neural import KEPT, keep, settings
-from neural_ensemble import kept, kept_ids
+from benchmarks.common import arguments, report
+from benchmarks.linear.fields import rows
+from benchmarks.networks.neural import KEPT, keep, settings
+from benchmarks.quality.neural_ensemble import kept, kept_ids
 
 METRICS = ("F1@5", "nDCG@20", "P@1", "P@3", "P@5", "R@10")
 TEXTS = ("title", "abstract")

@@ -4,7 +4,7 @@ For every text, the model's best label is explained; then each word is left out,
 the change of the label's logit is measured. Needs a neural model folder, such as the one that
 ``make demo-neural`` writes; texts are docstrings of the standard library and of NumPy.
 
-    python benchmarks/explained_words.py runs/demo-neural-model --texts 24
+    python -m benchmarks.quality.explained_words runs/demo-neural-model --texts 24
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 import labelgrove
-from common import report
+from benchmarks.common import report
 from labelgrove.datasets.docstrings import docstring_documents
 from labelgrove.explaining.explain import explain
 

@@ -1,6 +1,7 @@
 """New labels in a trained linear model: cost and accuracy of updating, compared with retraining.
 
-    python benchmarks/growth.py --data PATH --corpus tibkat [--limit 15000] [--shares 0.01,0.05]
+    python -m benchmarks.quality.growth --data PATH --corpus tibkat [--limit 15000]
+        [--shares 0.01,0.05]
 
 A share of the labels is held back: the model is trained on the documents without them and then
 updated with the other documents, some of which have further labels that the model does not know.
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from common import Part, arguments, read_part, report
+from benchmarks.common import Part, arguments, read_part, report
 
 METRICS = ("P@1", "P@3", "P@5", "R@10")
 HEAD = ("P@1", "P@3", "P@5", "R@10", "R_new@5", "R_new@10", "cpu", "times")

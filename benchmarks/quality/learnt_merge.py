@@ -1,6 +1,7 @@
 """What a learnt merge of linear models and neighbours brings, cross-fitted on dev documents.
 
-    python benchmarks/learnt_merge.py --corpus tibkat --train 40000 --limit 6000 --parts-of-words
+    python -m benchmarks.quality.learnt_merge --corpus tibkat --train 40000 --limit 6000
+        --parts-of-words
 
 Members are trained on a random part of the training documents; rows with rules merge them all.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from common import arguments, report
+from benchmarks.common import arguments, report
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@20", "R@10"]
 

@@ -1,6 +1,6 @@
 """Labels by their names: linear with label names, the matcher, and both together.
 
-    python benchmarks/matcher.py --corpus tibkat --train 20000 --limit 4000
+    python -m benchmarks.quality.matcher --corpus tibkat --train 20000 --limit 4000
 
 All labels of the label table are in the index, with documents or without. Documents are random ones
 of each part. The merge is cross-fitted: each fifth of the dev documents is merged by what the other
@@ -14,7 +14,7 @@ import json
 import time
 from typing import Any
 
-from common import arguments
+from benchmarks.common import arguments
 
 METRICS = ["P@1", "P@3", "P@5", "R@10", "nDCG@20", "F1@5"]
 

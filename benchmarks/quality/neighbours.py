@@ -1,7 +1,7 @@
 """Neighbours by tf-idf, by text vectors of an encoder, by both, and merged with linear.
 
-    python benchmarks/neighbours.py --corpus tibkat --encoder models/cascadexml
-    python benchmarks/neighbours.py --encoder encoders/gte-small --train 4000 --limit 1000 \
+    python -m benchmarks.quality.neighbours --corpus tibkat --encoder models/cascadexml
+    python -m benchmarks.quality.neighbours --encoder encoders/gte-small --train 4000 --limit 1000 \
         --max-tokens 128
 
 ``--encoder`` is the folder of an encoder or of a trained model, whose fine-tuned encoder is then
@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from common import arguments, report
+from benchmarks.common import arguments, report
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@20", "R@10", "PSP@5"]
 

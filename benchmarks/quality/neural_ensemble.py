@@ -1,6 +1,6 @@
 """Models that are already trained, combined by the rules of ensembles.
 
-    python benchmarks/neural_ensemble.py --data PATH --corpus eurlex57k A.npz B.npz C.npz
+    python -m benchmarks.quality.neural_ensemble --data PATH --corpus eurlex57k A.npz B.npz C.npz
 
 The files were written by ``neural.py --keep``: the best labels of each model on the dev part. All
 have the same weight, except by the rule ``learnt``, which is cross-fitted on these documents.
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common import arguments, read_part, report
-from neural import KEPT, accuracy
+from benchmarks.common import arguments, read_part, report
+from benchmarks.networks.neural import KEPT, accuracy
 
 RULES = ("mean", "rank", "softmax", "sigmoid")
 

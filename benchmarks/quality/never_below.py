@@ -1,6 +1,6 @@
 """Whether a method with nothing set falls below the linear one, on documents that neither has seen.
 
-    python benchmarks/never_below.py --data FOLDER --encoder PATH --out FILE [--device cuda]
+    python -m benchmarks.quality.never_below --data FOLDER --encoder PATH --out FILE [--device cuda]
         [--minutes 9] [--methods lightxml cascadexml,ranker.dense_C=1.0 ...]
 
 Every folder in FOLDER with a train.* and a test.* file is a corpus. A method may be followed by
@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import Part, read_part
+from benchmarks.common import Part, read_part
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
 METHODS = ["lightxml", "cascadexml", "xrtransformer", "xtransformer"]

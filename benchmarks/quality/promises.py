@@ -1,6 +1,6 @@
 """What ``labelgrove train`` says with nothing set, and what then happens on new documents.
 
-    python benchmarks/promises.py CORPUS [CORPUS ...] [--documents 15000] [--fresh 4000]
+    python -m benchmarks.quality.promises CORPUS [CORPUS ...] [--documents 15000] [--fresh 4000]
         [--method auto] [--set KEY=VALUE ...] [--device cpu|cuda] [--out FILE]
 
 CORPUS is a file of documents with labels, such as ``train.jsonl.xz``; a ``labels.tsv`` beside it

@@ -1,7 +1,7 @@
 """Sets of labels instead of lists: micro-F1, macro-F1 and F1 per document, by how sets are chosen.
 
-    python benchmarks/sets.py --data PATH --corpus eurlex57k
-    python benchmarks/sets.py --data PATH --corpus eurlex57k A.npz B.npz C.npz
+    python -m benchmarks.quality.sets --data PATH --corpus eurlex57k
+    python -m benchmarks.quality.sets --data PATH --corpus eurlex57k A.npz B.npz C.npz
 
 The first form trains the linear method with three trees (``--train``: on so many documents). The
 second reads the best labels of models that are already trained, as ``neural.py --keep`` and
@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import arguments, read_part, report
-from neural import KEPT, keep
-from neural_ensemble import kept
+from benchmarks.common import arguments, read_part, report
+from benchmarks.networks.neural import KEPT, keep
+from benchmarks.quality.neural_ensemble import kept
 
 METRICS = ["micro-P@set", "micro-R@set", "micro-F1@set", "macro-F1@set", "F1@set"]
 # How sets are chosen: arguments of calibrate.

@@ -1,7 +1,8 @@
 """Do plans say what then happens? For each corpus and method: the plan, the training, their ratio.
 
-    python benchmarks/plans.py --device cpu --corpora eurlex57k tibkat --methods linear matcher auto
-    python benchmarks/plans.py --device cuda --encoder FOLDER --minutes 8 --out plans.jsonl
+    python -m benchmarks.scale.plans --device cpu --corpora eurlex57k tibkat
+        --methods linear matcher auto
+    python -m benchmarks.scale.plans --device cuda --encoder FOLDER --minutes 8 --out plans.jsonl
 
 A case is one ``python -m labelgrove train``, as a user starts it. It prints the plan, then trains.
 Seconds of the training run from the last line of the plan to the end of the process. A ratio
@@ -24,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, default_data
+from benchmarks.common import ROOT, default_data
 
 METHODS = ("linear", "xrtransformer", "auto", "cascadexml", "lightxml", "xtransformer")
 LINEAR = ("linear", "parabel", "bonsai", "ova", "xr-linear", "neighbours", "matcher", "ensemble")

@@ -1,6 +1,6 @@
 """A network with and without Ray: the same commands on one machine, with its GPU if it has one.
 
-    python benchmarks/ray_network.py --encoder FOLDER [--corpus eurlex57k] [--limit 8000]
+    python -m benchmarks.scale.ray_network --encoder FOLDER [--corpus eurlex57k] [--limit 8000]
         [--method cascadexml] [--shards 8] [--device auto]
 
 Trains on the first --limit documents of the training part, without Ray and with one worker of Ray
@@ -19,8 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from common import arguments, report
-from scale import labelgrove
+from benchmarks.common import arguments, report
+from benchmarks.scale.scale import labelgrove
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Training cost per label, from ten thousand labels to a million that all occur in training.
 
-    python benchmarks/scale.py [--labels 10000,30000,100000,300000,1000000]
+    python -m benchmarks.scale.scale [--labels 10000,30000,100000,300000,1000000]
         [--documents-per-label 1.6] [--memory 8G] [--threads 1] [--work FOLDER]
 
 Shop corpora (``labelgrove data make --every-label``) with a fixed number of documents per label,
@@ -29,7 +29,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, report
+from benchmarks.common import ROOT, report
 
 GOAL = 10_000_000  # documents, to which time and memory are extrapolated
 TOLERANCE = 1.05  # about the difference between two runs of the same training

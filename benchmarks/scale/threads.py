@@ -1,7 +1,7 @@
 """What more threads bring on one machine: training by stage, and prediction of many texts.
 
-    python benchmarks/threads.py [--threads 1,2,4,8,16] [--labels 10000] [--documents 100000]
-    python benchmarks/threads.py --train tibkat/train.jsonl.xz --dev tibkat/dev.jsonl.xz
+    python -m benchmarks.scale.threads [--threads 1,2,4,8,16] [--labels 10000] [--documents 100000]
+    python -m benchmarks.scale.threads --train tibkat/train.jsonl.xz --dev tibkat/dev.jsonl.xz
 
 The linear method with its defaults, from text, on a made-up shop or on files. Each training is a
 process of its own; its seconds are those of `labelgrove train`, without reading and saving. This is
@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import report
-from scale import labelgrove
+from benchmarks.common import report
+from benchmarks.scale.scale import labelgrove
 
 
 def main() -> None:

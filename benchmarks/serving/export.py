@@ -1,6 +1,6 @@
 """Exported models compared with their torch models: labels, P@k, milliseconds, bytes.
 
-    python benchmarks/export.py MODEL ... --test test.jsonl [--threads 1]
+    python -m benchmarks.serving.export MODEL ... --test test.jsonl [--threads 1]
 
 Each MODEL is the folder of a trained neural model, ``--test`` a corpus with labels. Models are
 exported as fp32 and as int8 into a temporary folder. ``same_top5`` is the share of documents with
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from common import report
+from benchmarks.common import report
 
 METRICS = ["P@1", "P@3", "P@5"]
 

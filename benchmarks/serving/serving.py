@@ -1,6 +1,6 @@
 """The service under load on one machine: requests per second, p50, p99 for 1, 8 and 64 clients.
 
-    python benchmarks/serving.py [--neural] [--model FOLDER] [--seconds 3] [--workers 1]
+    python -m benchmarks.serving.serving [--neural] [--model FOLDER] [--seconds 3] [--workers 1]
 
 ``labelgrove serve`` runs in its own processes; the clients are one process here and share the
 machine's cores with it. Each client sends one text, waits for its labels, and sends the next. Then
@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from common import report
+from benchmarks.common import report
 
 
 def main() -> None:

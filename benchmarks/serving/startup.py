@@ -1,6 +1,6 @@
 """How long the command line and the service take to start, in CPU seconds.
 
-    python benchmarks/startup.py [--model FOLDER] [--repeats R]
+    python -m benchmarks.serving.startup [--model FOLDER] [--repeats R]
 
 Without --model, a small linear model is trained first. Every line is the median of R runs in new
 processes, in CPU seconds (user and system). The ratio is to the imports of NumPy and scipy.sparse.

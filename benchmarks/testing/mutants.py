@@ -1,6 +1,6 @@
 """Do the tests notice faults? Puts random one-line faults into modules and runs their tests.
 
-    python benchmarks/mutants.py --modules 'metrics/*' formats/xc.py --count 50 --jobs 2
+    python -m benchmarks.testing.mutants --modules 'metrics/*' formats/xc.py --count 50 --jobs 2
 
 A fault is a flipped comparison, ``+`` for ``-``, a constant off by one or with the other sign,
 ``min`` for ``max``, ``and`` for ``or``, a negated condition, an index off by one, or a removed
@@ -33,7 +33,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path("src/labelgrove")
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.txt")
 NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis", "results")
