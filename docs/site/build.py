@@ -1,8 +1,8 @@
 """Builds the documentation site: ``make docs``, or ``python docs/site/build.py [FOLDER]``.
 
 The Markdown of docs/ is written to be read in the repository. It is staged with links that fit the
-site, the notebooks are executed and become pages, docs/README.md becomes the front page and
-the navigation, and the API reference is made from docstrings. Nothing is loaded from other hosts, at
+site, the notebooks are executed and become pages, docs/README.md becomes the front page and the
+navigation, and the API reference is made from docstrings. Nothing is loaded from other hosts, at
 build time or later.
 """
 
@@ -27,10 +27,10 @@ LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:\s]+)(#[^)]*)?\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 # The rooms of the package that have a page; `labelgrove` itself is all that most people need.
 ROOMS = {
-    "labelgrove.metrics": "Metrics",
-    "labelgrove.report": "Reports",
-    "labelgrove.formats": "Files",
-    "labelgrove.calibrating": "Calibration",
+    "labelgrove.evaluation.metrics": "Metrics",
+    "labelgrove.experiments.report": "Reports",
+    "labelgrove.data.formats": "Files",
+    "labelgrove.evaluation.calibration": "Calibration",
     "labelgrove.errors": "Errors",
 }
 GROUPS = {
@@ -150,7 +150,7 @@ def write_reference(folder: Path) -> None:
     }
     # What all methods share is documented once, with their base classes.
     pages["labelgrove-models"][1].extend(
-        [("labelgrove.methods.estimator", "Estimator"), ("labelgrove.model.interface", "Model")]
+        [("labelgrove.methods.estimator", "Estimator"), ("labelgrove.methods.interface", "Model")]
     )
     for room, title in ROOMS.items():
         module = importlib.import_module(room)
