@@ -43,7 +43,6 @@ NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis
 # be added here, by patterns of paths below the package.
 OTHER_TESTS = {
     "data/inputs.py": ("data/test_frames.py",),
-    "datasets/apt.py": ("test_datasets_debian.py",),
     "datasets/shop_labels.py": ("test_datasets_shop.py",),
     "datasets/words.py": ("test_datasets_shop.py",),
     "formats/*": ("formats",),
