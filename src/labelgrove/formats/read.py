@@ -20,8 +20,7 @@ from labelgrove.formats.detect import check_format, detect_format
 from labelgrove.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.formats.excel import iter_excel
 from labelgrove.formats.files import STDIN, existing, parse_lines, part_names, sibling
-from labelgrove.formats.json_array import iter_json_array
-from labelgrove.formats.jsonl import iter_jsonl
+from labelgrove.formats.jsonl import iter_json_array, iter_jsonl
 from labelgrove.formats.labels import (
     LabelRow,
     LabelTable,
