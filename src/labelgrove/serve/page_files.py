@@ -45,7 +45,7 @@ HEADERS = {
 
 
 def add_routes(app: FastAPI, models: Models, *, page: bool) -> None:
-    """Adds the page at /, the page about the API at /docs, and reports at /report.
+    """Adds the page at / and reports at /report.
 
     They are for people and not in the OpenAPI text. Of a model's own folder no symbolic link to a
     report is followed: in somebody else's it could lead to any file of this machine.
@@ -54,9 +54,6 @@ def add_routes(app: FastAPI, models: Models, *, page: bool) -> None:
 
     async def show_page(request: Request) -> Response:
         return await show_file(request, "index.html")
-
-    async def show_docs(request: Request) -> Response:
-        return await show_file(request, "docs.html")
 
     async def show_file(request: Request, name: str) -> Response:
         content = files.get(name)
@@ -77,7 +74,6 @@ def add_routes(app: FastAPI, models: Models, *, page: bool) -> None:
     if page:
         files = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in TYPES}
         app.api_route("/", methods=methods, include_in_schema=False)(show_page)
-        app.api_route("/docs", methods=methods, include_in_schema=False)(show_docs)
         app.api_route("/page/{name}", methods=methods, include_in_schema=False)(show_file)
     for path in ("/report", "/report/{name}"):
         app.api_route(path, methods=methods, include_in_schema=False)(show_report)

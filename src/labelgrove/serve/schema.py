@@ -21,7 +21,7 @@ def _kind(document: Any) -> str:
     return "-fields" if isinstance(document, dict) else "-text"
 
 
-# What the page about the API shows for a request.
+# What the OpenAPI text shows for a request.
 PREDICT_EXAMPLE: dict[str, Any] = {"texts": ["a chopping board of oak"], "k": 3}
 FEEDBACK_EXAMPLE: dict[str, Any] = {
     "text": "a chopping board of oak",
