@@ -101,8 +101,7 @@ class Door:
                     model=model,
                     status=status,
                     seconds=seconds,
-                    body=body,
-                    texts=self._params.log_texts,
+                    size=len(body),
                 )
 
     def _change_open(self, by: int) -> None:
