@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from labelgrove.datasets import shop_corpus, shop_documents, shop_label_index, shop_label_rows
 from labelgrove.datasets.shop import Zipf
-from labelgrove.datasets.shop_labels import KINDS, ShopLabels, plural
+from labelgrove.datasets.shop_labels import ATTRIBUTES, ShopLabels, plural
 from labelgrove.errors import ConfigError
 
 
@@ -130,7 +130,7 @@ def test_names_and_texts_of_labels():
 
 def test_columns_and_ids_agree():
     labels = ShopLabels(777, seed=0)
-    assert set(labels.sizes) == set(KINDS)
+    assert set(labels.sizes) == {"category", "brand", "theme", *ATTRIBUTES}
     for column, row in enumerate(labels.rows()):
         assert labels.id(column) == row[0]
         assert labels.column(*labels.kind_and_number(column)) == column
