@@ -20,8 +20,8 @@ from scipy.stats import spearmanr
 
 import labelgrove
 from common import report
-from labelgrove.explaining.explain import explain
-from labelgrove.formats import iter_documents
+from labelgrove.data.formats import iter_documents
+from labelgrove.methods.explaining.explain import explain
 
 
 def last_step(model: Any, text: str, label: str, steps: int) -> Any:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from labelgrove.formats import Document, write_corpus
+from labelgrove.data.formats import Document, write_corpus
 
 # Python's own modules, and packages that `pip install labelgrove[torch]` installs.
 STANDARD_LIBRARY = "stdlib"

@@ -23,7 +23,7 @@ from rich.table import Table
 from docstrings import PACKAGES, docstring_documents
 from labelgrove import Corpus, LightXML, Linear
 from labelgrove.core.callbacks import RichProgress
-from labelgrove.metrics import Comparison, compare
+from labelgrove.evaluation.metrics import Comparison, compare
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "R@10"]
 SETTINGS: dict[str, Any] = {

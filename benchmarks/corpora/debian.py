@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from labelgrove.data.formats import Document, write_corpus
 from labelgrove.data.splits import HashSplit
 from labelgrove.errors import DataError
-from labelgrove.formats import Document, write_corpus
 
 APT_HELPER = Path("/usr/lib/apt/apt-helper")
 LABEL_KINDS = ("depends", "debtags")
