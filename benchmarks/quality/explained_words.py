@@ -2,9 +2,10 @@
 
 For every text, the model's best label is explained; then each word is left out, one at a time, and
 the change of the label's logit is measured. Needs a neural model folder, such as the one that
-``make demo-neural`` writes; texts are docstrings of the standard library and of NumPy.
+``make demo-neural`` writes, and texts, such as docstrings of the standard library and of NumPy.
 
-    python -m benchmarks.quality.explained_words runs/demo-neural-model --texts 24
+    python examples/docstrings.py docstrings.jsonl --packages stdlib numpy
+    python -m benchmarks.quality.explained_words runs/demo-neural-model docstrings.jsonl --texts 24
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from scipy.stats import spearmanr
 
 import labelgrove
 from benchmarks.common import report
-from labelgrove.data.docstrings import docstring_documents
+from labelgrove.data.formats import iter_documents
 from labelgrove.methods.explaining.explain import explain
 
 
@@ -31,6 +32,7 @@ def last_step(model: Any, text: str, label: str, steps: int) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
+    parser.add_argument("corpus", type=Path)
     parser.add_argument("--texts", type=int, default=24)
     parser.add_argument("--steps", type=int, nargs="+", default=[1, 4, 8, 16])
     parser.add_argument("--threads", type=int, default=1)
@@ -42,7 +44,7 @@ def main() -> None:
 
     torch.set_num_threads(options.threads)
     model = labelgrove.load(options.model)
-    documents = docstring_documents(["stdlib", "numpy"])
+    documents = list(iter_documents(options.corpus))
     random.Random(options.seed).shuffle(documents)
     texts = [d.text for d in documents if 8 <= len(d.text.split()) <= 25][: options.texts]
     found: dict[str, list[list[float]]] = {}

@@ -44,7 +44,6 @@ NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis
 # be added here, by patterns of paths below the package.
 OTHER_TESTS = {
     "data/inputs.py": ("data/test_frames.py",),
-    "data/apt.py": ("data/test_debian.py",),
     "data/shop_labels.py": ("data/test_shop.py",),
     "data/shop_words.py": ("data/test_shop.py",),
     "data/formats/*": ("data/formats",),

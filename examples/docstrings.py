@@ -1,4 +1,6 @@
-"""The first paragraphs of installed Python packages' docstrings, labelled with their modules.
+"""Write the first paragraphs of installed Python packages' docstrings, labelled with their modules.
+
+    python examples/docstrings.py docstrings.jsonl  # about 6,000 documents
 
 The task: predict from the description of a function or class where to find it, such as ``scipy``,
 ``scipy.stats``, ``scipy.stats.mstats``. The texts are short, by many authors, and already on every
@@ -7,6 +9,7 @@ machine. Sources are parsed where they are installed; nothing is imported, downl
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib.util
 import re
@@ -16,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from labelgrove.data.formats.documents import Document
+from labelgrove.data.formats import Document, write_corpus
 
 # Python's own modules, and packages that `pip install labelgrove[torch]` installs.
 STANDARD_LIBRARY = "stdlib"
@@ -24,6 +27,16 @@ PACKAGES = (STANDARD_LIBRARY, "numpy", "scipy", "sklearn", "networkx")
 # Tests, copies of other projects, and folders that are not part of the standard library.
 _LEFT_OUT = {"dist-packages", "externals", "idlelib", "lib2to3", "site-packages", "vendored"}
 _FEWEST_WORDS = 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path, nargs="?", default=Path("docstrings.jsonl"))
+    parser.add_argument("--packages", nargs="+", default=PACKAGES)
+    options = parser.parse_args()
+    documents = docstring_documents(options.packages)
+    write_corpus(documents, options.out)
+    print(f"{options.out}: {len(documents):,} documents")
 
 
 def docstring_documents(
@@ -34,10 +47,6 @@ def docstring_documents(
     Labels are the module and its packages, at most ``levels``, if at least ``least`` documents have
     them. The id is the dotted name. Repeated texts count once. Packages that are not installed are
     left out; ``stdlib`` is the standard library.
-
-    >>> documents = docstring_documents(["json"], least=1)
-    >>> {d.id: d.labels for d in documents}["json.decoder.JSONDecoder"]
-    ['json', 'json.decoder']
     """
     by_text: dict[str, Document] = {}
     for name, folder in _roots(packages):
@@ -93,3 +102,7 @@ def _with_frequent_labels(documents: list[Document], least: int) -> list[Documen
         for d in documents
     ]
     return [document for document in frequent if document.labels]
+
+
+if __name__ == "__main__":
+    main()
