@@ -1,7 +1,7 @@
 """Write Debian's package descriptions as a corpus: train, dev and test as JSON lines, labels.tsv.
 
-    python benchmarks/corpora/debian.py debian  # about 56,000 documents, 35,000 labels
-    python benchmarks/corpora/debian.py debtags --labels debtags
+    python -m benchmarks.corpora.debian debian  # about 56,000 documents, 35,000 labels
+    python -m benchmarks.corpora.debian debtags --labels debtags
 
 The task: predict from a package's description which packages it depends on ("depends"), or how
 Debian's volunteers tagged it ("debtags"). The text is the synopsis and the long description, not
