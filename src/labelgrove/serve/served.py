@@ -25,7 +25,7 @@ from labelgrove.errors import ConfigError, LabelgroveError, ModelFormatError
 from labelgrove.evaluation.calibration import Calibration
 from labelgrove.evaluation.prediction_files import SCORE_DIGITS
 from labelgrove.evaluation.predictions import COMPARED, Predictions
-from labelgrove.exchange.hub_files import without_paths
+from labelgrove.exchange.card import without_paths
 from labelgrove.exchange.loading import load
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.estimator import Estimator
