@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -235,6 +235,25 @@ def load_model(
     check_dense(model, dense)
     check_features(model, features)
     return model
+
+
+def named_settings(settings: list[str] | None, names: Sequence[str]) -> dict[str, Any]:
+    """The values of --set KEY=VALUE, for a command that knows these keys."""
+    from labelgrove.core.params import merge_settings, unknown_key
+
+    values = merge_settings({}, settings or [])
+    for name in values:
+        if name not in names:
+            raise ConfigError(f"--set {unknown_key(name, list(names))}")
+    return values
+
+
+def number(text: str, flag: str, otherwise: str = "") -> float:
+    """The number that a flag was given; ``otherwise`` says what else it takes."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{flag} {text}: must be a number{otherwise}") from None
 
 
 def refuse_existing(paths: Iterable[Path], *, force: bool) -> None:

@@ -32,10 +32,6 @@ def explain(
     k: Annotated[int, Option("--k", "-k", min=1, help="Number of best labels to explain.")] = 3,
     top: Annotated[int, Option(min=1, help="Number of words per list.")] = 8,
     train: options.Neighbours = None,
-    steps: Annotated[
-        int | None,
-        Option("--gradient-steps", min=1, help="Neural methods: more are slower and more exact."),
-    ] = None,
     features: options.Given = None,
     dense: options.Dense = None,
     device: options.Device = "auto",
@@ -55,13 +51,12 @@ def explain(
     from labelgrove.data.records import words_of
     from labelgrove.explaining.explain import explain, explain_best
     from labelgrove.formats.matrices import read_matrix
-    from labelgrove.model.explanation import GRADIENT_STEPS
 
     loaded = common.load_model(model, device, features=features)
     document = sys.stdin.read().strip() if text is None else text
     if not document:
         raise DataError("there is no text to explain; give --text, or a text on standard input")
-    given: dict[str, Any] = {"top": top, "gradient_steps": steps or GRADIENT_STEPS}
+    given: dict[str, Any] = {"top": top}
     if dense is not None:
         given["dense"] = common.read_dense(dense)
         if (rows := len(given["dense"])) != 1:

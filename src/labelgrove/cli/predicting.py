@@ -32,7 +32,6 @@ class Job:
     how: ReadOptions
     allow: list[str] | None = None
     deny: list[str] | None = None
-    all_allowed: bool = False  # score all allowed labels, however many k says
     groups: Path | None = None
     batch: int = 2048
     features: Path | None = None
@@ -54,7 +53,6 @@ class Job:
             k = model.calibration_.places if sets else DEFAULT_K
         if mask is None:
             return Predicting(self, model, k, self.request)
-        k = len(mask) if self.all_allowed else k
         return Predicting(self, model, k, self.request | {"allow": mask})
 
     def worker(self) -> Callable[[tuple[str, str]], Done]:

@@ -129,7 +129,7 @@ def reported(
         effect = moved if changed else "new labels had few negative documents"
         notes.append(
             f"{count:,} of the {model.facts_.documents:,} training documents were given: {effect}; "
-            "give all of them as corpus (--corpus) for better labels"
+            "give all of them as corpus (--train) for better labels"
         )
     if unknown_names:
         notes.append(
