@@ -13,7 +13,7 @@ from labelgrove.errors import ConfigError
 
 def calibrate(
     model: options.Model,
-    corpus: options.Corpus,
+    corpus: options.Labelled,
     *,
     target: Annotated[
         str,
@@ -35,9 +35,7 @@ def calibrate(
         ),
     ] = None,
     out: Annotated[Path | None, Option(help="New model folder to write. Default: MODEL.")] = None,
-    features: options.Given = None,
-    dense: options.Dense = None,
-    machine: options.Machine,
+    inputs: options.Inputs,
     reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
@@ -59,12 +57,11 @@ def calibrate(
         if target.endswith("F1")
         else common.number(target, "--target", ", micro-F1, macro-F1 or document-F1")
     )
-    loaded = common.load_model(model, machine.device, dense, features)
-    how, index = reading.options("dev"), loaded.index_
-    documents = common.read_for(loaded, corpus, how, index=index, dense=dense, features=features)
+    loaded = inputs.load(model)
+    documents = inputs.read(loaded, corpus, reading.options("dev"), index=loaded.index_)
     given = common.named_settings(settings, ("kind", "per_label"))
     given |= {"by": by, "target": target if precision is None else precision}
-    calibration = learn(loaded, documents, k=k, threads=machine.threads or 0, **given)
+    calibration = learn(loaded, documents, k=k, threads=inputs.threads or 0, **given)
     loaded.save(out or model, overwrite=out is None)
     figures = calibration.report or {}
     if as_json:

@@ -36,10 +36,8 @@ def evaluate(
     ] = None,
     intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0,
     labels: options.Labels = None,
-    features: options.Given = None,
-    dense: options.Dense = None,
+    inputs: options.Inputs,
     where: options.Where,
-    machine: options.Machine,
     reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
@@ -56,7 +54,7 @@ def evaluate(
     from labelgrove.formats.files import existing
     from labelgrove.metrics import Propensity
 
-    common.check_device(machine.device)
+    common.check_device(inputs.device)
     where.check()
     model = existing(common.local_model(model))
     how = reading.options("test")
@@ -69,17 +67,14 @@ def evaluate(
     if where.engine is not None:
         from labelgrove.cli.sharded import evaluate_shards
 
-        if not model.is_dir() or dense is not None or features is not None:
+        if not model.is_dir() or inputs.has_files:
             raise ConfigError("--engine: takes a model and shards, without --dense and --features")
-        parts = evaluate_shards(model, test, how, where, machine, **settings)
-        measured = TimedEvaluation(*parts)
+        measured = TimedEvaluation(*evaluate_shards(model, test, how, where, inputs, **settings))
     elif model.is_dir():
-        loaded = common.load_model(model, machine.device, dense, features)
-        corpus = common.read_for(
-            loaded, test, how, labels=labels, index=loaded.index_, dense=dense, features=features
-        )
-        measured = evaluate_model(loaded, corpus, threads=machine.threads, **settings)
-    elif dense is None and features is None:
+        loaded = inputs.load(model)
+        corpus = inputs.read(loaded, test, how, labels=labels, index=loaded.index_)
+        measured = evaluate_model(loaded, corpus, threads=inputs.threads, **settings)
+    elif not inputs.has_files:
         index, facts = frequencies.read(how, labels)
         how = replace(how, features=False)
         corpus = common.read_corpus(test, how, labels=labels, index=index)

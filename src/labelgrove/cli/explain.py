@@ -32,9 +32,7 @@ def explain(
     k: Annotated[int, Option("--k", "-k", min=1, help="Number of best labels to explain.")] = 3,
     top: Annotated[int, Option(min=1, help="Number of words per list.")] = 8,
     train: options.Neighbours = None,
-    features: options.Given = None,
-    dense: options.Dense = None,
-    device: options.Device = "auto",
+    inputs: Annotated[options.Inputs, options.Without("threads")],
     as_json: options.Json = False,
     reading: Annotated[options.Reading, options.Without("skip_bad")],
 ) -> None:
@@ -52,23 +50,23 @@ def explain(
     from labelgrove.explaining.explain import explain, explain_best
     from labelgrove.formats.matrices import read_matrix
 
-    loaded = common.load_model(model, device, features=features)
+    loaded = common.load_model(model, inputs.device, features=inputs.features)
     document = sys.stdin.read().strip() if text is None else text
     if not document:
         raise DataError("there is no text to explain; give --text, or a text on standard input")
     given: dict[str, Any] = {"top": top}
-    if dense is not None:
-        given["dense"] = common.read_dense(dense)
+    if inputs.dense is not None:
+        given["dense"] = common.read_dense(inputs.dense)
         if (rows := len(given["dense"])) != 1:
-            raise DataError(f"has {rows:,} rows, but there is only one text", file=dense)
+            raise DataError(f"has {rows:,} rows, but there is only one text", file=inputs.dense)
     if train is not None:
         how = replace(reading.options(), features=False)  # its texts are shown
         how = common.with_fields_of(loaded, train, how)
         given["corpus"] = common.read_corpus(train, how, index=loaded.index_)
     read: Any = common.given_document(document, loaded)
     document = words_of(read)
-    if features is not None:
-        matrix = read_matrix(features, n_features=loaded.facts_.given or None)
+    if inputs.features is not None:
+        matrix = read_matrix(inputs.features, n_features=loaded.facts_.given or None)
         read = Documents([read], as_features(matrix))
     if label:
         explanations = [explain(loaded, read, name, **given) for name in label]

@@ -49,7 +49,7 @@ Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
 HubModel = Annotated[Path, Argument(metavar="MODEL", help="Model folder, or hub:owner/name.")]
 ModelOrFile = Annotated[Path, Argument(metavar="MODEL", help="Model folder or predictions file.")]
 TrainCorpus = Annotated[Path, Argument(metavar="TRAIN", help="Training corpus in any format.")]
-Corpus = Annotated[Path, Argument(metavar="DATA", help="Corpus with labels.")]
+Labelled = Annotated[Path, Argument(metavar="DATA", help="Corpus with labels.")]
 Labels = Annotated[
     Path | None, Option(help="Label table (id, name, text). Default: labels.tsv beside the corpus.")
 ]
@@ -89,6 +89,27 @@ class Machine:
 
     threads: Threads = None
     device: Device = "auto"
+
+
+@dataclass(frozen=True)
+class Inputs(Machine):
+    """What belongs to documents besides their texts, and what to compute with."""
+
+    features: Given = None
+    dense: Dense = None
+
+    def load(self, model: Path) -> Any:
+        """The model, on the device."""
+        return common.load_model(model, self.device, self.dense, self.features)
+
+    def read(self, model: Any, path: Path, how: ReadOptions, **given: Any) -> Corpus:
+        """The documents, with what the model reads besides texts."""
+        return common.read_for(model, path, how, dense=self.dense, features=self.features, **given)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the documents come with a file of features or vectors."""
+        return self.features is not None or self.dense is not None
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,8 @@ def predict(
         float, Option(min=0, max=1, help="Move labels down that are like better ones.")
     ] = 0.0,
     batch: Annotated[int, Option(min=1, help="Documents at once. 1: line by line.")] = 2048,
-    features: options.Given = None,
-    dense: options.Dense = None,
+    inputs: options.Inputs,
     where: options.Where,
-    machine: options.Machine,
     reading: Annotated[options.Reading, options.Without("labels_field")],
 ) -> None:
     """Predict the k best labels of each document.
@@ -74,20 +72,20 @@ def predict(
         minimum = common.number(threshold, "--threshold", " or auto")
     job = Job(
         model=common.local_model(model),
-        device=machine.device,
+        device=inputs.device,
         k=k,
         request={
             "threshold": minimum,
             "diversity": diversity,
             "raw": raw,
-            "threads": where.threads(machine.threads),
+            "threads": where.threads(inputs.threads),
         },
         allow=common.given_labels(allow),
         deny=common.given_labels(deny),
         groups=label_tree,
         batch=batch,
-        features=features,
-        dense=dense,
+        features=inputs.features,
+        dense=inputs.dense,
         how=replace(reading.options("test"), labels=False),
     )
     if where.engine is None:

@@ -13,7 +13,7 @@ from labelgrove.cli import common, options
 
 def report(
     model: options.ModelOrFile,
-    data: options.Corpus,
+    data: options.Labelled,
     *,
     out: Annotated[Path, Option(help="HTML file to write.")],
     against: Annotated[
@@ -29,10 +29,8 @@ def report(
         int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
     ] = 1000,
     labels: options.Labels = None,
-    features: options.Given = None,
-    dense: options.Dense = None,
     force: options.Force = False,
-    machine: options.Machine,
+    inputs: options.Inputs,
     reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
@@ -51,12 +49,12 @@ def report(
     from labelgrove.report.slices import read_values, slice_values
 
     check_extra()
-    common.check_device(machine.device)
+    common.check_device(inputs.device)
     common.refuse_existing([out], force=force)
     how = reading.options("test")
     paths = [model, *(against or [])]
     loaded = [
-        common.load_model(path, machine.device) if path.is_dir() else existing(path)
+        common.load_model(path, inputs.device) if path.is_dir() else existing(path)
         for path in paths
     ]
     index = training = None
@@ -68,14 +66,14 @@ def report(
     facts = [run.facts_ for run in loaded if not isinstance(run, Path)]
     if facts and all(known.from_text and not known.given for known in facts):
         if not isinstance(loaded[0], Path):
-            common.check_features(loaded[0], features)
+            common.check_features(loaded[0], inputs.features)
         how = replace(how, features=False)
     wide = how.n_features or max((known.given for known in facts), default=0) or None
     how = replace(how, n_features=wide)
     for run in loaded:
         how = how if isinstance(run, Path) else common.with_fields_of(run, data, how)
     corpus = common.read_corpus(
-        data, how, labels=labels, index=index, dense=dense, features=features
+        data, how, labels=labels, index=index, dense=inputs.dense, features=inputs.features
     )
     # Before the work, because a field that is not there ends it.
     values = slice_values(read_values(data, by, how) if by else {}, corpus)
@@ -83,7 +81,7 @@ def report(
     with common.spinner(console, "predicting and measuring"):
         runs = []
         for path, run, name in zip(paths, loaded, _names(paths), strict=True):
-            run = predicted(run, corpus, k=k, name=name, threads=machine.threads)
+            run = predicted(run, corpus, k=k, name=name, threads=inputs.threads)
             runs.append(replace(run, folder=path if path.is_dir() else None))
         written = write_report(
             runs[0],
