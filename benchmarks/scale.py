@@ -31,7 +31,7 @@ from typing import Any
 
 from common import ROOT, report
 from labelgrove import write_corpus
-from labelgrove.datasets import shop_documents
+from labelgrove.data.shop import shop_documents
 
 GOAL = 10_000_000  # documents, to which time and memory are extrapolated
 TOLERANCE = 1.05  # about the difference between two runs of the same training

@@ -47,11 +47,11 @@ def bench(
 
     Example: labelgrove bench model another-model --costs --data corpus
     """
-    from labelgrove.benching.config import Bench
-    from labelgrove.benching.costs import Costs, costs_table
-    from labelgrove.benching.run import price_models, run_bench
-    from labelgrove.benching.table import bench_table
     from labelgrove.core.params import read_toml
+    from labelgrove.experiments.bench.config import Bench
+    from labelgrove.experiments.bench.costs import Costs, costs_table
+    from labelgrove.experiments.bench.run import price_models, run_bench
+    from labelgrove.experiments.bench.table import bench_table
 
     console = common.stderr_console()
     where.check()

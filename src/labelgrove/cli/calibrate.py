@@ -48,7 +48,7 @@ def calibrate(
 
     Example: labelgrove calibrate model dev.jsonl --target document-F1
     """
-    from labelgrove.calibrating.learning import calibrate as learn
+    from labelgrove.evaluation.calibrate import calibrate as learn
 
     if out is not None and out.exists():
         raise ConfigError(f"{out} already exists; choose another --out")

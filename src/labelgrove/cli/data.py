@@ -17,9 +17,9 @@ from labelgrove.cli.data_parts import TABLE, Output, SplitOutput, write_table
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
+    from labelgrove.data.formats import Document, LabelRow, ReadOptions, ReadReport
     from labelgrove.data.splits import Part
-    from labelgrove.datasets import CorpusStats
-    from labelgrove.formats import Document, LabelRow, ReadOptions, ReadReport
+    from labelgrove.data.stats import CorpusStats
 
 T = TypeVar("T")
 WITHOUT_TEXTS = ("xc", "svmlight")
@@ -47,8 +47,9 @@ def stats(
 
     Example: labelgrove data stats train.jsonl --dev dev.jsonl --top 20
     """
-    from labelgrove.datasets import advice, corpus_stats
-    from labelgrove.formats import ReadReport
+    from labelgrove.data.advice import advice
+    from labelgrove.data.formats import ReadReport
+    from labelgrove.data.stats import corpus_stats
 
     report = ReadReport()
     documents = _progress(_documents(source, reading.options(), report), "reading")
@@ -132,9 +133,9 @@ def convert(
 
     Example: labelgrove data convert articles.csv train.jsonl.gz --text-field title,body
     """
-    from labelgrove.formats import ReadReport, read_corpus, write_corpus
-    from labelgrove.formats.files import bare_name
-    from labelgrove.formats.write import EXTENSIONS
+    from labelgrove.data.formats import ReadReport, read_corpus, write_corpus
+    from labelgrove.data.formats.files import bare_name
+    from labelgrove.data.formats.write import EXTENSIONS
 
     common.refuse_existing([target], force=force)
     report = ReadReport()
@@ -163,8 +164,8 @@ def sample(
 
     Example: labelgrove data sample train.jsonl small.jsonl -n 5000 --seed 1
     """
+    from labelgrove.data.formats import ReadReport, write_corpus
     from labelgrove.data.splits import sample_documents
-    from labelgrove.formats import ReadReport, write_corpus
 
     common.refuse_existing([target], force=force)
     report = ReadReport()
@@ -195,10 +196,10 @@ def split(
 
     Example: labelgrove data split all.jsonl --out parts --dev 0.05 --test 0.1 --stratify
     """
+    from labelgrove.data.formats import ReadReport
+    from labelgrove.data.formats.files import STDIN
     from labelgrove.data.records import words_of
     from labelgrove.data.stratified import StratifiedSplit
-    from labelgrove.formats import ReadReport
-    from labelgrove.formats.files import STDIN
 
     if stratify and str(source) == STDIN:
         raise DataError("--stratify reads the corpus twice, so it needs a file")
@@ -240,8 +241,9 @@ def make(
 
     Example: labelgrove data make --documents 100000 --labels 50000 --out shop
     """
-    from labelgrove.datasets import shop_documents, shop_label_rows
-    from labelgrove.formats import write_corpus
+    from labelgrove.data.formats import write_corpus
+    from labelgrove.data.shop import shop_documents
+    from labelgrove.data.shop_labels import shop_label_rows
 
     tenth = max(1, documents // 10)
     sizes: dict[Part, int] = {
@@ -264,8 +266,8 @@ def _documents(
     source: Path, how: ReadOptions, report: ReadReport, *, texts_needed: bool = False
 ) -> Iterator[Document]:
     """Documents one by one; a file with only features gives documents with empty texts."""
-    from labelgrove.formats import Document, iter_documents, read_corpus
-    from labelgrove.formats.read import format_of
+    from labelgrove.data.formats import Document, iter_documents, read_corpus
+    from labelgrove.data.formats.read import format_of
 
     if format_of(source, how) not in WITHOUT_TEXTS:
         return iter_documents(source, options=how, report=report)
@@ -280,8 +282,8 @@ def _documents(
 
 def _label_rows(source: Path, table: Path | None = None) -> list[LabelRow]:
     """The rows of the label table, by default labels.tsv next to the corpus."""
-    from labelgrove.formats.files import STDIN
-    from labelgrove.formats.labels import find_label_table, read_label_table
+    from labelgrove.data.formats.files import STDIN
+    from labelgrove.data.formats.labels import find_label_table, read_label_table
 
     if table is None and str(source) != STDIN:
         table = find_label_table(source)

@@ -25,7 +25,7 @@ def feedback(
 
     Example: labelgrove data feedback said/model.jsonl --by month
     """
-    from labelgrove.updating.feedback import (
+    from labelgrove.methods.updating.feedback import (
         Agreement,
         agreement_over_time,
         label_counts,

@@ -19,8 +19,8 @@ from labelgrove.errors import ConfigError
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.data.facts import TrainingFacts
+    from labelgrove.evaluation.metrics import Evaluation
     from labelgrove.methods.estimator import Estimator
-    from labelgrove.metrics import Evaluation
 
 SLICE = 2048  # documents between two moves of a progress bar
 
@@ -50,9 +50,9 @@ def evaluate(
 
     Example: labelgrove evaluate model test.jsonl --json
     """
-    from labelgrove.formats import read_filter_pairs
-    from labelgrove.formats.files import existing
-    from labelgrove.metrics import Propensity
+    from labelgrove.data.formats import read_filter_pairs
+    from labelgrove.data.formats.files import existing
+    from labelgrove.evaluation.metrics import Propensity
 
     common.check_device(inputs.device)
     where.check()
@@ -154,7 +154,7 @@ def _predicted(model: Estimator, corpus: Corpus, k: int, threads: int) -> Any:
     if not sys.stderr.isatty() or len(corpus) <= SLICE:
         return model.predict(corpus, k=k, threads=threads)
     from labelgrove.core.callbacks import Reporter, RichProgress
-    from labelgrove.scores.predictions import Predictions
+    from labelgrove.evaluation.predictions import Predictions
 
     parts = []
     with RichProgress() as bar, Reporter([bar]).stage("predicting", total=len(corpus)) as stage:
@@ -170,8 +170,8 @@ def _evaluate_file(
 ) -> TimedEvaluation:
     import numpy as np
 
-    from labelgrove.metrics import evaluate
-    from labelgrove.scores.files import read_predictions
+    from labelgrove.evaluation.metrics import evaluate
+    from labelgrove.evaluation.prediction_files import read_predictions
 
     wall, cpu = time.perf_counter(), time.process_time()
     predictions = read_predictions(file, corpus)

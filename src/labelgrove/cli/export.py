@@ -63,7 +63,7 @@ def _write(model: Path, out: Path, precision: Any, *, force: bool) -> tuple[dict
     """Writes a folder for onnxruntime."""
     from labelgrove.core.memory import format_size
     from labelgrove.disk.model_folder import model_size
-    from labelgrove.exporting.write import export as write
+    from labelgrove.exchange.export.write import export as write
 
     start = time.perf_counter()
     write(model, out, precision=precision, overwrite=force)
@@ -82,7 +82,7 @@ def _write(model: Path, out: Path, precision: Any, *, force: bool) -> tuple[dict
 
 def _upload(model: Path, name: str, card: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """Uploads a model folder to the Hugging Face Hub."""
-    from labelgrove.publishing.hub import push
+    from labelgrove.exchange.hub import push
 
     repository, _, branch = name.removeprefix("hub:").partition("@")
     private = not card.pop("public", False)

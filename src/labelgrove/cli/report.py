@@ -42,11 +42,11 @@ def report(
 
     Example: labelgrove report model test.jsonl --out report.html --against older-model
     """
-    from labelgrove.formats.files import existing
-    from labelgrove.metrics import Propensity
-    from labelgrove.report import check_extra, write_report
-    from labelgrove.report.runs import predicted
-    from labelgrove.report.slices import read_values, slice_values
+    from labelgrove.data.formats.files import existing
+    from labelgrove.evaluation.metrics import Propensity
+    from labelgrove.experiments.report import check_extra, write_report
+    from labelgrove.experiments.report.runs import predicted
+    from labelgrove.experiments.report.slices import read_values, slice_values
 
     check_extra()
     common.check_device(inputs.device)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from labelgrove.data.corpus import Corpus
     from labelgrove.disk.run_folder import RunFolder
-    from labelgrove.model.interface import Model
-    from labelgrove.planning.plan import Plan
+    from labelgrove.experiments.planning.plan import Plan
+    from labelgrove.methods.interface import Model
 
 Result = tuple[dict[str, Any], TimedEvaluation | None]  # the summary, and the metrics on --dev
 
@@ -162,7 +162,7 @@ class Training:
         from labelgrove.core.callbacks import RichProgress
         from labelgrove.core.memory import require
         from labelgrove.core.processes import is_first_process, wait_for_all
-        from labelgrove.formats.files import existing
+        from labelgrove.data.formats.files import existing
         from labelgrove.methods.auto.method import Auto
 
         if str(self.corpus) != "-":
@@ -201,8 +201,8 @@ class Training:
     def shards(self) -> Result:
         """Trains linear on shards by the workers of an engine."""
         from labelgrove.core.callbacks import RichProgress
-        from labelgrove.formats import ReadReport
-        from labelgrove.formats.sharded import read_shards
+        from labelgrove.data.formats import ReadReport
+        from labelgrove.data.formats.sharded import read_shards
         from labelgrove.methods.linear.method import Linear
 
         documents = self.documents
@@ -302,7 +302,7 @@ class Training:
     def _plan(self, data: Corpus, given: dict[str, Any], run: RunFolder | None) -> Plan:
         """Makes and prints the plan; the time is measured unless it cannot be known."""
         from labelgrove.core.processes import process_count
-        from labelgrove.planning.plan import plan_training
+        from labelgrove.experiments.planning.plan import plan_training
 
         stages = [] if run is None else [stage.name for stage in run.status().stages]
         unknown = None  # why no time can be estimated

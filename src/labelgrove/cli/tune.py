@@ -43,8 +43,8 @@ def tune(
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.durations import parse_duration
     from labelgrove.disk.atomic import write_file
+    from labelgrove.experiments.tuning.search import load_optuna, tune
     from labelgrove.methods import create
-    from labelgrove.tuning.search import load_optuna, tune
 
     console = common.stderr_console(quiet=printing.quiet)
     where.check()

@@ -18,11 +18,15 @@ from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
-from labelgrove.explaining.networks import network_paths
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.explaining.networks import network_paths
+from labelgrove.methods.interface import Pieces
 from labelgrove.methods.name_rows import named_labels
 from labelgrove.methods.neural import NeuralEstimator, estimate_memory
+from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import Prepared, ReturnsHeldOut, linear_stage
 from labelgrove.methods.reranking import (
     Reranker,
@@ -32,19 +36,15 @@ from labelgrove.methods.reranking import (
     reranker_features,
     shortlist_matrix,
 )
+from labelgrove.methods.settings import Group, group
+from labelgrove.methods.spaces import RERANK_SPACE, TRAINING_SPACE
 from labelgrove.methods.terms import Terms, without_matrix
 from labelgrove.methods.training import best_labels, make_runner, train_heads
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.interface import Pieces
-from labelgrove.model.outline import Outline
-from labelgrove.model.settings import Group, group
-from labelgrove.model.spaces import RERANK_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams, Start
-from labelgrove.scores.predictions import Predictions
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -16,6 +16,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods.defaults import (
     HELD_OUT,
     MOST_TOKENS,
@@ -28,6 +29,7 @@ from labelgrove.methods.defaults import (
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.label_texts import LabelTexts, check_label_texts, with_label_texts
 from labelgrove.methods.linear.method import Linear
+from labelgrove.methods.outline import EncoderWork
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
     Prepared,
@@ -40,10 +42,9 @@ from labelgrove.methods.preparation import (
     tokens_stage,
     warn_of_held_out,
 )
+from labelgrove.methods.settings import Group, check_settings, group
 from labelgrove.methods.terms import Terms, choose_features, given_matrix, terms_stage
 from labelgrove.methods.training import make_runner, padding_note
-from labelgrove.model.outline import EncoderWork
-from labelgrove.model.settings import Group, check_settings, group
 from labelgrove.nn.encoders.encoder import load_encoder
 from labelgrove.nn.encoders.files import (
     EncoderContent,
@@ -55,7 +56,6 @@ from labelgrove.nn.network import Network, Runner
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.scores.predictions import Predictions
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import TfidfParams
 

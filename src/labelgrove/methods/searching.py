@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods.estimator import Estimator
-from labelgrove.model.settings import Group
+from labelgrove.methods.settings import Group
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.tfidf import TfidfParams
 
 if TYPE_CHECKING:  # what a prediction does without is imported where it is used
-    from labelgrove.model.growth import GrowthView, Read
-    from labelgrove.model.outline import Outline
+    from labelgrove.methods.outline import Outline
+    from labelgrove.methods.updating.growth import GrowthView, Read
 
 
 class TreeSearch(Estimator):
@@ -61,8 +61,8 @@ class TreeSearch(Estimator):
         reads_names: bool = True,
     ) -> GrowthView:
         """A view of the model in which labels get a place in each tree."""
-        from labelgrove.model.growth import GrowthView
-        from labelgrove.updating.views import routed_documents
+        from labelgrove.methods.updating.growth import GrowthView
+        from labelgrove.methods.updating.views import routed_documents
 
         def read(documents: Any, threads: int | None) -> Read:
             features = self.read(documents, threads=threads)
@@ -72,7 +72,7 @@ class TreeSearch(Estimator):
 
     def outline(self, documents: int, labels: int) -> Outline:
         """tf-idf, trees and rankers."""
-        from labelgrove.model.outline import Outline, expected_widths
+        from labelgrove.methods.outline import Outline, expected_widths
 
         return Outline(
             self.tfidf,

@@ -8,17 +8,17 @@ from typing import Any, Self
 
 from labelgrove.core.part import Part
 from labelgrove.data.features import Features
+from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import load_folder
 from labelgrove.methods.estimator import Estimator
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.interface import Model, Pieces
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.interface import Model, Pieces
+from labelgrove.methods.updating import update as updating
+from labelgrove.methods.updating.report import Growth
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.scores.predictions import Predictions, ScoreKind, check_fitted
-from labelgrove.updating import update as updating
-from labelgrove.updating.report import Growth
 
 # What a fitted model knows about itself, the same for Auto and for what it has chosen.
 _SHARED = (

@@ -49,12 +49,12 @@ from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import stages_in
 from labelgrove.methods.ensemble.method import Ensemble
+from labelgrove.methods.interface import Model, Step
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.matcher.method import Matcher
 from labelgrove.methods.neighbours.method import Neighbours
+from labelgrove.methods.settings import Group, check_settings, group
 from labelgrove.methods.terms import choose_features
-from labelgrove.model.interface import Model, Step
-from labelgrove.model.settings import Group, check_settings, group
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.solver import RankerParams

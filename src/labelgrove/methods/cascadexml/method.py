@@ -21,8 +21,8 @@ from labelgrove.methods.cascadexml.params import (
     idle_settings,
 )
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
-from labelgrove.model.outline import Outline, expected_widths
-from labelgrove.model.settings import Group, group
+from labelgrove.methods.outline import Outline, expected_widths
+from labelgrove.methods.settings import Group, group
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import layer_count
 

@@ -16,6 +16,8 @@ from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.defaults import Needs
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.interface import Pieces
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
 from labelgrove.methods.lightxml.static import (
     Lesson,
@@ -28,11 +30,9 @@ from labelgrove.methods.lightxml.static import (
     with_recall,
 )
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
+from labelgrove.methods.outline import Outline, expected_widths
 from labelgrove.methods.preparation import Prepared
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.interface import Pieces
-from labelgrove.model.outline import Outline, expected_widths
-from labelgrove.model.settings import Group, group
+from labelgrove.methods.settings import Group, group
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.heads.full import ONE_PROCESS, weight_type
 from labelgrove.nn.network import MakeHeads, Network, network_part

@@ -28,6 +28,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
@@ -46,19 +47,18 @@ from labelgrove.methods.linear.streaming import (
     terms_per_document,
 )
 from labelgrove.methods.searching import TreeSearch
+from labelgrove.methods.settings import Group, check_count, check_settings, group
 from labelgrove.methods.terms import choose_features, scaling
-from labelgrove.model.settings import Group, check_count, check_settings, group
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 if TYPE_CHECKING:
-    from labelgrove.model.explanation import Paths, Question
-    from labelgrove.model.growth import GrowthView
+    from labelgrove.methods.explaining.explanation import Paths, Question
+    from labelgrove.methods.updating.growth import GrowthView
 
 LabelTexts = Literal["names"] | None
 
@@ -293,8 +293,8 @@ class Linear(TreeSearch):
 
     def paths(self, question: Question) -> Paths:
         """Down each tree."""
-        from labelgrove.explaining.rankers import tree_paths
-        from labelgrove.explaining.spans import named_terms
+        from labelgrove.methods.explaining.rankers import tree_paths
+        from labelgrove.methods.explaining.spans import named_terms
 
         reader = self._reader()
         return tree_paths(
@@ -313,7 +313,7 @@ class Linear(TreeSearch):
 
     def search_space(self) -> dict[str, Any]:
         """The ranker, the tree and the search."""
-        from labelgrove.model.spaces import linear_space
+        from labelgrove.methods.spaces import linear_space
 
         return linear_space(self.tree)
 

@@ -21,15 +21,21 @@ from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.data.records import plain_texts
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError
-from labelgrove.explaining.networks import Reading, vector_paths
 from labelgrove.labels.tree import TreeParams
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.explaining.networks import Reading, vector_paths
 from labelgrove.methods.inputs import scaled
+from labelgrove.methods.interface import Pieces
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
 from labelgrove.methods.neural import NeuralEstimator, estimate_memory
+from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import tokens_stage
 from labelgrove.methods.searching import TreeSearch
+from labelgrove.methods.settings import Group, check_count, group
+from labelgrove.methods.spaces import linear_space
 from labelgrove.methods.terms import choose_features, terms_stage, without_matrix
+from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
     IndexingParams,
@@ -38,12 +44,6 @@ from labelgrove.methods.xtransformer.matching import (
     stored_matcher,
 )
 from labelgrove.methods.xtransformer.net import MatcherParams
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.growth import GrowthView
-from labelgrove.model.interface import Pieces
-from labelgrove.model.outline import Outline
-from labelgrove.model.settings import Group, check_count, group
-from labelgrove.model.spaces import linear_space
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams

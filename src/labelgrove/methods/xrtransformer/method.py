@@ -18,14 +18,21 @@ from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
-from labelgrove.explaining.networks import Reading, vector_paths
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.defaults import Needs
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.explaining.networks import Reading, vector_paths
 from labelgrove.methods.inputs import tree_stages
+from labelgrove.methods.interface import Pieces
 from labelgrove.methods.neural import NeuralEstimator, estimate_memory
+from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import ReturnsHeldOut
 from labelgrove.methods.searching import TreeSearch
+from labelgrove.methods.settings import Group, group
+from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.methods.terms import without_matrix
+from labelgrove.methods.updating.growth import GrowthView
+from labelgrove.methods.updating.views import extended_tree
 from labelgrove.methods.xrtransformer.descending import found_share
 from labelgrove.methods.xrtransformer.net import XrParams, fine_tuned_levels, level_training
 from labelgrove.methods.xrtransformer.stages import (
@@ -44,12 +51,6 @@ from labelgrove.methods.xrtransformer.vectors import (
     restore,
     standardise,
 )
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.growth import GrowthView
-from labelgrove.model.interface import Pieces
-from labelgrove.model.outline import Outline
-from labelgrove.model.settings import Group, group
-from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import states_width
 from labelgrove.nn.encoders.tokens import tokenize
@@ -62,7 +63,6 @@ from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf
-from labelgrove.updating.views import extended_tree
 
 # All linear models (those that start and shortlist levels, and the last one) beside the last: 2.2
 # (tibkat), 3.8 (eurlex57k), 3.9 (commits) and 4.4 (debian) in benchmarks/results/neural.jsonl.
