@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.measuring import METRICS, Measures, check_labels
 from labelgrove.core.durations import format_duration
 from labelgrove.errors import ConfigError
+from labelgrove.evaluation.measures import METRICS, Measures, check_labels
 
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus

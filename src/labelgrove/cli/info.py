@@ -25,11 +25,12 @@ def info(
     from labelgrove.core.memory import format_size
     from labelgrove.core.params import to_toml
     from labelgrove.disk.model_folder import load_model, reading_parts
+    from labelgrove.methods.auto.trials import trial_line
 
     stored = load_model(model, verify="full" if verify else "auto")
     with reading_parts(model):
         facts, settings = _facts(stored) | {"verified": verify}, to_toml(stored.params)
-        tried = [common.trial_line(trial, verb=True) for trial in facts.get("tried", ())]
+        tried = [trial_line(trial, verb=True) for trial in facts.get("tried", ())]
     if as_json:
         common.print_json(facts | {"params": stored.params})
         return

@@ -193,7 +193,9 @@ def _corpus_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
 
 def _with_vectors(batches: Iterator[Batch], file: Path | None) -> Iterator[tuple[Batch, Any]]:
     """The batches, and for each the argument with the vectors that belong to its documents."""
-    vectors = None if file is None else common.read_dense(file)
+    from labelgrove.data.formats.matrices import read_dense
+
+    vectors = None if file is None else read_dense(file)
     used = 0
     for batch in batches:
         start, used = used, used + len(batch[1])

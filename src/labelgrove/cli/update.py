@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,7 +100,8 @@ def update(
         if documents is not None:
             growth = loaded.update(documents, corpus=old, rejected=rejected, **arguments)
         if labels is not None:
-            growth = _joined(growth, _add_from_table(loaded, labels, arguments))
+            added = _add_from_table(loaded, labels, arguments)
+            growth = added if growth is None else growth.joined(added)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     assert growth is not None
     loaded.save(out, overwrite=force)
@@ -149,19 +149,3 @@ def _add_from_table(model: Estimator, table: Path, arguments: dict[str, Any]) ->
         texts = [row.name if row.text is None else row.text for row in rows]
     growth: Growth = model.add_labels(names, ids=ids, texts=texts, **arguments)
     return growth
-
-
-def _joined(first: Growth | None, second: Growth) -> Growth:
-    """One report for both steps, with the limits that are exceeded at the end."""
-    if first is None:
-        return second
-    if not second.added:
-        return first
-    # The second report has every reason of the first one, except those about documents' terms.
-    terms = [reason for reason in first.reasons if "max_unknown_terms" in reason]
-    return replace(
-        first,
-        added=first.added + second.added,
-        reasons=tuple(dict.fromkeys([*second.reasons, *terms])),
-        notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -69,6 +69,19 @@ class Growth:
     def rebuild_due(self) -> bool:
         """Whether the model should be trained from scratch."""
         return bool(self.reasons)
+
+    def joined(self, later: Growth) -> Growth:
+        """One report for two steps, with the limits that are exceeded at the end."""
+        if not later.added:
+            return self
+        # The later report has every reason of this one, except those about documents' terms.
+        terms = [reason for reason in self.reasons if "max_unknown_terms" in reason]
+        return replace(
+            self,
+            added=self.added + later.added,
+            reasons=tuple(dict.fromkeys([*later.reasons, *terms])),
+            notes=tuple(dict.fromkeys([*self.notes, *later.notes])),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """One flat object."""
