@@ -75,7 +75,7 @@ def update(
     vectors = options.one_each("--dense", dense, corpora)
     common.check_model_folder(out, force=force)
     params = GrowthParams.from_dict(merge_settings({}, settings or []), "growth")
-    loaded = common.load_model(model, machine.device, features=(features or [None])[0])
+    loaded = common.load_model(model, machine.device, features=features[0] if features else None)
     if machine.threads is not None:
         loaded.n_jobs = machine.threads
     growth: Growth | None = None
