@@ -24,7 +24,6 @@ from labelgrove.disk.stages import Stages
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods import METHODS, MethodEntry
 from labelgrove.methods.estimator import Estimator
-from labelgrove.model.settings import check_settings
 from labelgrove.scores.predictions import Predictions
 
 
@@ -53,12 +52,12 @@ class Popular(Estimator):
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
     ) -> Self:
-        check_settings(self)
+        self.check_settings()
         corpus = training_corpus(X, y, index)
         stages = Stages(Reporter(callbacks), run)
         counted = stages("count", count_labels, labels=corpus.labels, smoothing=self.smoothing)
         self.shares_ = counted.value.arrays["shares"]
-        self._remember(corpus, stages.reporter.timings)
+        self.remember(corpus, stages.reporter.timings)
         return self
 
     def _best_labels(

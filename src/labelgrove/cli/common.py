@@ -196,7 +196,7 @@ def check_device(device: str) -> None:
 
 def check_dense(model: Estimator, dense: Path | None) -> None:
     """Raises an error for vectors that the model would not read."""
-    if dense is not None and not model.reads_dense:
+    if dense is not None and "dense" not in model.takes:
         raise UnsupportedError(
             f"--dense: the method {model.method} reads only text; leave the flag out"
         )

@@ -42,7 +42,6 @@ def summary(
     """The whole summary as one JSON object."""
     from labelgrove.core.memory import peak_rss
     from labelgrove.disk.model_folder import model_size
-    from labelgrove.methods.ensemble.method import Ensemble
 
     timings = model.timings_
     facts: dict[str, Any] = {
@@ -63,8 +62,7 @@ def summary(
     }
     if model.tried_:
         facts["tried"] = list(model.tried_)
-    if isinstance(model, Ensemble):
-        facts |= {"rule": model.rule_, "weights": model.weights_}
+    facts |= model.details()
     if held_out := _held_out(model):
         facts |= {"held_out": held_out, "held_out_documents": model.report_["held_out"]}
     if measured is not None:

@@ -40,9 +40,7 @@ class Training:
 
     def check(self, model: Estimator) -> None:
         """Refuses, before workers are started, what they cannot train."""
-        from labelgrove.methods.neural import NeuralEstimator
-
-        if not isinstance(model, NeuralEstimator):
+        if model.workers != "processes":
             raise UnsupportedError(
                 "--engine: trains linear and its settings (parabel, bonsai, ova) and methods with "
                 f"an encoder, such as cascadexml; leave it out for {model.method}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 import sys
 from collections.abc import Iterator
@@ -81,8 +80,6 @@ def train(
     from labelgrove.data.splits import repeated_texts
     from labelgrove.formats.files import existing
     from labelgrove.methods import create
-    from labelgrove.methods.auto.method import Auto
-    from labelgrove.methods.ensemble.method import Ensemble
     from labelgrove.planning.plan import plan_training
 
     if plan_only:
@@ -99,7 +96,7 @@ def train(
             raise ConfigError(f"--budget: is for the method auto, not for {method}")
         tables["budget"] = parse_duration(time_budget, name="--budget")
     model = create(method, tables)
-    many = isinstance(model, Auto | Ensemble)  # workers train its members, one each
+    many = model.workers == "members"
     if where.engine != "ray" or many or not model.encoders():  # the workers may have other devices
         common.use_device(model, machine.device)
     budget = None if memory is None else parse_size(memory, name="--memory")
@@ -143,7 +140,7 @@ def train(
         if budget is not None:
             require(budget, peak_rss() or 0, "starting labelgrove")
             limit_memory(budget)
-        streams = budget is not None and "memory" in inspect.signature(model.fit).parameters
+        streams = budget is not None and "memory" in model.takes
         scratch = Scratch(run.path) if streams and run is not None else None
         data, held_out = documents.read(corpus, reading, console, scratch)
         if held_out is not None:
@@ -201,9 +198,9 @@ def train(
                 given["engine"] = engine
             with RichProgress() as progress:
                 model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
-        interrupted = isinstance(model, Auto) and model.interrupted_
-        if isinstance(model, Auto):
-            model = model.chosen_
+        interrupted, chosen = model.interrupted_, model.chosen()
+        if chosen is not model:
+            model = chosen
             _say_never_predicted(model, data, console, documents)
         wait_for_all(device)  # from here on only the first process needs the run folder
         if not is_first_process():
@@ -239,9 +236,8 @@ def _fit_shards(
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.formats import ReadReport
     from labelgrove.formats.sharded import read_shards
-    from labelgrove.methods.linear.method import Linear
 
-    if not isinstance(model, Linear) or documents.dense is not None:
+    if model.workers != "shards" or documents.dense is not None:
         raise UnsupportedError(
             "--engine: trains linear and its settings (parabel, bonsai, ova) and methods with an "
             "encoder on texts, and the members of ensemble and auto; leave it out for "
@@ -282,9 +278,8 @@ def _fit_shards(
 
 def _check_extras(model: Estimator, documents: options.Documents, label_tree: Path | None) -> None:
     """Raises an error, before the work, if a flag does not fit the method or other flags."""
-    arguments = inspect.signature(model.fit).parameters
     for argument, value in (("dense", documents.dense), ("label_tree", label_tree)):
-        if value is not None and argument not in arguments:
+        if value is not None and argument not in model.takes:
             raise UnsupportedError(
                 f"--{argument.replace('_', '-')}: the method {model.method} cannot use it; "
                 "leave it out or train linear"

@@ -131,7 +131,7 @@ class Params(Arguments):
         hints = _type_hints(cls)
         for field in dataclasses.fields(self):
             where = f"{path}.{field.name}" if path else field.name
-            value = _checked(getattr(self, field.name), hints[field.name], where)
+            value = checked(getattr(self, field.name), hints[field.name], where)
             _check_bounds(value, field.metadata, where)
             # An int in a float field, or a list in a tuple field, becomes the declared type.
             setattr(self, field.name, value)
@@ -177,7 +177,7 @@ def unknown_key(
     return f"{dotted(name)}: {problem}; {advice}"
 
 
-def _checked(value: Any, hint: Any, where: str) -> Any:
+def checked(value: Any, hint: Any, where: str) -> Any:
     """``value`` as the annotated type, or a ConfigError that says what was expected."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -190,11 +190,11 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
             return None  # TOML has no null: the word "none" means None
         options = [a for a in arguments if a is not type(None)]
         if len(options) == 1:
-            return _checked(value, options[0], where)
+            return checked(value, options[0], where)
         rules = []
         for option in options:
             try:
-                return _checked(value, option, where)
+                return checked(value, option, where)
             except ConfigError as error:
                 rules.append(str(error).removeprefix(f"{where}: ").rpartition(", got ")[0])
         raise ConfigError(f"{where}: {' or '.join(rules)}, got {value!r}")
@@ -212,11 +212,11 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
             items = zip(value, arguments, strict=True)
         else:
             items = zip(value, [arguments[0]] * len(value), strict=True)
-        return origin(_checked(item, kind, f"{where}[{i}]") for i, (item, kind) in enumerate(items))
+        return origin(checked(item, kind, f"{where}[{i}]") for i, (item, kind) in enumerate(items))
     if origin is dict:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise ConfigError(f"{where}: must be a table of names, got {value!r}")
-        return {key: _checked(v, arguments[1], f"{where}.{key}") for key, v in value.items()}
+        return {key: checked(v, arguments[1], f"{where}.{key}") for key, v in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         try:
             return float(value)

@@ -95,7 +95,7 @@ def explain_best(model: Model, text: Any, k: int = 3, **options: Any) -> list[Ex
 def _explain_one(
     model: Model, text: Any, column: int, top: int | None, dense: Any, gradient_steps: int
 ) -> Explanation:
-    if dense is not None and not model.reads_dense:
+    if dense is not None and "dense" not in model.takes:
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
     _one_document(text)
     examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
@@ -125,7 +125,7 @@ def _explain_members(
     """Explain each member by itself: an ensemble's score depends on all lists of its members."""
     members, notes = [], []
     for number, member in enumerate(model.submodels(), 1):
-        reads_dense = member.reads_dense and member.facts_.width
+        reads_dense = "dense" in member.takes and member.facts_.width
         own_options = options if reads_dense else options | {"dense": None}
         try:
             members.append(explain(member, text, label, **own_options))

@@ -10,24 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from labelgrove.core.arrays import CSR, Float32, Int32
+from labelgrove.core.arrays import Float32, Int32
 from labelgrove.core.callbacks import Callback, Timing
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
-from labelgrove.data.inputs import check_threads, training_corpus, with_fields
+from labelgrove.data.inputs import check_threads, with_fields
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import DataError, UnsupportedError, warn
+from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
 from labelgrove.model.requests import Request, Threshold, masked_scores
 from labelgrove.model.stored import Stored
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.diversity import label_clusters
 from labelgrove.scores.predictions import Predictions, ScoreKind, check_fitted
 
@@ -37,6 +36,10 @@ if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction n
     from labelgrove.model.outline import Outline
     from labelgrove.nn.encoders.encoder import Encoder
     from labelgrove.nn.encoders.files import EncoderParams
+
+
+# Workers train linear models on shards, one network in several processes, or a member each.
+Workers: TypeAlias = Literal["shards", "processes", "members"] | None
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,9 @@ class Step:
 class Model(Stored):
     """Prediction with masks, thresholds and calibration, over a method's own ``_best_labels``."""
 
-    reads_dense: ClassVar[bool] = False  # whether dense rows may come beside the documents
+    # Arguments of ``fit`` besides those of every method. With "dense", ``predict`` reads it, too.
+    takes: ClassVar[frozenset[str]] = frozenset()
+    workers: ClassVar[Workers] = None  # what workers of an engine do for a training
 
     random_state: int
     n_jobs: int | None
@@ -115,6 +120,10 @@ class Model(Stored):
         """The members of an ensemble."""
         return []
 
+    def chosen(self) -> Model:
+        """The fitted model that answers; another one if the method tries several and keeps one."""
+        return self
+
     def encoders(self) -> list[EncoderParams]:
         """The encoders that training reads."""
         return []
@@ -155,6 +164,10 @@ class Model(Stored):
     def settled(self, corpus: Corpus) -> Self:
         """The model with values for settings that are "auto"; ``derived_`` says which and why."""
         return self
+
+    def details(self) -> dict[str, Any]:
+        """What else a summary says of a fitted model."""
+        return {}
 
     def search_space(self) -> dict[str, Any]:
         """The settings worth tuning, as :func:`labelgrove.tune` reads them."""
@@ -256,7 +269,7 @@ class Model(Stored):
         return masked_scores(predict, X, labels, count=len(self.index_))
 
     def _check_dense(self, dense: Any) -> None:
-        if dense is not None and not self.reads_dense:
+        if dense is not None and "dense" not in self.takes:
             raise DataError(f"{self.method} reads text alone and cannot use dense=")
 
     def label_clusters(self) -> Int32:
@@ -265,34 +278,17 @@ class Model(Stored):
 
     def learns_names(self) -> bool:
         """Whether labels without documents are learnt, from what they are called."""
-        return self.get_params(deep=False).get("label_texts") is not None
-
-    def _training_corpus(self, X: Any, y: Any, index: Any, *, dense: Any = None) -> Corpus:
-        """What ``fit`` was given, checked; says when weights in it are not used."""
-        corpus = training_corpus(X, y, index, dense=dense)
-        self._warn_of_weights(corpus.labels)
-        return corpus
-
-    def _warn_of_weights(self, labels: CSR) -> None:
-        weights = labels.data
-        ranker: Any = self.get_params(deep=False).get("ranker")
-        use = ranker.label_weights if isinstance(ranker, RankerParams) else None
-        if (weights != weights[0]).any() and use != "cost":
-            advice = "; set ranker.label_weights=cost to use them" if use else ""
-            warn(
-                f"the labels have weights from {weights.min():g} to {weights.max():g}, which "
-                f"{self.method} ignores{advice}"
-            )
+        return False
 
     def use_index(self, index: LabelIndex) -> None:
         """Sets the index of a fitted model: the same labels, perhaps with other names."""
         self.index_ = index
 
-    def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
+    def remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
         """Marks the model as fitted and forgets the measurements of an earlier fit."""
-        self._remember_facts(corpus.index, TrainingFacts.of(corpus), timings)
+        self.remember_facts(corpus.index, TrainingFacts.of(corpus), timings)
 
-    def _remember_facts(
+    def remember_facts(
         self, index: LabelIndex, facts: TrainingFacts, timings: Mapping[str, Timing]
     ) -> None:
         self.index_ = index

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
+import types
+import typing
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
-from labelgrove.core.params import Params, as_table, fixed
+from labelgrove.core.params import Params, as_table, checked
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
 
 P = TypeVar("P", bound=Params)
-FEATURES = ("auto", "own", "given", "both")  # the values of ``features``, where a method has it
 
 
 class Group(Generic[P]):
@@ -71,18 +74,17 @@ class Groups:
 
 
 def check_settings(model: Any) -> None:
-    """Validates every group and the arguments that methods share; ``fit`` calls it first."""
-    values = vars(model)
-    for name, group in type(model).groups.items():
+    """Checks a model's arguments against their types, and its groups; ``fit`` does it first."""
+    values, groups = vars(model), type(model).groups
+    for name, group in groups.items():
         if not isinstance(values[name], group.kind):
             raise ConfigError(
                 f"{name}: must be {group.kind.__name__}, got {type(values[name]).__name__}"
             )
         values[name].validate(name)
-    for name in ("random_state", "n_jobs"):
-        value = values[name]
-        if not _whole(value) and not (value is None and name == "n_jobs"):
-            raise ConfigError(f"{name}: must be a whole number, got {value!r}")
+    for name, hint in _argument_types(type(model)).items():
+        if name not in groups:
+            checked(values[name], hint, name)
     jobs = model.n_jobs
     if jobs is not None and (jobs == 0 or not -1 <= jobs <= MAX_THREADS):
         raise ConfigError(
@@ -91,16 +93,14 @@ def check_settings(model: Any) -> None:
         )
     if model.random_state < 0:
         raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")
-    held_out = fixed(values.get("held_out", 0.0), 0.0)
-    if isinstance(held_out, bool) or not isinstance(held_out, (int, float, np.number)):
-        raise ConfigError(f"held_out: must be a number, got {held_out!r}")
-    if values.get("features", "auto") not in FEATURES:
-        raise ConfigError(
-            f"features: must be one of {', '.join(FEATURES)}, got {values['features']!r}"
-        )
-    for name in ("baseline", "refine", "return_held_out"):
-        if not isinstance(values.get(name, False), (bool, np.bool_)):
-            raise ConfigError(f"{name}: must be true or false, got {values[name]!r}")
+
+
+@cache
+def _argument_types(cls: type) -> dict[str, Any]:
+    """The types of a dataclass's arguments, as its module names them."""
+    annotations = {field.name: field.type for field in dataclasses.fields(cls) if field.init}
+    named = types.SimpleNamespace(__annotations__=annotations)
+    return typing.get_type_hints(named, vars(sys.modules[cls.__module__]))
 
 
 def check_count(name: str, value: Any) -> None:

@@ -40,6 +40,7 @@ class Stored(Parameters):
     created_: str | None = None  # when it was trained
     derived_: Mapping[str, tuple[Any, str]] = {}  # settings that training chose, with reasons
     tried_: Sequence[Mapping[str, Any]] = ()  # models that method "auto" compared with this one
+    interrupted_: bool = False  # by Ctrl-C, before all was tried
 
     @property
     def fitted(self) -> bool:
@@ -53,6 +54,10 @@ class Stored(Parameters):
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         """Sets the model from what :meth:`parts` returned."""
         raise NotImplementedError
+
+    def check_settings(self) -> None:
+        """Raises unless all arguments are of their types and in their bounds."""
+        check_settings(self)
 
     def use_device(self, device: str) -> None:
         """Moves the model to another device; does nothing for methods without a network."""
@@ -76,7 +81,7 @@ class Stored(Parameters):
             else:
                 arguments[key] = None if value == "none" else value  # TOML has no null
         model = cls(**arguments)
-        check_settings(model)
+        model.check_settings()
         return model
 
     @classmethod

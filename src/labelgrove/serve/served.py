@@ -127,7 +127,7 @@ class Served:
         model = load(path)
         facts = model.facts_
         # Methods that do not read dense rows make the vectors of a text by themselves.
-        if not facts.from_text or facts.given or (model.reads_dense and facts.width):
+        if not facts.from_text or facts.given or ("dense" in model.takes and facts.width):
             raise ConfigError(
                 f"{path}: the model was trained on features, but the service has only texts; train "
                 "it on texts alone (features=own, without dense rows)"

@@ -35,8 +35,8 @@ from labelgrove.methods.ensemble.members import (
     with_members,
 )
 from labelgrove.methods.estimator import Estimator
-from labelgrove.model.interface import Model, Step
-from labelgrove.model.settings import check_count, check_settings
+from labelgrove.model.interface import Model, Step, Workers
+from labelgrove.model.settings import check_count
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.scores.learning import LearntMerge, learn_merge
 from labelgrove.scores.merging import MEASURED_AT, Rule, merge, precision_of
@@ -68,10 +68,11 @@ class Ensemble(Estimator):
     """
 
     method: ClassVar[str] = "ensemble"
-    reads_dense: ClassVar[bool] = True  # for the members that read it
+    takes: ClassVar[frozenset[str]] = frozenset({"dense", "engine"})  # of members that read it
+    workers: ClassVar[Workers] = "members"
 
     members: Sequence[Model] = field(default=(), kw_only=False)
-    rule: Rule | Literal["learnt"] = "mean"
+    rule: Literal[Rule, "learnt"] = "mean"
     weights: Sequence[float] | None = None
     candidates: int = 100
     held_out: float = 0.05
@@ -151,7 +152,7 @@ class Ensemble(Estimator):
         if held_out is not None:
             reporter.message(f"members did not learn from the {len(held_out):,} held-out documents")
         self.use_index(corpus.index)
-        self._remember(corpus, timings)
+        self.remember(corpus, timings)
         return self
 
     def join(self, held_out: Any = None, y: Any = None) -> Self:
@@ -192,8 +193,9 @@ class Ensemble(Estimator):
             if member.index_ is not index:
                 member.use_index(index)
 
-    def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
-        super()._remember(corpus, timings)
+    def remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
+        """Also forgets what no member reads."""
+        super().remember(corpus, timings)
         self.facts_ = self._needed(self.facts_)
 
     def _needed(self, facts: TrainingFacts) -> TrainingFacts:
@@ -216,7 +218,7 @@ class Ensemble(Estimator):
         self.dev_metrics_ = None
         self.report_ = {}
         # If nothing can be learnt, use ranks, which can be merged for all kinds of scores.
-        self.rule_: Rule | Literal["learnt"] = "rank" if self.rule == "learnt" else self.rule
+        self.rule_: Literal[Rule, "learnt"] = "rank" if self.rule == "learnt" else self.rule
         self.merge_: LearntMerge | None = None
         weights = [1.0] * len(members) if self.weights is None else self.weights
         self.weights_ = [float(weight) for weight in weights]
@@ -275,6 +277,10 @@ class Ensemble(Estimator):
         """Known only from a prediction."""
         return
 
+    def details(self) -> dict[str, Any]:
+        """How lists are merged."""
+        return {"rule": self.rule_, "weights": self.weights_}
+
     def trees(self) -> dict[str, LabelTree]:
         """The trees of all members."""
         return {
@@ -311,7 +317,7 @@ class Ensemble(Estimator):
         members = [m for m, weight in zip(self.members_, self.weights_, strict=True) if weight]
         lists = []
         for member in members:
-            own_dense = dense if member.reads_dense else None
+            own_dense = dense if "dense" in member.takes else None
             lists.append(member.predict(X, k=ranks, threads=threads, allow=mask, dense=own_dense))
         weights = [weight for weight in self.weights_ if weight]
         if self.merge_ is not None:
@@ -372,7 +378,7 @@ class Ensemble(Estimator):
 
     def _check(self) -> None:
         """Validates the arguments; the members' own ``fit`` checks theirs."""
-        check_settings(self)
+        self.check_settings()
         if isinstance(self.members, str) or not isinstance(self.members, Sequence):
             raise ConfigError(f"members: must be a list of models, got {self.members!r}")
         if not self.members:
