@@ -57,7 +57,7 @@ class Part:
 def read_part(data: Path, corpus: str, part: str = "train", limit: int | None = None) -> Part:
     """Reads the file of a part, in any format labelgrove reads, from ``data/corpus`` or the folder
     ``corpus``, such as one that ``labelgrove data get`` or ``data make`` wrote."""
-    from labelgrove.formats import iter_documents
+    from labelgrove.data.formats import iter_documents
 
     folder = data / corpus if (data / corpus).is_dir() else Path(corpus)
     found = sorted(folder.glob(f"{part}.*"))

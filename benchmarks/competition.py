@@ -53,7 +53,7 @@ def main() -> None:
 
 def trained(options: Any, folder: Path, train: Any, dev: Any) -> dict[str, Any]:
     from labelgrove import Corpus, records
-    from labelgrove.formats.labels import index_with_names, read_label_table
+    from labelgrove.data.formats.labels import index_with_names, read_label_table
     from labelgrove.methods import create, method_class
 
     options.config = None
@@ -84,7 +84,7 @@ def trained(options: Any, folder: Path, train: Any, dev: Any) -> dict[str, Any]:
 
 def merged(files: list[Path], train: Any, dev: Any) -> dict[str, Any]:
     from labelgrove import LabelIndex
-    from labelgrove.scores.learning import cross_fitted
+    from labelgrove.evaluation.merge_weights import cross_fitted
 
     ids = sorted(labels_of(train))
     index = LabelIndex(sorted({*ids, *(label for file in files for label in kept_ids(file))}))

@@ -19,8 +19,8 @@ from scipy.stats import spearmanr
 
 import labelgrove
 from common import report
-from labelgrove.datasets.docstrings import docstring_documents
-from labelgrove.explaining.explain import explain
+from labelgrove.data.docstrings import docstring_documents
+from labelgrove.methods.explaining.explain import explain
 
 
 def last_step(model: Any, text: str, label: str, steps: int) -> Any:

@@ -25,7 +25,7 @@ HEAD = ("P@1", "P@3", "P@5", "R@10", "R_new@5", "R_new@10", "cpu", "times")
 
 
 def main() -> None:
-    from labelgrove.formats.labels import find_label_table, read_label_table
+    from labelgrove.data.formats.labels import find_label_table, read_label_table
 
     parser = arguments(__doc__ or "", corpus="tibkat")
     parser.add_argument("--shares", default="0.001,0.01,0.05", help="shares of labels to hold back")
@@ -81,7 +81,7 @@ class Case:
 
     def run(self, repeats: int) -> dict[str, Any]:
         from labelgrove import Linear
-        from labelgrove.updating.report import GrowthParams
+        from labelgrove.methods.updating.report import GrowthParams
 
         step = max(1, len(self.old[0]) // 2000)
         only_new = GrowthParams(retrain="new")
@@ -141,7 +141,7 @@ class Case:
 def strangeness(train: Part, dev: Part, other: Part) -> dict[str, float]:
     """Shares of unknown terms and of unreachable labels, on similar and on other documents."""
     from labelgrove import Linear
-    from labelgrove.updating.report import unknown_terms
+    from labelgrove.methods.updating.report import unknown_terms
 
     half = len(train.texts) // 2
     model = Linear(n_jobs=1).fit(train.texts[:half], train.labels[:half])

@@ -31,7 +31,7 @@ def main() -> None:
     options = parser.parse_args()
     import torch
 
-    from labelgrove.datasets import shop_corpus
+    from labelgrove.data.shop import shop_corpus
     from labelgrove.methods import create
 
     corpus = shop_corpus(2000, labels=options.labels, seed=0)

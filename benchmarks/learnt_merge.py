@@ -24,8 +24,8 @@ def main() -> None:
     import numpy as np
 
     from labelgrove import Linear, Neighbours, RankerParams, TfidfParams, evaluate, read_corpus
-    from labelgrove.scores.learning import cross_fitted
-    from labelgrove.scores.merging import merge
+    from labelgrove.evaluation.merge_weights import cross_fitted
+    from labelgrove.evaluation.merging import merge
 
     random = np.random.default_rng(1)
 

@@ -218,8 +218,8 @@ class Matrices:
     def judge(self, top: Any, scores: Any) -> Measured:
         """Metrics in percent of these labels, best first; -1 means no label."""
         from labelgrove.data.corpus import LabelIndex
-        from labelgrove.metrics import evaluate
-        from labelgrove.scores.predictions import Predictions
+        from labelgrove.evaluation.metrics import evaluate
+        from labelgrove.evaluation.predictions import Predictions
 
         index = LabelIndex([str(column) for column in range(self.y.shape[1])])
         counts = (top >= 0).sum(axis=1).astype(np.int32)

@@ -28,9 +28,9 @@ def main() -> None:
 
     from labelgrove import Corpus, Linear, Matcher, Predictions, read_corpus
     from labelgrove.core.arrays import with_values
-    from labelgrove.formats import ReadOptions
-    from labelgrove.metrics import evaluate
-    from labelgrove.scores.learning import cross_fitted
+    from labelgrove.data.formats import ReadOptions
+    from labelgrove.evaluation.merge_weights import cross_fitted
+    from labelgrove.evaluation.metrics import evaluate
 
     random = np.random.default_rng(0)
 

@@ -1,6 +1,6 @@
 """Do the tests notice faults? Puts random one-line faults into modules and runs their tests.
 
-    python benchmarks/mutants.py --modules 'metrics/*' formats/xc.py --count 50 --jobs 2
+    python benchmarks/mutants.py --modules 'evaluation/*' data/formats/xc.py --count 50 --jobs 2
 
 A fault is a flipped comparison, ``+`` for ``-``, a constant off by one or with the other sign,
 ``min`` for ``max``, ``and`` for ``or``, a negated condition, an index off by one, or a removed
@@ -43,12 +43,12 @@ NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis
 # be added here, by patterns of paths below the package.
 OTHER_TESTS = {
     "data/inputs.py": ("data/test_frames.py",),
-    "datasets/apt.py": ("test_datasets_debian.py",),
-    "datasets/shop_labels.py": ("test_datasets_shop.py",),
-    "datasets/words.py": ("test_datasets_shop.py",),
-    "formats/*": ("formats",),
+    "data/apt.py": ("data/test_debian.py",),
+    "data/shop_labels.py": ("data/test_shop.py",),
+    "data/shop_words.py": ("data/test_shop.py",),
+    "data/formats/*": ("data/formats",),
     "labels/tree.py": ("labels/test_kway.py",),
-    "metrics/*": ("metrics",),
+    "evaluation/metrics/*": ("evaluation/metrics",),
     "ranking/ranker.py": ("ranking/test_beam.py",),
 }
 
@@ -266,7 +266,7 @@ def make_copies(folder: Path, count: int) -> list[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--modules", nargs="+", default=["*"], help="patterns, such as 'metrics/*'")
+    parser.add_argument("--modules", nargs="+", default=["*"], help="patterns, such as 'text/*'")
     parser.add_argument("--count", type=int, default=100, help="faults to draw")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())

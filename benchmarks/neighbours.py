@@ -37,10 +37,10 @@ def main() -> None:
     import numpy as np
 
     from labelgrove import Linear, Neighbours, Predictions, evaluate, read_corpus
+    from labelgrove.evaluation.merge_weights import cross_fitted
     from labelgrove.methods.neighbours.memory import Queries
     from labelgrove.methods.neighbours.voting import VotingParams
     from labelgrove.nn.encoders.files import EncoderParams
-    from labelgrove.scores.learning import cross_fitted
 
     random = np.random.default_rng(1)
 

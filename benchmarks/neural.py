@@ -50,8 +50,8 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
     import torch
 
     from labelgrove import Corpus
+    from labelgrove.data.formats.labels import index_with_names, read_label_table
     from labelgrove.disk.run_folder import RunFolder
-    from labelgrove.formats.labels import index_with_names, read_label_table
     from labelgrove.methods import create
 
     config = settings(options)
@@ -168,7 +168,7 @@ def accuracy(predictions: Any, judged: Any, learnt: Any) -> dict[str, float]:
     """Metrics in percent on the dev part; labels that are not in training count as misses."""
     import numpy as np
 
-    from labelgrove.metrics import evaluate
+    from labelgrove.evaluation.metrics import evaluate
 
     values = evaluate(
         predictions,

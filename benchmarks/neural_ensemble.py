@@ -27,8 +27,8 @@ def main() -> None:
     from labelgrove import Corpus
     from labelgrove.data.facts import TrainingFacts
     from labelgrove.errors import ConfigError
-    from labelgrove.scores.learning import cross_fitted
-    from labelgrove.scores.merging import merge
+    from labelgrove.evaluation.merge_weights import cross_fitted
+    from labelgrove.evaluation.merging import merge
 
     train = read_part(options.data, options.corpus, "train", options.limit)
     dev = read_part(options.data, options.corpus, "dev", options.limit)
@@ -66,7 +66,7 @@ def kept(file: Path, index: Any, ids: Sequence[str] | None = None) -> Any:
     """
     import numpy as np
 
-    from labelgrove.scores.predictions import Predictions
+    from labelgrove.evaluation.predictions import Predictions
 
     with np.load(file) as arrays:
         columns, scores = arrays["columns"], arrays["scores"].astype(np.float32)

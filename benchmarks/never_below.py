@@ -90,7 +90,7 @@ def measured(
 ) -> dict[str, Any]:
     """The method beside the linear one, in percent."""
     from labelgrove import Corpus
-    from labelgrove.metrics import compare
+    from labelgrove.evaluation.metrics import compare
 
     start = time.monotonic()
     model = fitted(method, train, options)

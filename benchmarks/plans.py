@@ -6,7 +6,7 @@
 A case is one ``python -m labelgrove train``, as a user starts it. It prints the plan, then trains.
 Seconds of the training run from the last line of the plan to the end of the process. A ratio
 from 0.5 to 2 keeps the promise: the time is within a factor of two of the middle of the range.
-Refit ``src/labelgrove/planning/constants.py`` to what this prints. Run it on an idle machine: the
+Refit ``experiments/planning/constants.py`` to what this prints. Run it on an idle machine: the
 load at the start of each case is recorded.
 """
 
@@ -33,7 +33,7 @@ ENSEMBLE = 'rule = "learnt"\n[[members]]\nmethod = "linear"\n[[members]]\nmethod
 
 def sample(data: Path, corpus: str, size: int, words: int | None, folder: Path) -> Path:
     """A file with some documents that are spread over a corpus."""
-    from labelgrove.formats import iter_documents
+    from labelgrove.data.formats import iter_documents
 
     (source,) = (data / corpus).glob("train.jsonl*")
     documents = list(islice(iter_documents(source), 100_000))

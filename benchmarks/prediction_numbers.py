@@ -22,7 +22,7 @@ import numpy as np
 import labelgrove
 from common import arguments, read_part, report
 from labelgrove import Corpus
-from labelgrove.metrics import evaluate
+from labelgrove.evaluation.metrics import evaluate
 
 K = 5
 FORMS = {"fp32": "fp32", "bf16, heads in fp32": "bf16", "bf16": "bf16"}

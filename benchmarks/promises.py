@@ -21,10 +21,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from labelgrove.data.formats import iter_documents, write_corpus
+from labelgrove.data.formats.labels import find_label_table
 from labelgrove.data.splits import sample_documents
-from labelgrove.formats import iter_documents, write_corpus
-from labelgrove.formats.labels import find_label_table
-from labelgrove.metrics.intervals import widest
+from labelgrove.evaluation.metrics.intervals import widest
 
 MEASURES = ("P@1", "P@3", "P@5")
 

@@ -32,7 +32,7 @@ def main() -> None:
     import numpy as np
 
     from labelgrove import Corpus, Linear, RankerParams
-    from labelgrove.metrics import Propensity, evaluate
+    from labelgrove.evaluation.metrics import Propensity, evaluate
     from labelgrove.ranking import relevance
     from labelgrove.ranking.negatives import mining_search
     from labelgrove.ranking.ranker import train_ranker

@@ -72,8 +72,8 @@ def main() -> None:
 
 def written(folder: Path, options: Any, part: str) -> Path:
     """The first documents of a part: one file to train on, shards to predict."""
-    from labelgrove.formats import iter_documents
-    from labelgrove.formats.jsonl import dump_document
+    from labelgrove.data.formats import iter_documents
+    from labelgrove.data.formats.jsonl import dump_document
 
     source = next(iter(sorted((options.data / options.corpus).glob(f"{part}.*"))))
     lines = [dump_document(each) for each in islice(iter_documents(source), options.limit)]

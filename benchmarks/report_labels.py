@@ -17,8 +17,8 @@ import numpy as np
 
 from labelgrove import Corpus, LabelIndex, Predictions
 from labelgrove.data.facts import TrainingFacts
-from labelgrove.report import measure_report
-from labelgrove.report.page import write_page
+from labelgrove.experiments.report import measure_report
+from labelgrove.experiments.report.page import write_page
 
 STATUS = "document.querySelector('[role=status]').textContent"
 

@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--no-save", action="store_true", help="do not write to benchmarks/results")
     options = parser.parse_args()
 
-    from labelgrove.datasets import shop_corpus
+    from labelgrove.data.shop import shop_corpus
 
     corpus = shop_corpus(5000, labels=options.labels, seed=0)
     texts = list(corpus.texts or [])[:1000]

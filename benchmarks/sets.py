@@ -87,7 +87,7 @@ def measured(members: list[Any], truth: Any, facts: Any, k: int) -> dict[str, di
     import numpy as np
 
     from labelgrove import Predictions, calibrate, evaluate
-    from labelgrove.scores.learning import cross_fitted, learn_merge
+    from labelgrove.evaluation.merge_weights import cross_fitted, learn_merge
 
     half = np.random.default_rng(0).permutation(len(truth)) % 2 == 0
     sets: dict[str, list[Any]] = {}

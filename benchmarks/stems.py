@@ -27,10 +27,10 @@ def main() -> None:
     import numpy as np
 
     from labelgrove import Linear, TfidfParams, read_corpus
+    from labelgrove.data.formats import ReadOptions
+    from labelgrove.data.languages import language_of
     from labelgrove.data.records import words_of
-    from labelgrove.formats import ReadOptions
-    from labelgrove.metrics import evaluate
-    from labelgrove.text.languages import language_of
+    from labelgrove.evaluation.metrics import evaluate
 
     folder = options.data / options.corpus
     full = read_corpus(folder)

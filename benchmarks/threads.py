@@ -68,7 +68,7 @@ def trained(train: Path, model: Path, threads: int) -> dict[str, Any]:
 def predicted(folder: Path, dev: Path, rows: list[dict[str, Any]], repeats: int) -> None:
     """Adds the seconds of predicting the texts of ``dev`` to each row."""
     import labelgrove
-    from labelgrove.formats import iter_documents
+    from labelgrove.data.formats import iter_documents
 
     model = labelgrove.load(folder)
     texts = [document.text for document in iter_documents(dev)]

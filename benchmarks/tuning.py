@@ -36,7 +36,7 @@ def main() -> None:
 
     from labelgrove import Corpus
     from labelgrove.core.params import merge_settings
-    from labelgrove.tuning.search import tune
+    from labelgrove.experiments.tuning.search import tune
 
     train = read_part(options.data, options.corpus, "train", options.limit)
     dev = read_part(options.data, options.corpus, "dev", options.dev_limit)
@@ -94,8 +94,8 @@ def main() -> None:
 
 def measured(method: str, config: Any, corpus: Any, test: Any) -> dict[str, float]:
     """Metrics in percent on documents that no setting was chosen on, and training CPU seconds."""
+    from labelgrove.evaluation.metrics import evaluate
     from labelgrove.methods import create
-    from labelgrove.metrics import evaluate
 
     model = create(method, config).fit(corpus)
     found = evaluate(

@@ -138,9 +138,9 @@ def trained(workers: int, make: Callable[[Noting], Any]) -> tuple[Linear, dict[s
 
 
 def shop(documents: int, labels: int, counts: list[int], *, save: bool) -> None:
-    from labelgrove.datasets.shop import shop_documents
-    from labelgrove.formats.jsonl import dump_document
-    from labelgrove.formats.sharded import read_shards
+    from labelgrove.data.formats.jsonl import dump_document
+    from labelgrove.data.formats.sharded import read_shards
+    from labelgrove.data.shop import shop_documents
 
     with tempfile.TemporaryDirectory() as folder:
         shards = 12
@@ -212,7 +212,7 @@ def beside_pecos(
 
 
 def figures_of(found: Any, index: LabelIndex, figures: Callable[[Any], Any]) -> Any:
-    from labelgrove.scores.predictions import Predictions
+    from labelgrove.evaluation.predictions import Predictions
 
     return figures(Predictions.from_csr(found, k=5, index=index))
 

@@ -3,7 +3,7 @@
 from sklearn.model_selection import GridSearchCV
 
 import labelgrove
-from labelgrove.datasets import shop_corpus
+from labelgrove.data.shop import shop_corpus
 
 corpus = shop_corpus(400, labels=40, seed=0)
 search = GridSearchCV(

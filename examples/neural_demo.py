@@ -22,8 +22,8 @@ from rich.table import Table
 
 from labelgrove import Corpus, LightXML, Linear
 from labelgrove.core.callbacks import RichProgress
-from labelgrove.datasets.docstrings import PACKAGES, docstring_documents
-from labelgrove.metrics import Comparison, compare
+from labelgrove.data.docstrings import PACKAGES, docstring_documents
+from labelgrove.evaluation.metrics import Comparison, compare
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "R@10"]
 SETTINGS: dict[str, Any] = {

@@ -16,11 +16,11 @@ from pathlib import Path
 from labelgrove import Linear
 from labelgrove.cli.predicting import Job
 from labelgrove.core.callbacks import Event
-from labelgrove.datasets.shop import shop_documents
+from labelgrove.data.formats import ReadOptions
+from labelgrove.data.formats.jsonl import dump_document
+from labelgrove.data.formats.sharded import read_shards
+from labelgrove.data.shop import shop_documents
 from labelgrove.engines import open_engine
-from labelgrove.formats import ReadOptions
-from labelgrove.formats.jsonl import dump_document
-from labelgrove.formats.sharded import read_shards
 
 STARTED = time.monotonic()
 

@@ -1,7 +1,7 @@
 """Search for settings within a time budget, then evaluate them on unseen documents."""
 
 from labelgrove import Linear, evaluate, tune
-from labelgrove.datasets import shop_corpus
+from labelgrove.data.shop import shop_corpus
 
 train = shop_corpus(1500, labels=150, seed=0)
 dev, test = (

@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("torch")
 
 import labelgrove
-from labelgrove.benching.config import Bench
 from labelgrove.core.params import read_toml
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.experiments.bench.config import Bench
 from labelgrove.methods import create
 from labelgrove.methods.defaults import RULES
 from test_contract import planted, same, tiny_training

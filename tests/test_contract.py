@@ -32,8 +32,8 @@ from labelgrove.errors import (
     NotFittedError,
     UnsupportedError,
 )
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods import METHODS, create
-from labelgrove.scores.predictions import Predictions
 
 # Methods that learn from ready-made feature matrices as well as from text.
 FROM_FEATURES = {"linear", "xr-linear", "xr-linear-cost", "parabel", "bonsai", "ova"}

@@ -21,10 +21,10 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import texts_only, training_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods import METHODS, MethodEntry
 from labelgrove.methods.estimator import Estimator
-from labelgrove.scores.predictions import Predictions
 
 
 def count_labels(labels: Any, smoothing: float) -> Part:

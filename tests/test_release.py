@@ -80,7 +80,7 @@ def test_a_whole_wheel_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"without": "report/templates/labels.js"}, "lacks labelgrove/report/templates/labels.js"),
+        ({"without": "experiments/report/templates/labels.js"}, "/report/templates/labels.js"),
         ({"extra": "tests/test_secrets.py"}, "contains tests/test_secrets.py"),
         ({"extra": "labelgrove/_native.cpython-312.so"}, "must have one _native extension"),
         ({"version": "9.9.9"}, "Version is '9.9.9'"),

@@ -19,8 +19,8 @@ from labelgrove import Corpus, Documents, Ensemble
 from labelgrove.core.callbacks import Event
 from labelgrove.disk.run_folder import RunFolder, run_status
 from labelgrove.errors import ConfigError, UnsupportedError
-from labelgrove.explaining.explain import explain
-from labelgrove.tuning.space import built_in_space
+from labelgrove.experiments.tuning.space import built_in_space
+from labelgrove.methods.explaining.explain import explain
 
 PAGE = Path(__file__).parent.parent / "docs" / "support.md"
 # One method of each class; other names are settings of these.

@@ -17,14 +17,14 @@ from scipy import sparse
 pytest.importorskip("torch")
 
 import labelgrove
-from labelgrove.benching import run
-from labelgrove.benching.config import Bench
-from labelgrove.benching.run import run_bench
-from labelgrove.benching.table import bench_table
-from labelgrove.benching.training import Training
 from labelgrove.cli import app
 from labelgrove.core.params import read_toml
 from labelgrove.errors import LabelgroveError
+from labelgrove.experiments.bench import run
+from labelgrove.experiments.bench.config import Bench
+from labelgrove.experiments.bench.run import run_bench
+from labelgrove.experiments.bench.table import bench_table
+from labelgrove.experiments.bench.training import Training
 from support.tiny_encoders import make_encoder
 from test_configs import made_small
 from test_contract import COLOURS, THINGS, planted

@@ -18,7 +18,7 @@ import httpx
 from page_pictures import save
 
 from labelgrove.data.corpus import Corpus
-from labelgrove.datasets import shop_corpus
+from labelgrove.data.shop import shop_corpus
 from support.browsing import browser, visiting
 
 PROJECT = """[shop]

@@ -13,9 +13,9 @@ from typing import Any
 from PIL import Image
 
 from labelgrove import Linear, calibrate
-from labelgrove.datasets import shop_corpus
+from labelgrove.data.shop import shop_corpus
+from labelgrove.experiments.report import write_report
 from labelgrove.labels.tree import TreeParams
-from labelgrove.report import write_report
 from labelgrove.text.tfidf import TfidfParams
 from support.browsing import browser, visiting
 from support.services import running

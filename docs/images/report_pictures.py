@@ -12,8 +12,8 @@ from pathlib import Path
 from page_pictures import save
 
 from labelgrove import Linear
-from labelgrove.datasets import shop_corpus
-from labelgrove.report import write_report
+from labelgrove.data.shop import shop_corpus
+from labelgrove.experiments.report import write_report
 from labelgrove.text.tfidf import TfidfParams
 from support.browsing import browser
 

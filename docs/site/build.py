@@ -27,10 +27,10 @@ LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:\s]+)(#[^)]*)?\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 # The rooms of the package that have a page; `labelgrove` itself is all that most people need.
 ROOMS = {
-    "labelgrove.metrics": "Metrics",
-    "labelgrove.report": "Reports",
-    "labelgrove.formats": "Files",
-    "labelgrove.calibrating": "Calibration",
+    "labelgrove.evaluation.metrics": "Metrics",
+    "labelgrove.experiments.report": "Reports",
+    "labelgrove.data.formats": "Files",
+    "labelgrove.evaluation.calibration": "Calibration",
     "labelgrove.errors": "Errors",
 }
 GROUPS = {
@@ -149,7 +149,7 @@ def write_reference(folder: Path) -> None:
     }
     # What all methods share is documented once, with their base classes.
     pages["labelgrove-models"][1].extend(
-        [("labelgrove.methods.estimator", "Estimator"), ("labelgrove.model.interface", "Model")]
+        [("labelgrove.methods.estimator", "Estimator"), ("labelgrove.methods.interface", "Model")]
     )
     for room, title in ROOMS.items():
         module = importlib.import_module(room)

@@ -22,7 +22,7 @@ _HOME = {
     "Auto": "labelgrove.methods.auto.method",
     "CascadeParams": "labelgrove.methods.cascadexml.params",
     "CascadeXML": "labelgrove.methods.cascadexml.method",
-    "Client": "labelgrove.client",
+    "Client": "labelgrove.serve.client",
     "Corpus": "labelgrove.data.corpus",
     "Documents": "labelgrove.data.documents",
     "EncoderParams": "labelgrove.nn.encoders.files",
@@ -39,7 +39,7 @@ _HOME = {
     "MatcherParams": "labelgrove.methods.xtransformer.net",
     "MatchingParams": "labelgrove.methods.matcher.evidence",
     "Neighbours": "labelgrove.methods.neighbours.method",
-    "Predictions": "labelgrove.scores.predictions",
+    "Predictions": "labelgrove.evaluation.predictions",
     "RankerParams": "labelgrove.ranking.solver",
     "RankingParams": "labelgrove.methods.xtransformer.ranking",
     "RerankParams": "labelgrove.methods.reranking",
@@ -54,36 +54,41 @@ _HOME = {
     "XrParams": "labelgrove.methods.xrtransformer.net",
     "XRTransformer": "labelgrove.methods.xrtransformer.method",
     "XTransformer": "labelgrove.methods.xtransformer.method",
-    "calibrate": "labelgrove.calibrating.learning",
-    "evaluate": "labelgrove.metrics",
-    "export": "labelgrove.exporting.write",
-    "from_pretrained": "labelgrove.loading",
-    "load": "labelgrove.loading",
-    "push": "labelgrove.publishing.hub",
-    "read_corpus": "labelgrove.formats",
+    "calibrate": "labelgrove.evaluation.calibrate",
+    "evaluate": "labelgrove.evaluation.metrics",
+    "export": "labelgrove.exchange.export.write",
+    "from_pretrained": "labelgrove.exchange.loading",
+    "load": "labelgrove.exchange.loading",
+    "push": "labelgrove.exchange.hub",
+    "read_corpus": "labelgrove.data.formats",
     "records": "labelgrove.data.records",
-    "scorer": "labelgrove.metrics",
+    "scorer": "labelgrove.evaluation.metrics",
     "text_analyzer": "labelgrove.text.feeding",
-    "tune": "labelgrove.tuning.search",
-    "write_corpus": "labelgrove.formats",
-    "write_report": "labelgrove.report",
+    "tune": "labelgrove.experiments.tuning.search",
+    "write_corpus": "labelgrove.data.formats",
+    "write_report": "labelgrove.experiments.report",
 }
 
 if TYPE_CHECKING:  # a name is public if its import repeats it
-    from labelgrove.calibrating.learning import calibrate as calibrate
-    from labelgrove.client import Client as Client
     from labelgrove.data.corpus import Corpus as Corpus
     from labelgrove.data.corpus import LabelIndex as LabelIndex
     from labelgrove.data.documents import Documents as Documents
     from labelgrove.data.features import Features as Features
+    from labelgrove.data.formats import read_corpus as read_corpus
+    from labelgrove.data.formats import write_corpus as write_corpus
     from labelgrove.data.records import records as records
-    from labelgrove.exporting.write import export as export
-    from labelgrove.formats import read_corpus as read_corpus
-    from labelgrove.formats import write_corpus as write_corpus
+    from labelgrove.evaluation.calibrate import calibrate as calibrate
+    from labelgrove.evaluation.metrics import evaluate as evaluate
+    from labelgrove.evaluation.metrics import scorer as scorer
+    from labelgrove.evaluation.predictions import Predictions as Predictions
+    from labelgrove.exchange.export.write import export as export
+    from labelgrove.exchange.hub import push as push
+    from labelgrove.exchange.loading import from_pretrained as from_pretrained
+    from labelgrove.exchange.loading import load as load
+    from labelgrove.experiments.report import write_report as write_report
+    from labelgrove.experiments.tuning.search import tune as tune
     from labelgrove.labels.masks import LabelMask as LabelMask
     from labelgrove.labels.tree import TreeParams as TreeParams
-    from labelgrove.loading import from_pretrained as from_pretrained
-    from labelgrove.loading import load as load
     from labelgrove.methods.auto.method import Auto as Auto
     from labelgrove.methods.cascadexml.method import CascadeXML as CascadeXML
     from labelgrove.methods.cascadexml.params import CascadeParams as CascadeParams
@@ -104,20 +109,15 @@ if TYPE_CHECKING:  # a name is public if its import repeats it
     from labelgrove.methods.xtransformer.method import XTransformer as XTransformer
     from labelgrove.methods.xtransformer.net import MatcherParams as MatcherParams
     from labelgrove.methods.xtransformer.ranking import RankingParams as RankingParams
-    from labelgrove.metrics import evaluate as evaluate
-    from labelgrove.metrics import scorer as scorer
     from labelgrove.nn.encoders.files import EncoderParams as EncoderParams
     from labelgrove.nn.training.params import TrainingParams as TrainingParams
-    from labelgrove.publishing.hub import push as push
     from labelgrove.ranking.beam import SearchParams as SearchParams
     from labelgrove.ranking.solver import RankerParams as RankerParams
-    from labelgrove.report import write_report as write_report
-    from labelgrove.scores.predictions import Predictions as Predictions
+    from labelgrove.serve.client import Client as Client
     from labelgrove.text.feeding import text_analyzer as text_analyzer
     from labelgrove.text.tfidf import Tfidf as Tfidf
     from labelgrove.text.tfidf import TfidfParams as TfidfParams
     from labelgrove.text.word2vec import Word2vecParams as Word2vecParams
-    from labelgrove.tuning.search import tune as tune
 else:
     __all__ = list(_HOME)
 

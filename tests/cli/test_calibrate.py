@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from labelgrove.cli import app
 from labelgrove.cli.predicting import Job
+from labelgrove.data.formats import ReadOptions
 from labelgrove.errors import ConfigError
-from labelgrove.formats import ReadOptions
 
 
 def rows(done: Any) -> list[dict[str, Any]]:

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from labelgrove.cli.data import data
-from labelgrove.datasets import shop_corpus
+from labelgrove.data.formats import read_corpus, read_label_table
+from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.formats import read_corpus, read_label_table
 
 
 def run(*words: object) -> Result:

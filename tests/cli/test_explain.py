@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from labelgrove.cli.explain import step_line
-from labelgrove.model.explanation import Reason, Step
+from labelgrove.methods.explaining.explanation import Reason, Step
 
 TEXT = "this Red lamp, a red one"
 

@@ -150,7 +150,8 @@ def test_a_bench_goes_on(folder: Path, tmp_path: Path) -> None:
     config = tmp_path / "bench.toml"
     config.write_text('[[methods]]\nmethod = "linear"\n')
     hook = (
-        "import os, signal; from labelgrove.benching import run; from labelgrove.cli import main\n"
+        "import os, signal; from labelgrove.experiments.bench import run\n"
+        "from labelgrove.cli import main\n"
         "run.run_bench = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()\n"
     )
@@ -161,7 +162,8 @@ def test_a_bench_goes_on(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["predict", "evaluate"])
 def test_other_verbs_end_with_130(verb: str, folder: Path, model: Path) -> None:
     hook = (
-        "import os, signal; import labelgrove.loading as loading; from labelgrove.cli import main\n"
+        "import os, signal; import labelgrove.exchange.loading as loading\n"
+        "from labelgrove.cli import main\n"
         "loading.load = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()\n"
     )

@@ -148,8 +148,8 @@ import labelgrove
 from labelgrove.core.arrays import as_csr
 from labelgrove.core.topk import top_k
 from labelgrove.errors import LabelgroveError
-from labelgrove.formats.pecos import load_npz
-from labelgrove.importers.pecos import _read_matrix
+from labelgrove.data.formats.pecos import load_npz
+from labelgrove.exchange.pecos import _read_matrix
 
 def call(use, matrix):
     if use == "fit":

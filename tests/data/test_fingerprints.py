@@ -11,7 +11,7 @@ from labelgrove.data import fingerprints
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.fingerprints import Fingerprints
 from labelgrove.data.inputs import labelled_corpus
-from labelgrove.datasets import shop_corpus
+from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import LabelgroveWarning
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labelgrove.data.shop import shop_corpus
 from labelgrove.data.splits import HashSplit
 from labelgrove.data.stratified import StratifiedSplit
-from labelgrove.datasets import shop_corpus
 
 
 @given(

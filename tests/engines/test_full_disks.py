@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from labelgrove import Linear, load
-from labelgrove.datasets.shop import shop_documents
+from labelgrove.data.formats import read_corpus
+from labelgrove.data.formats.jsonl import dump_document
+from labelgrove.data.shop import shop_documents
 from labelgrove.errors import StorageError
-from labelgrove.formats import read_corpus
-from labelgrove.formats.jsonl import dump_document
 from support import ray_work
 from support.clusters import started_cluster
 from support.sharding import assert_same_bits

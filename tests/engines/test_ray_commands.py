@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from labelgrove import Linear, load
-from labelgrove.datasets.shop import shop_corpus
-from labelgrove.formats import write_corpus
+from labelgrove.data.formats import write_corpus
+from labelgrove.data.shop import shop_corpus
 from support.sharding import assert_same_bits, write_shards
 
 Call = Callable[..., str]

@@ -16,10 +16,10 @@ import pytest
 
 from labelgrove import Linear, load
 from labelgrove.core.callbacks import Event
-from labelgrove.datasets.shop import shop_documents
-from labelgrove.formats import read_corpus
-from labelgrove.formats.jsonl import dump_document
-from labelgrove.formats.sharded import read_shards
+from labelgrove.data.formats import read_corpus
+from labelgrove.data.formats.jsonl import dump_document
+from labelgrove.data.formats.sharded import read_shards
+from labelgrove.data.shop import shop_documents
 from support import ray_work
 from support.clusters import started_cluster
 from support.sharding import assert_same_bits
@@ -123,7 +123,7 @@ def test_predictions_survive_a_lost_machine(
     tmp_path: Path,
 ) -> None:
     from labelgrove.cli.predicting import Job
-    from labelgrove.formats import ReadOptions
+    from labelgrove.data.formats import ReadOptions
 
     cluster, node, engine = lossy
     expected.save(tmp_path / "model")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from labelgrove import Auto, Ensemble, Linear, TfidfParams
-from labelgrove.benching.config import Bench
-from labelgrove.benching.run import run_bench
-from labelgrove.datasets.shop import shop_corpus
+from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
+from labelgrove.experiments.bench.config import Bench
+from labelgrove.experiments.bench.run import run_bench
 from support.sharding import assert_same_bits
 from test_contract import planted
 
@@ -53,7 +53,7 @@ def test_trials_are_those_of_one_process(
 ) -> None:
     pytest.importorskip("optuna")
     from labelgrove import tune
-    from labelgrove.tuning import search
+    from labelgrove.experiments.tuning import search
 
     monkeypatch.setattr(search, "HALVING_FROM", 100)
     train = shop_corpus(600, labels=60)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from labelgrove import read_corpus
+from labelgrove.data.formats.sharded import read_shards
 from labelgrove.errors import DataError
-from labelgrove.formats.sharded import read_shards
 from support.sharding import PARTS, SETTINGS, assert_same_bits, made, write_shards
 
 EVERYTHING = os.environ.get("LABELGROVE_TEST_RAY") == "all"  # as `make test-ray` sets it

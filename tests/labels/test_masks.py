@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from labelgrove import LabelIndex, LabelMask, Linear
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.diversity import diversify
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import label_columns
 from labelgrove.labels.tree import TreeParams
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.scores.diversity import diversify
-from labelgrove.scores.predictions import Predictions
 
 WORDS = ["red", "blue", "green", "shoe", "hat", "lamp", "chair", "table", "bottle", "cup"]
 NAMES = [f"label {word}" for word in WORDS]

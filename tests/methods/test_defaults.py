@@ -201,7 +201,7 @@ def test_a_fit_derives_what_is_auto_and_stores_it(method: str, tmp_path: Path) -
 def test_a_plan_says_what_is_derived_and_why() -> None:
     pytest.importorskip("torch")
     from labelgrove import Corpus
-    from labelgrove.planning.plan import plan_training
+    from labelgrove.experiments.planning.plan import plan_training
     from test_contract import planted
 
     model = left_alone("cascadexml")

@@ -7,7 +7,7 @@ import pytest
 
 from labelgrove import Corpus, Ensemble, Linear, Neighbours, calibrate, records
 from labelgrove.errors import ConfigError, DataError, NotFittedError
-from labelgrove.explaining.explain import explain, explain_best
+from labelgrove.methods.explaining.explain import explain, explain_best
 
 TEXTS = ["red shoes", "blue hat", "red hat", "brown shoes"] * 10
 LABELS = [["shoes"], ["hats"], ["hats", "red"], ["shoes"]] * 10

@@ -20,8 +20,8 @@ import torch
 
 import labelgrove
 from labelgrove.errors import ConfigError, UnsupportedError
-from labelgrove.explaining.explain import explain_best
 from labelgrove.methods import create
+from labelgrove.methods.explaining.explain import explain_best
 from labelgrove.methods.training import padding_note
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.files import layer_count, longest_text, states_width

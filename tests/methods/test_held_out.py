@@ -15,7 +15,7 @@ import pytest
 from labelgrove import Auto, Ensemble, LabelIndex, Linear, Matcher
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import hold_out
-from labelgrove.scores.merging import precision_rows
+from labelgrove.evaluation.merging import precision_rows
 
 TRAINING, FRESH, COMMON = 1500, 1500, 400
 PLENTY = 0.2  # held out, so that standard errors are small

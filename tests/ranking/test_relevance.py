@@ -6,8 +6,8 @@ from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
 from labelgrove.errors import DataError
+from labelgrove.evaluation.metrics import Propensity
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
-from labelgrove.metrics import Propensity
 from labelgrove.ranking.relevance import Frequencies, costs, relevance, targets
 from labelgrove.ranking.solver import RankerParams
 from reference.metrics import propensity_costs

@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("httpx")
 
 from labelgrove import Corpus, Linear
-from labelgrove.datasets import shop_corpus
+from labelgrove.data.shop import shop_corpus
 from labelgrove.labels.tree import TreeParams
 from support.browsing import browser as started_browser
 from support.services import fitted, running

@@ -126,7 +126,7 @@ class Why:
 
 
 def test_reasons_stand_beside_the_labels(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelgrove.explaining.explain.explain", Why)
+    monkeypatch.setattr("labelgrove.methods.explaining.explain.explain", Why)
     with running(model_path, max_explained=4) as client:
         rows = predict(client, "a red hat", "a lamp", k=2, explain=True).json()["predictions"]
         for text, row in zip(["a red hat", "a lamp"], rows, strict=True):
@@ -161,7 +161,7 @@ def test_a_model_that_cannot_be_explained_is_a_problem(
     def refuse(*of: Any, **options: Any) -> Any:
         raise UnsupportedError("this method cannot be explained")
 
-    monkeypatch.setattr("labelgrove.explaining.explain.explain", refuse)
+    monkeypatch.setattr("labelgrove.methods.explaining.explain.explain", refuse)
     with running(model_path) as client:
         response = predict(client, "a red hat", k=2, explain=True)
         check_problem(response, 422, "not-supported")

@@ -40,7 +40,7 @@ def test_the_texts_of_a_card_are_told(tmp_path: Path) -> None:
 
 def test_a_generated_card_has_them(tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
-    from labelgrove.publishing.card import model_card
+    from labelgrove.exchange.card import model_card
 
     fitted().save(tmp_path)
     texts = ["a red hat " * 30, "- lamp: 'green'\n--- # x", "grün"]

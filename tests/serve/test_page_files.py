@@ -91,7 +91,7 @@ def test_a_served_report_has_its_search_box_and_runs_no_other_script(
     model_path: Path, tmp_path: Path, browser: Any
 ) -> None:
     pytest.importorskip("matplotlib")
-    from labelgrove.report import write_report
+    from labelgrove.experiments.report import write_report
 
     report = tmp_path / "report.html"
     corpus, predictions = made()

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.metrics.ranking import Judged, judge
-from labelgrove.scores.predictions import Predictions
+from labelgrove.evaluation.metrics.ranking import Judged, judge
+from labelgrove.evaluation.predictions import Predictions
 
 LABELS = 7
 

@@ -7,9 +7,9 @@ import hashlib
 from html.parser import HTMLParser
 from pathlib import Path
 
-import labelgrove.report
+import labelgrove.experiments.report
 
-SCRIPT = Path(labelgrove.report.__file__).with_name("templates") / "labels.js"
+SCRIPT = Path(labelgrove.experiments.report.__file__).with_name("templates") / "labels.js"
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 # Attributes that make a browser fetch something or run something.
 LOADING = {"src", "srcset", "data", "action", "poster", "background"}

@@ -83,7 +83,7 @@ def unpack_neural(folder: Path) -> None:
 
 def commands(flavour: str) -> list[list[str]]:
     if flavour == "neural":
-        from labelgrove.exporting import encoder_graph
+        from labelgrove.exchange.export import encoder_graph
 
         # torch takes many seconds to draw a graph, and writes it with one call.
         encoder_graph.write_graph = lambda encoder, graph, **_: graph.write_bytes(b"graph" * 1000)
@@ -102,7 +102,7 @@ def commands(flavour: str) -> list[list[str]]:
 def use_model(folder: str) -> dict[str, Any]:
     """Loads a model folder and asks it, as strangers' models are used."""
     import labelgrove
-    from labelgrove.explaining.explain import explain_best
+    from labelgrove.methods.explaining.explain import explain_best
 
     try:
         model = labelgrove.load(folder)
@@ -119,7 +119,7 @@ def use_model(folder: str) -> dict[str, Any]:
 
 def read_file(path: str, format: str) -> dict[str, Any]:
     """Reads a file or folder as a corpus, in every way that there is."""
-    from labelgrove.formats import ReadOptions, detect_format, iter_documents, read_corpus
+    from labelgrove.data.formats import ReadOptions, detect_format, iter_documents, read_corpus
 
     refused = 0
     for skip_bad in (False, True):
@@ -141,7 +141,7 @@ def _all_documents(iterate: Any) -> Any:
 def read_label_file(path: str) -> dict[str, Any]:
     """Reads label tables, pairs, groups and trees."""
     from labelgrove.data.corpus import LabelIndex
-    from labelgrove.formats import read_filter_pairs, read_label_table
+    from labelgrove.data.formats import read_filter_pairs, read_label_table
     from labelgrove.labels.given_trees import read_label_groups, read_label_tree
 
     refused, index = 0, LabelIndex(["red", "blue", "hats", "shoes"])
@@ -160,9 +160,9 @@ def read_label_file(path: str) -> dict[str, Any]:
 
 def evaluate_file(path: str, corpus: str) -> dict[str, Any]:
     """Measures a predictions file."""
-    from labelgrove.formats import read_corpus
-    from labelgrove.metrics import evaluate
-    from labelgrove.scores.files import read_predictions
+    from labelgrove.data.formats import read_corpus
+    from labelgrove.evaluation.metrics import evaluate
+    from labelgrove.evaluation.prediction_files import read_predictions
 
     documents = read_corpus(corpus)
     try:
@@ -178,7 +178,7 @@ def import_pecos(folder: str) -> dict[str, Any]:
     """Reads a PECOS model and searches it."""
     import numpy as np
 
-    from labelgrove.importers.pecos import read_pecos_ranker
+    from labelgrove.exchange.pecos import read_pecos_ranker
 
     try:
         ranker, params = read_pecos_ranker(folder)

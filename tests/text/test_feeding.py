@@ -18,7 +18,7 @@ import labelgrove
 from labelgrove import Ensemble, Linear, TfidfParams
 from labelgrove.core.strings import StringTable
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.explaining.explain import explain
+from labelgrove.methods.explaining.explain import explain
 from labelgrove.text import feeding
 from labelgrove.text.feeding import import_analyzer, text_analyzer
 from labelgrove.text.tfidf import Tfidf

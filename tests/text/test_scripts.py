@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from labelgrove import Linear, TfidfParams
-from labelgrove.core.strings import StringTable
 from labelgrove.errors import LabelgroveWarning
-from labelgrove.explaining.explain import explain
-from labelgrove.text.scripts import sampled, suited, unspaced_share
+from labelgrove.methods.explaining.explain import explain
+from labelgrove.text.scripts import suited, unspaced_share
 from labelgrove.text.tfidf import Tfidf
 
 # The letters of a script, and how long its words are.
@@ -135,15 +134,3 @@ def test_ngrams_that_were_set_stay() -> None:
     assert suited("space", (1, 1), 1.0) == ("space", (1, 1))
     own = Tfidf(analyzer=list).fit(["\u6771\u4eac"])
     assert own.fitted_params.analyzer == "word" and own.terms() == ["\u4eac", "\u6771"]
-
-
-def test_samples_of_any_kind_of_texts() -> None:
-    texts = [str(number) for number in range(1000)]
-    for kind in (list, tuple, StringTable.from_strings):
-        sample, all_texts = sampled(kind(texts))
-        assert (len(sample), sample[-1], list(all_texts)) == (200, "995", texts)
-    sample, all_texts = sampled(iter(texts))
-    assert (len(sample), list(all_texts)) == (200, texts)
-    assert sampled("one string") == ([], "one string")
-    assert sampled(3) == ([], 3)
-    assert sampled([1, "a"])[0] == ["a"]

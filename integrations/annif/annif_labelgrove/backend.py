@@ -20,9 +20,9 @@ from annif_labelgrove.errors import as_annif
 from annif_labelgrove.settings import Settings, limit_of
 from annif_labelgrove.subjects import Places, labelled_documents, suggestion_matrix
 from labelgrove import Corpus, LabelIndex
+from labelgrove.data.formats import read_corpus, write_corpus, write_label_table
+from labelgrove.data.formats.write import corpus_documents
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.formats import read_corpus, write_corpus, write_label_table
-from labelgrove.formats.write import corpus_documents
 from labelgrove.methods import method_class
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from annif.util import boolean
 
 from labelgrove.core.params import merge_settings, overridden, read_toml
 from labelgrove.errors import ConfigError
-from labelgrove.importers.annif import USUAL
+from labelgrove.exchange.annif import USUAL
 from labelgrove.methods import create
 
 # Keys that Annif itself reads; the other keys of a section belong to the method.

@@ -83,7 +83,7 @@ def suggestion_matrix(predictions: Any, places: Places, subjects: SubjectIndex) 
     """Predictions as a sparse documents x subjects matrix, for Annif's batches."""
     from scipy.sparse import csr_array
 
-    from labelgrove.calibrating.curves import Scale
+    from labelgrove.evaluation.curves import Scale
 
     used = np.arange(predictions.k) < predictions.counts[:, None]
     rows = np.nonzero(used)[0]

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from labelgrove.core.scratch import Scratch
     from labelgrove.data.corpus import Corpus, LabelIndex
-    from labelgrove.formats import ReadOptions, ReadReport
+    from labelgrove.data.formats import ReadOptions, ReadReport
     from labelgrove.methods.estimator import Estimator
-    from labelgrove.model.interface import Model
+    from labelgrove.methods.interface import Model
 
 # Exit codes, besides 0 and the 2 of a wrong flag.
 USER_ERROR, INTERRUPTED = 1, 130
@@ -73,7 +73,7 @@ def read_corpus(
     scratch: Scratch | None = None,
 ) -> Corpus:
     """Reads a corpus and the features that belong to it, and prints or reports what it contains."""
-    from labelgrove.formats import ReadReport, read_corpus
+    from labelgrove.data.formats import ReadReport, read_corpus
 
     console = console or stderr_console(quiet=report is not None)
     report = report or ReadReport()
@@ -118,7 +118,7 @@ def with_fields_of(model: Model, path: Path | str, options: ReadOptions) -> Read
     names = model.facts_.fields
     if names is None:
         return options
-    from labelgrove.formats.read import WITH_FIELDS, format_of
+    from labelgrove.data.formats.read import WITH_FIELDS, format_of
 
     if format_of(path, options) not in WITH_FIELDS:
         return options
@@ -143,7 +143,7 @@ def read_dense(path: Path) -> Any:
     import numpy as np
 
     from labelgrove.data.features import as_dense
-    from labelgrove.formats.files import existing
+    from labelgrove.data.formats.files import existing
 
     file = existing(path)
     try:
@@ -158,7 +158,7 @@ def given_labels(values: list[str] | None) -> list[str] | None:
     """Labels from a repeated flag: the values, or for @FILE the first field of every line."""
     if values is None:
         return None
-    from labelgrove.formats.files import existing, read_all
+    from labelgrove.data.formats.files import existing, read_all
 
     labels: list[str] = []
     for value in values:
@@ -174,7 +174,7 @@ def local_model(model: Path) -> Path:
     """The model folder itself, or for ``hub:owner/name`` a local copy of the model."""
     if not str(model).startswith("hub:"):
         return model
-    from labelgrove.publishing.hub import fetch
+    from labelgrove.exchange.hub import fetch
 
     name, _, revision = str(model).removeprefix("hub:").partition("@")
     return fetch(name, revision=revision or None)
@@ -227,7 +227,7 @@ def load_model(
     path: Path, device: str, dense: Path | None = None, features: Path | None = None
 ) -> Any:
     """Loads a model onto the device, and checks that it can read features if there are any."""
-    from labelgrove.loading import load
+    from labelgrove.exchange.loading import load
 
     check_device(device)
     model = load(path)
@@ -273,7 +273,7 @@ def trial_line(trial: Mapping[str, Any], *, verb: bool = False) -> str:
         name = f"{'auto kept' if trial['chosen'] else 'auto tried':<20} {name}"
     if "P@1" not in trial:
         return f"{name}: {trial['verdict']}"
-    from labelgrove.metrics.intervals import widest
+    from labelgrove.evaluation.metrics.intervals import widest
 
     figures = ", ".join(f"P@{k} {100 * trial[f'P@{k}']:.2f}" for k in (1, 3, 5))
     if "documents" not in trial:  # models of version 0.1.0

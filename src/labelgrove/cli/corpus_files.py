@@ -17,8 +17,8 @@ from labelgrove.data.splits import PARTS, HashSplit, Part, check_shares
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
+    from labelgrove.data.formats import Document
     from labelgrove.data.stratified import StratifiedSplit
-    from labelgrove.formats import Document
 
 TABLE = "labels.tsv"
 Seed = Annotated[int, Option(min=0, help="Random seed.")]
@@ -89,8 +89,8 @@ class SplitOutput(Output):
 
         Without a ``split``, a hash of the key says which part.
         """
-        from labelgrove.formats.files import replacing
-        from labelgrove.formats.jsonl import dump_document
+        from labelgrove.data.formats.files import replacing
+        from labelgrove.data.formats.jsonl import dump_document
 
         part_of = (split or HashSplit(dev=self.dev, test=self.test, seed=self.seed)).part
         shares: dict[Part, float] = {"train": 1, "dev": self.dev, "test": self.test}
@@ -107,7 +107,7 @@ class SplitOutput(Output):
 
 def write_table(folder: Path, rows: Iterable[tuple[str, ...]]) -> int:
     """Writes label ids, names and texts, and counts the labels."""
-    from labelgrove.formats.files import replacing
+    from labelgrove.data.formats.files import replacing
 
     count = 0
     with replacing(folder / TABLE) as file:

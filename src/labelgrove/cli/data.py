@@ -16,9 +16,9 @@ from labelgrove.cli.corpus_files import TABLE, Output, Seed, SplitOutput, write_
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
+    from labelgrove.data.formats import Document, LabelRow, ReadOptions, ReadReport
     from labelgrove.data.splits import Part
-    from labelgrove.datasets import CorpusStats
-    from labelgrove.formats import Document, LabelRow, ReadOptions, ReadReport
+    from labelgrove.data.stats import CorpusStats
 
 T = TypeVar("T")
 WITHOUT_TEXTS = ("xc", "svmlight")
@@ -57,8 +57,9 @@ def stats(
 
     Example: labelgrove data stats train.jsonl --other dev.jsonl --top 20
     """
-    from labelgrove.datasets import advice, corpus_stats
-    from labelgrove.formats import ReadReport
+    from labelgrove.data.advice import advice
+    from labelgrove.data.formats import ReadReport
+    from labelgrove.data.stats import corpus_stats
 
     report = ReadReport()
     documents = _progress(_documents(source, reading.options(), report), "reading")
@@ -144,9 +145,9 @@ def convert(
 
     Example: labelgrove data convert articles.csv train.jsonl.gz --text-field title,body
     """
-    from labelgrove.formats import ReadReport, read_corpus, write_corpus, write_label_table
-    from labelgrove.formats.files import bare_name
-    from labelgrove.formats.write import EXTENSIONS
+    from labelgrove.data.formats import ReadReport, read_corpus, write_corpus, write_label_table
+    from labelgrove.data.formats.files import bare_name
+    from labelgrove.data.formats.write import EXTENSIONS
 
     common.refuse_existing([target, *([write_labels] if write_labels else [])], force=force)
     report = ReadReport()
@@ -178,8 +179,8 @@ def sample(
 
     Example: labelgrove data sample train.jsonl small.jsonl -n 5000 --seed 1
     """
+    from labelgrove.data.formats import ReadReport, write_corpus
     from labelgrove.data.splits import sample_documents
-    from labelgrove.formats import ReadReport, write_corpus
 
     common.refuse_existing([target], force=force)
     report = ReadReport()
@@ -210,10 +211,10 @@ def split(
 
     Example: labelgrove data split all.jsonl --out parts --dev 0.05 --test 0.1 --stratify
     """
+    from labelgrove.data.formats import ReadReport
+    from labelgrove.data.formats.files import STDIN
     from labelgrove.data.records import words_of
     from labelgrove.data.stratified import StratifiedSplit
-    from labelgrove.formats import ReadReport
-    from labelgrove.formats.files import STDIN
 
     if stratify and str(source) == STDIN:
         raise DataError("--stratify reads the corpus twice, so it needs a file")
@@ -258,8 +259,9 @@ def make(
 
     Example: labelgrove data make --documents 100000 --labels 50000 --out shop
     """
-    from labelgrove.datasets import shop_documents, shop_label_rows
-    from labelgrove.formats import write_corpus
+    from labelgrove.data.formats import write_corpus
+    from labelgrove.data.shop import shop_documents
+    from labelgrove.data.shop_labels import shop_label_rows
 
     tenth = max(1, documents // 10)
     sizes: dict[Part, int] = {
@@ -301,26 +303,27 @@ def get(
 
     Example: labelgrove data get debian --labels debtags --out debtags
     """
-    from labelgrove import datasets
+    from labelgrove.data.apt import fetch_indexes, find_indexes, read_packages
+    from labelgrove.data.debian import debian_documents, debian_label_rows
 
     console = common.stderr_console()
     apt = tempfile.TemporaryDirectory(prefix="labelgrove-apt-")
     with output.writing() as folder, apt as private:
         if lists is None:
             console.print("downloading Debian's package index with apt")
-            indexes = datasets.fetch_indexes(Path(private), arch=arch)
+            indexes = fetch_indexes(Path(private), arch=arch)
         else:
-            indexes = datasets.find_indexes(lists)
-        packages = datasets.read_packages(indexes)
+            indexes = find_indexes(lists)
+        packages = read_packages(indexes)
         for note in indexes.notes:
             console.print(note)
         keyed = (
             (packages[name].source if split_by is DebianKey.source else name, document)
-            for document in datasets.debian_documents(packages, labels=labels.value)
+            for document in debian_documents(packages, labels=labels.value)
             if (name := document.id) is not None
         )
         counts = output.write(folder, keyed)
-        rows = datasets.debian_label_rows(packages, labels=labels.value)
+        rows = debian_label_rows(packages, labels=labels.value)
         label_count = write_table(folder, rows)
     _print_parts(output, counts, label_count)
 
@@ -329,8 +332,8 @@ def _documents(
     source: Path, how: ReadOptions, report: ReadReport, *, texts_needed: bool = False
 ) -> Iterator[Document]:
     """Documents one by one; a file with only features gives documents with empty texts."""
-    from labelgrove.formats import Document, iter_documents, read_corpus
-    from labelgrove.formats.read import format_of
+    from labelgrove.data.formats import Document, iter_documents, read_corpus
+    from labelgrove.data.formats.read import format_of
 
     if format_of(source, how) not in WITHOUT_TEXTS:
         return iter_documents(source, options=how, report=report)
@@ -345,8 +348,8 @@ def _documents(
 
 def _label_rows(source: Path, table: Path | None = None) -> list[LabelRow]:
     """The rows of the label table, by default labels.tsv next to the corpus."""
-    from labelgrove.formats.files import STDIN
-    from labelgrove.formats.labels import find_label_table, read_label_table
+    from labelgrove.data.formats.files import STDIN
+    from labelgrove.data.formats.labels import find_label_table, read_label_table
 
     if table is None and str(source) != STDIN:
         table = find_label_table(source)

@@ -30,7 +30,7 @@ def demo(
 
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.memory import format_size
-    from labelgrove.datasets import shop_corpus
+    from labelgrove.data.shop import shop_corpus
     from labelgrove.disk.model_folder import model_size
     from labelgrove.methods import create
 

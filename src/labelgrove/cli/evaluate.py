@@ -19,8 +19,8 @@ from labelgrove.errors import ConfigError
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.data.facts import TrainingFacts
+    from labelgrove.evaluation.metrics import Evaluation
     from labelgrove.methods.estimator import Estimator
-    from labelgrove.metrics import Evaluation
 
 SLICE = 2048  # documents between two moves of a progress bar
 
@@ -52,9 +52,9 @@ def evaluate(
 
     Example: labelgrove evaluate model test.jsonl --json
     """
-    from labelgrove.formats import read_filter_pairs
-    from labelgrove.formats.files import existing
-    from labelgrove.metrics import Propensity
+    from labelgrove.data.formats import read_filter_pairs
+    from labelgrove.data.formats.files import existing
+    from labelgrove.evaluation.metrics import Propensity
 
     common.check_device(machine.device)
     where.check()
@@ -159,7 +159,7 @@ def _predicted(model: Estimator, corpus: Corpus, k: int, threads: int) -> Any:
     if not sys.stderr.isatty() or len(corpus) <= SLICE:
         return model.predict(corpus, k=k, threads=threads)
     from labelgrove.core.callbacks import Reporter, RichProgress
-    from labelgrove.scores.predictions import Predictions
+    from labelgrove.evaluation.predictions import Predictions
 
     parts = []
     with RichProgress() as bar, Reporter([bar]).stage("predicting", total=len(corpus)) as stage:
@@ -175,8 +175,8 @@ def _evaluate_file(
 ) -> TimedEvaluation:
     import numpy as np
 
-    from labelgrove.metrics import evaluate
-    from labelgrove.scores.files import read_predictions
+    from labelgrove.evaluation.metrics import evaluate
+    from labelgrove.evaluation.prediction_files import read_predictions
 
     wall, cpu = time.perf_counter(), time.process_time()
     predictions = read_predictions(file, corpus)
@@ -228,11 +228,11 @@ def report(
 
     Example: labelgrove report model test.jsonl --out report.html --against older-model
     """
-    from labelgrove.formats.files import existing
-    from labelgrove.metrics import Propensity
-    from labelgrove.report import check_extra, write_report
-    from labelgrove.report.runs import predicted
-    from labelgrove.report.slices import read_values, slice_values
+    from labelgrove.data.formats.files import existing
+    from labelgrove.evaluation.metrics import Propensity
+    from labelgrove.experiments.report import check_extra, write_report
+    from labelgrove.experiments.report.runs import predicted
+    from labelgrove.experiments.report.slices import read_values, slice_values
 
     check_extra()
     common.check_device(machine.device)
@@ -332,7 +332,7 @@ def calibrate(
 
     Example: labelgrove calibrate model dev.jsonl --target document-F1
     """
-    from labelgrove.calibrating.learning import calibrate as learn
+    from labelgrove.evaluation.calibrate import calibrate as learn
 
     if out is not None and out.exists():
         raise ConfigError(f"{out} already exists; choose another --out")

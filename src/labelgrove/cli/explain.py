@@ -15,7 +15,7 @@ from labelgrove.errors import DataError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from labelgrove.model.explanation import Explanation, Step
+    from labelgrove.methods.explaining.explanation import Explanation, Step
 
 SHOWN_TEXT = 1500  # characters of the text on the terminal
 BAR = 12
@@ -52,10 +52,10 @@ def explain(
     """
     from labelgrove.data.documents import Documents
     from labelgrove.data.features import as_features
+    from labelgrove.data.formats.matrices import read_matrix
     from labelgrove.data.records import words_of
-    from labelgrove.explaining.explain import explain, explain_best
-    from labelgrove.formats.matrices import read_matrix
-    from labelgrove.model.explanation import GRADIENT_STEPS
+    from labelgrove.methods.explaining.explain import explain, explain_best
+    from labelgrove.methods.explaining.explanation import GRADIENT_STEPS
 
     loaded = common.load_model(model, device, features=features)
     document = sys.stdin.read().strip() if text is None else text

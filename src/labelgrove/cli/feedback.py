@@ -26,7 +26,7 @@ def stats(
 
     Example: labelgrove feedback stats said/model.jsonl --by month
     """
-    from labelgrove.updating.feedback import (
+    from labelgrove.methods.updating.feedback import (
         Agreement,
         agreement_over_time,
         label_counts,

@@ -45,8 +45,8 @@ def annif_project(
     Example: labelgrove import annif-project projects.cfg:yso-en --train train.tsv.gz --out yso
     """
     from labelgrove.core.params import to_toml
-    from labelgrove.formats import ReadOptions, ReadReport, write_corpus
-    from labelgrove.importers.annif import (
+    from labelgrove.data.formats import ReadOptions, ReadReport, write_corpus
+    from labelgrove.exchange.annif import (
         corpus_paths,
         project_documents,
         project_vocabulary,

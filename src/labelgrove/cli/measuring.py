@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from labelgrove.metrics import Evaluation
-    from labelgrove.metrics.tallies import Tally
-    from labelgrove.scores.predictions import Predictions
+    from labelgrove.evaluation.metrics import Evaluation
+    from labelgrove.evaluation.metrics.tallies import Tally
+    from labelgrove.evaluation.predictions import Predictions
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
 SET_METRICS = ["micro-F1@set", "macro-F1@set", "F1@set"]  # of calibrated models
@@ -26,7 +26,7 @@ class Measures:
 
     @classmethod
     def of(cls, metrics: list[str] | None, calibration: Any) -> Measures:
-        from labelgrove.metrics import parse_metric
+        from labelgrove.evaluation.metrics import parse_metric
 
         names = metrics or [*METRICS, *(SET_METRICS if calibration is not None else [])]
         of_sets = [name for name in names if parse_metric(name).of_set]
@@ -39,7 +39,7 @@ class Measures:
 
     def labels_needed(self, *, filtered: bool) -> int:
         """How many labels of each document the metrics look at."""
-        from labelgrove.metrics import parse_metric
+        from labelgrove.evaluation.metrics import parse_metric
 
         # Filtered pairs make room for the labels behind them: ask for a few more.
         spare = 10 if filtered else 0
@@ -48,7 +48,7 @@ class Measures:
 
     def evaluate(self, predictions: Predictions, labels: Any, **settings: Any) -> Evaluation:
         """``settings`` are arguments of metrics.evaluate."""
-        from labelgrove.metrics import evaluate
+        from labelgrove.evaluation.metrics import evaluate
 
         found = [
             evaluate(each, labels, metrics=names, **settings)
@@ -58,7 +58,7 @@ class Measures:
 
     def tally(self, predictions: Predictions, labels: Any, **settings: Any) -> list[Tally]:
         """What a part of the documents adds to the metrics, of lists and of sets."""
-        from labelgrove.metrics.tallies import Tally
+        from labelgrove.evaluation.metrics.tallies import Tally
 
         return [
             Tally.of(each, labels, metrics=names, **settings)
@@ -82,7 +82,7 @@ def evaluate_tallies(tallies: list[list[Tally]], intervals: int | None) -> Evalu
 
 def joined_tallies(tallies: list[list[Tally]]) -> list[Tally]:
     """Those of parts of the documents as one, of lists and of sets."""
-    from labelgrove.metrics.tallies import Tally
+    from labelgrove.evaluation.metrics.tallies import Tally
 
     return [Tally.joined(list(parts)) for parts in zip(*tallies, strict=True)]
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from labelgrove.core.scratch import Scratch
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.facts import TrainingFacts
+    from labelgrove.data.formats import ReadOptions
     from labelgrove.engines import Engine
-    from labelgrove.formats import ReadOptions
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
 HubModel = Annotated[Path, Argument(metavar="MODEL", help="Model folder, or hub:owner/name.")]
@@ -180,7 +180,7 @@ class Reading:
     def options(self, part: str = "train") -> ReadOptions:
         """All flags as one object; ``part`` is the default part of a data set folder."""
         from labelgrove.core.params import unknown_key
-        from labelgrove.formats import ReadOptions
+        from labelgrove.data.formats import ReadOptions
 
         values: dict[str, Any] = {"part": part}
         for setting in self.read or []:
@@ -278,8 +278,8 @@ class Documents:
         self, path: Path, reading: Reading, console: Console, scratch: Scratch | None = None
     ) -> tuple[Corpus, Corpus | None]:
         """The training corpus, with its texts in ``scratch``, and the held-out corpus."""
+        from labelgrove.data.formats import ReadReport
         from labelgrove.data.records import empty_fields
-        from labelgrove.formats import ReadReport
 
         how, report = reading.options(), ReadReport()
         corpus = common.read_corpus(

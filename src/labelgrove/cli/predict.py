@@ -132,8 +132,8 @@ def _predict_shards(job: Job, documents: str, out: str, where: options.Where) ->
     """Each shard becomes a file of the output folder, written by the worker that predicted it."""
     from labelgrove.cli.predicting import Done
     from labelgrove.core.callbacks import Reporter, RichProgress
-    from labelgrove.formats.shards import output_names, shards_of
-    from labelgrove.loading import load
+    from labelgrove.data.formats.shards import output_names, shards_of
+    from labelgrove.exchange.loading import load
 
     if out == "-":
         raise ConfigError("--engine: give --out FOLDER; every shard becomes a file in it")

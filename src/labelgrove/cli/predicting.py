@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelgrove.cli import common
+from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.errors import DataError
-from labelgrove.formats.documents import ReadOptions, ReadReport
 
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
-    from labelgrove.formats import Document
+    from labelgrove.data.formats import Document
 
 # Documents, their ids, and the cells of their rows if tables keep the columns of their input.
 Batch = tuple[Any, Sequence[str | None], Sequence[Mapping[str, str]] | None]
@@ -103,16 +103,16 @@ class Predicting:
                 model, Path(documents), job.how, features=job.features, report=self.report
             )
             return _corpus_batches(corpus, job.batch)
-        from labelgrove.formats import iter_documents
+        from labelgrove.data.formats import iter_documents
 
         how = replace(common.with_fields_of(model, documents, job.how), columns=columns)
         return _text_batches(iter_documents(documents, options=how, report=self.report), job.batch)
 
     def predict(self, documents: str, out: str, advance: Callable[[int], object]) -> Done:
         """Predicts a file into another, batch by batch; a table keeps the columns of a table."""
-        from labelgrove.formats.files import STDIN
-        from labelgrove.formats.table_files import table_format
-        from labelgrove.scores.files import input_columns, prediction_writer
+        from labelgrove.data.formats.files import STDIN
+        from labelgrove.data.formats.table_files import table_format
+        from labelgrove.evaluation.prediction_files import input_columns, prediction_writer
 
         table = out != STDIN and table_format(out) is not None
         inputs = self._inputs(documents, columns=table)
@@ -163,7 +163,7 @@ class Predicting:
 
     def shard(self, paths: tuple[str, str]) -> Done:
         """Predicts one file into another."""
-        from labelgrove.formats.shards import fetched
+        from labelgrove.data.formats.shards import fetched
 
         source, target = paths
         own = replace(self, report=ReadReport())

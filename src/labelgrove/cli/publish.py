@@ -31,7 +31,7 @@ def export(
     """
     from labelgrove.core.memory import format_size
     from labelgrove.disk.model_folder import model_size
-    from labelgrove.exporting.write import export as write
+    from labelgrove.exchange.export.write import export as write
 
     settings: Any = {"precision": precision, "format": format, "overwrite": force}
     start = time.perf_counter()
@@ -74,8 +74,8 @@ def push(
 
     Example: labelgrove push model me/my-tags --licence apache-2.0 --language en
     """
-    from labelgrove.publishing.card import model_card
-    from labelgrove.publishing.hub import push as send
+    from labelgrove.exchange.card import model_card
+    from labelgrove.exchange.hub import push as send
 
     facts: dict[str, Any] = {"licence": licence, "language": language, "description": description}
     if card:

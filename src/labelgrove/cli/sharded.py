@@ -20,12 +20,12 @@ from labelgrove.core.late import sparse
 from labelgrove.core.topk import TopK
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.fingerprints import warning_of
-from labelgrove.formats import ReadOptions, ReadReport
-from labelgrove.formats.shards import fetched, shards_of
-from labelgrove.loading import load
-from labelgrove.metrics import Evaluation
-from labelgrove.metrics.tallies import Tally
-from labelgrove.scores.predictions import Predictions
+from labelgrove.data.formats import ReadOptions, ReadReport
+from labelgrove.data.formats.shards import fetched, shards_of
+from labelgrove.evaluation.metrics import Evaluation
+from labelgrove.evaluation.metrics.tallies import Tally
+from labelgrove.evaluation.predictions import Predictions
+from labelgrove.exchange.loading import load
 
 JOINED_AT_ONCE = 16  # tallies of shards, which have counts for every label
 

@@ -15,8 +15,8 @@ from labelgrove.core.durations import format_duration
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from labelgrove.experiments.planning.plan import Plan
     from labelgrove.methods.estimator import Estimator
-    from labelgrove.planning.plan import Plan
 
 MOST_STAGES = 8  # that a summary for people names
 
@@ -72,7 +72,7 @@ def summary(
 
 def _held_out(model: Estimator) -> dict[str, dict[str, float]]:
     """Metrics on the held-out part, in percent: of the method, and of linear or its members."""
-    from labelgrove.model.held_out import held_out_metrics
+    from labelgrove.methods.held_out import held_out_metrics
 
     report = held_out_metrics(model.report_)
     return {
@@ -96,7 +96,7 @@ def _learnt_from(model: Estimator) -> dict[str, int]:
 
 def _margin(facts: Mapping[str, Any]) -> tuple[int, float]:
     """The held-out documents, and how far figures on others may lie from those on these."""
-    from labelgrove.metrics.intervals import widest
+    from labelgrove.evaluation.metrics.intervals import widest
 
     count = facts["held_out_documents"]
     values = [value for figures in facts["held_out"].values() for value in figures.values()]

@@ -14,11 +14,11 @@ from labelgrove.cli.summary import summary
 from labelgrove.core.callbacks import Callback, Event, RichProgress
 from labelgrove.core.processes import is_first_process, wait_for_all
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.formats import ReadReport
+from labelgrove.data.formats.sharded import read_joined_shards
+from labelgrove.data.formats.shards import shards_of
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import StorageError, UnsupportedError
-from labelgrove.formats import ReadReport
-from labelgrove.formats.sharded import read_joined_shards
-from labelgrove.formats.shards import shards_of
 from labelgrove.methods import create
 from labelgrove.methods.estimator import Estimator
 

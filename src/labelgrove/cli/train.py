@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.disk.run_folder import RunFolder, RunStatus
     from labelgrove.methods.estimator import Estimator
-    from labelgrove.model.interface import Model
+    from labelgrove.methods.interface import Model
 
 
 def train(
@@ -77,10 +77,10 @@ def train(
     from labelgrove.core.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.core.processes import is_first_process, process_count, wait_for_all
     from labelgrove.core.scratch import Scratch
+    from labelgrove.data.formats.files import existing
     from labelgrove.data.splits import repeated_texts
-    from labelgrove.formats.files import existing
+    from labelgrove.experiments.planning.plan import plan_training
     from labelgrove.methods import create
-    from labelgrove.planning.plan import plan_training
 
     if plan_only:
         out = None
@@ -234,8 +234,8 @@ def _fit_shards(
 ) -> TimedEvaluation | None:
     """Trains by the workers of an engine, and measures on the documents of --dev."""
     from labelgrove.core.callbacks import RichProgress
-    from labelgrove.formats import ReadReport
-    from labelgrove.formats.sharded import read_shards
+    from labelgrove.data.formats import ReadReport
+    from labelgrove.data.formats.sharded import read_shards
 
     if model.workers != "shards" or documents.dense is not None:
         raise UnsupportedError(

@@ -51,8 +51,8 @@ def tune(
     from labelgrove.core.durations import parse_duration
     from labelgrove.core.params import read_toml
     from labelgrove.disk.atomic import write_file
+    from labelgrove.experiments.tuning.search import load_optuna, tune
     from labelgrove.methods import create
-    from labelgrove.tuning.search import load_optuna, tune
 
     console = common.stderr_console(quiet=quiet)
     where.check()
@@ -147,11 +147,11 @@ def bench(
 
     Example: labelgrove bench model another-model --costs --data corpus
     """
-    from labelgrove.benching.config import Bench
-    from labelgrove.benching.costs import Costs, costs_table
-    from labelgrove.benching.run import price_models, run_bench
-    from labelgrove.benching.table import bench_table
     from labelgrove.core.params import read_toml
+    from labelgrove.experiments.bench.config import Bench
+    from labelgrove.experiments.bench.costs import Costs, costs_table
+    from labelgrove.experiments.bench.run import price_models, run_bench
+    from labelgrove.experiments.bench.table import bench_table
 
     console = common.stderr_console()
     where.check()

@@ -16,7 +16,7 @@ from labelgrove.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.methods.estimator import Estimator
-    from labelgrove.updating.report import Growth
+    from labelgrove.methods.updating.report import Growth
 
 
 def update(
@@ -59,7 +59,7 @@ def update(
     """
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.params import merge_settings
-    from labelgrove.updating.report import GrowthParams
+    from labelgrove.methods.updating.report import GrowthParams
 
     console, data = common.stderr_console(), new.path
     if data is None and labels is None and feedback is None:
@@ -79,7 +79,7 @@ def update(
     documents = old = None
     rejected: list[str] = []
     if feedback is not None:
-        from labelgrove.updating.feedback import read_feedback
+        from labelgrove.methods.updating.feedback import read_feedback
 
         said = read_feedback(feedback)
         documents, rejected = said.corpus(loaded), said.rejected()
@@ -136,7 +136,7 @@ def _read_old(
 
 def _add_from_table(model: Estimator, table: Path, arguments: dict[str, Any]) -> Growth:
     """Adds the labels of a table that the model does not have yet."""
-    from labelgrove.formats.labels import read_label_table
+    from labelgrove.data.formats.labels import read_label_table
 
     rows = [row for row in read_label_table(table) if model.index_.get(row.id) is None]
     names, ids = [row.name for row in rows], [row.id for row in rows]

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from labelgrove.core.arrays import Int64, as_csr
 from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.formats.files import bare_name, existing, read_all
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.formats.files import bare_name, existing, read_all
 from labelgrove.labels.tree import LabelTree
 
 LOOSE_GROUP = 1000  # size of the groups of labels without relations in a thesaurus

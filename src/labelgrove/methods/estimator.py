@@ -1,4 +1,4 @@
-"""The base class of every method: the model interface, and the verbs that other rooms provide."""
+"""The base class of every method: the model interface, and the verbs of other modules."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CSR
 from labelgrove.core.notebook import table
 from labelgrove.errors import ConfigError
-from labelgrove.model.interface import Model
-from labelgrove.scores.predictions import check_fitted
+from labelgrove.evaluation.predictions import check_fitted
+from labelgrove.methods.interface import Model
 
 if TYPE_CHECKING:  # prediction does without the other rooms, so the verbs import them
-    from labelgrove.calibrating.calibration import Calibration
-    from labelgrove.model.explanation import Explanation
-    from labelgrove.updating.report import Growth
+    from labelgrove.evaluation.calibration import Calibration
+    from labelgrove.methods.explaining.explanation import Explanation
+    from labelgrove.methods.updating.report import Growth
 
 
 class Estimator(Model):
@@ -30,7 +30,7 @@ class Estimator(Model):
         >>> Linear().fit(["red shoes", "blue hat"], [["a"], ["b"]]).score(["hat"], [["b"]])
         1.0
         """
-        from labelgrove.metrics import scorer
+        from labelgrove.evaluation.metrics import scorer
 
         return float(scorer("P@1")(self, X, y))
 
@@ -74,28 +74,28 @@ class Estimator(Model):
 
         The options are those of :func:`labelgrove.calibrate`.
         """
-        from labelgrove.calibrating import learning
+        from labelgrove.evaluation import calibrate as learning
 
         return learning.calibrate(self, X, y, **options)
 
     def explain(self, text: Any, label: str, **options: Any) -> Explanation:
         """Why the model gives one text its score for ``label`` (an id or a name).
 
-        The options are those of :func:`labelgrove.explaining.explain.explain`, such as ``top`` (how
-        many words) and ``corpus`` (to name similar documents).
+        The options are those of ``explain`` in ``labelgrove.methods.explaining.explain``, such as
+        ``top`` (how many words) and ``corpus`` (to name similar documents).
 
         >>> from labelgrove import Linear
         >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
         >>> model.explain("a blue hat", "hats").reasons[0].text
         'blue'
         """
-        from labelgrove.explaining import explain
+        from labelgrove.methods.explaining import explain
 
         return explain.explain(self, text, label, **options)
 
     def explain_best(self, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
         """Explanations of the ``k`` best labels of one text; options as for :meth:`explain`."""
-        from labelgrove.explaining import explain
+        from labelgrove.methods.explaining import explain
 
         return explain.explain_best(self, text, k, **options)
 
@@ -115,7 +115,7 @@ class Estimator(Model):
         >>> model.predict(["something red"], k=1).names()
         [['red']]
         """
-        from labelgrove.updating import update as updating
+        from labelgrove.methods.updating import update as updating
 
         return updating.add_labels(self, names, **options)
 
@@ -135,15 +135,9 @@ class Estimator(Model):
         >>> model.update(["green coat", "a green hat"], [["coats"], ["hats"]])
         Growth(added=('coats',), retrained=('hats',), documents=2, ...)
         """
-        from labelgrove.updating import update as updating
+        from labelgrove.methods.updating import update as updating
 
         return updating.update(self, X, y, **options)
-
-    def push(self, repo_id: str, **options: Any) -> str:
-        """Uploads the model to the Hugging Face Hub; ``labelgrove.push`` lists the options."""
-        from labelgrove.publishing import hub
-
-        return hub.push(self, repo_id, **options)
 
     def _repr_html_(self) -> str:
         """For notebooks: the constructor call, and what a fitted model knows of itself."""

@@ -18,9 +18,12 @@ from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
-from labelgrove.explaining.networks import network_paths
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.explaining.networks import network_paths
+from labelgrove.methods.interface import Pieces
 from labelgrove.methods.name_rows import named_labels
 from labelgrove.methods.neural import (
     Compared,
@@ -31,6 +34,7 @@ from labelgrove.methods.neural import (
     estimate_memory,
     prepare,
 )
+from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import Prepared, linear_stage
 from labelgrove.methods.reranking import (
     Reranker,
@@ -40,18 +44,14 @@ from labelgrove.methods.reranking import (
     reranker_features,
     shortlist_matrix,
 )
+from labelgrove.methods.spaces import RERANK_SPACE, TRAINING_SPACE
 from labelgrove.methods.terms import Terms, without_matrix
 from labelgrove.methods.training import best_labels, make_runner, train_heads
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.interface import Pieces
-from labelgrove.model.outline import Outline
-from labelgrove.model.spaces import RERANK_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, network_part
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams, Start
-from labelgrove.scores.predictions import Predictions
 
 # The network was fitted to the documents that the ranker learns from: its vectors of these say more
 # about their labels than those of new documents do, so they count less than the terms.

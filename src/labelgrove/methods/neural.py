@@ -22,10 +22,12 @@ from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods.defaults import HELD_OUT, MOST_TOKENS, RULES, SPLIT_SEED, Needs, derive
 from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.label_texts import LabelTexts, with_label_texts
 from labelgrove.methods.linear.method import Linear
+from labelgrove.methods.outline import EncoderWork
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
     Prepared,
@@ -46,7 +48,6 @@ from labelgrove.methods.terms import (
     terms_stage,
 )
 from labelgrove.methods.training import padding_note
-from labelgrove.model.outline import EncoderWork
 from labelgrove.nn.encoders.encoder import load_encoder
 from labelgrove.nn.encoders.files import (
     EncoderContent,
@@ -58,7 +59,6 @@ from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import TfidfParams
 
 

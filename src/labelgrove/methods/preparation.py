@@ -22,12 +22,13 @@ from labelgrove.data.records import names_in
 from labelgrove.data.splits import repeated_texts
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
+from labelgrove.evaluation.metrics import evaluate
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.defaults import Situation
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.terms import Terms
-from labelgrove.metrics import evaluate
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import (
     EncoderParams,
@@ -41,7 +42,6 @@ from labelgrove.nn.encoders.lengths import LengthSample
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.scores.predictions import Predictions
 
 # The checkpoint is chosen by the mean of the first three; all are reported for held-out documents.
 CHOSEN_BY = ("P@1", "P@3", "P@5")

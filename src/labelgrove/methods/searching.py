@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import TfidfParams
 
 if TYPE_CHECKING:  # what a prediction does without is imported where it is used
-    from labelgrove.model.growth import GrowthView, Read
-    from labelgrove.model.outline import Outline
+    from labelgrove.methods.outline import Outline
+    from labelgrove.methods.updating.growth import GrowthView, Read
 
 
 class TreeSearch(Protocol):
@@ -51,8 +51,8 @@ def tree_growth(
     reads_names: bool = True,
 ) -> GrowthView:
     """A view of the model in which labels get a place in each tree."""
-    from labelgrove.model.growth import GrowthView
-    from labelgrove.updating.views import routed_documents
+    from labelgrove.methods.updating.growth import GrowthView
+    from labelgrove.methods.updating.views import routed_documents
 
     def read(documents: Any, threads: int | None) -> Read:
         features = model.read(documents, threads=threads)
@@ -63,7 +63,7 @@ def tree_growth(
 
 def tree_outline(model: TreeSearch, labels: int, *, trees: int = 1) -> Outline:
     """tf-idf, trees and rankers."""
-    from labelgrove.model.outline import Outline, expected_widths
+    from labelgrove.methods.outline import Outline, expected_widths
 
     widths = expected_widths(model.tree, labels)
     return Outline(model.tfidf, model.tree, model.ranker, widths, search=model.search, trees=trees)

@@ -12,6 +12,7 @@ from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.name_rows import NamedLabels, start_from_names
 from labelgrove.methods.preparation import CHOSEN_BY, Examples, held_out_measures
@@ -27,7 +28,6 @@ from labelgrove.nn.training.devices import (
     derived_seed,
 )
 from labelgrove.nn.training.loop import LoopParams, train
-from labelgrove.scores.predictions import Predictions
 
 
 def train_heads(

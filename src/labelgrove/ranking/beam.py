@@ -15,9 +15,9 @@ from labelgrove.core.params import Params, param
 from labelgrove.core.topk import TopK
 from labelgrove.data.features import FeatureParts
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.predictions import ScoreKind
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.weights import ChunkedWeights, check_chunks
-from labelgrove.scores.predictions import ScoreKind
 
 PostProcessor = Literal[
     "noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"

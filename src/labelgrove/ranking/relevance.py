@@ -57,7 +57,9 @@ class PropensitySettings(Protocol):
 
 def label_costs(params: PropensitySettings, frequencies: Frequencies) -> Float32:
     """The cost of a positive of each label column; the mean over all positives is 1."""
-    from labelgrove.metrics.propensity import Propensity  # few trainings need the metrics
+    from labelgrove.evaluation.metrics.propensity import (
+        Propensity,  # few trainings need the metrics
+    )
 
     propensity = Propensity(params.propensity_a, params.propensity_b)
     return propensity.costs(frequencies.labels, frequencies.documents).astype(np.float32)

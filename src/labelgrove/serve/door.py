@@ -28,7 +28,7 @@ PROBES = ("/healthz", "/readyz")
 OPEN_TO_ALL = ("/", "/docs", *PROBES)
 PAGE_FILES = "/page/"
 # Where the routes leave the name of the model that was asked.
-ASKED = "labelgrove.model"
+ASKED = "labelgrove.methods"
 NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 

@@ -3,7 +3,7 @@
 The file is only ever appended to. A line is written as a whole under a lock that all worker
 processes share, and is on the disk before the client gets its answer. A line that a crash cut off
 stays alone: the next one begins a new line, and readers skip what is no JSON
-(``updating/feedback.py``).
+(``methods/updating/feedback.py``).
 """
 
 from __future__ import annotations

@@ -29,8 +29,9 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# By its path: importing labelgrove.report would load much that serving does not need.
-REPORT_SCRIPT = Path(__file__).parents[1] / "report" / "templates" / "labels.js"
+# By its path: importing labelgrove.experiments.report would load much that serving does not need.
+_REPORT = Path(__file__).parents[1] / "experiments" / "report"
+REPORT_SCRIPT = _REPORT / "templates" / "labels.js"
 _digest = base64.b64encode(hashlib.sha256(REPORT_SCRIPT.read_bytes()).digest()).decode()
 REPORT_POLICY = (
     f"default-src 'none'; script-src 'sha256-{_digest}'; style-src 'unsafe-inline'; "

@@ -19,18 +19,18 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from labelgrove.calibrating.calibration import Calibration
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
 from labelgrove.errors import ConfigError, LabelgroveError, ModelFormatError
-from labelgrove.explaining import explain as explaining
+from labelgrove.evaluation.calibration import Calibration
+from labelgrove.evaluation.prediction_files import SCORE_DIGITS
+from labelgrove.evaluation.predictions import COMPARED, Predictions
+from labelgrove.exchange.hub_files import without_paths
+from labelgrove.exchange.loading import load
 from labelgrove.labels.masks import LabelMask
-from labelgrove.loading import load
 from labelgrove.methods.estimator import Estimator
-from labelgrove.model.held_out import held_out_metrics
-from labelgrove.publishing.files import without_paths
-from labelgrove.scores.files import SCORE_DIGITS
-from labelgrove.scores.predictions import COMPARED, Predictions
+from labelgrove.methods.explaining import explain as explaining
+from labelgrove.methods.held_out import held_out_metrics
 from labelgrove.serve.copies import Copies, OpenFiles
 from labelgrove.serve.examples import card_examples
 from labelgrove.serve.metrics import ModelMetrics
@@ -310,7 +310,7 @@ class ModelFolder:
         self._failed: list[tuple[Any, ...]] | None = None  # the files that could not be loaded
         self.current = Served.load(self._path, **self._how)
         if train is not None:
-            from labelgrove.formats import ReadOptions, read_corpus
+            from labelgrove.data.formats import ReadOptions, read_corpus
 
             model, options = self.current.model, ReadOptions()
             if (names := model.facts_.fields) is not None:

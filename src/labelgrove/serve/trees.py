@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from labelgrove.core.arrays import Int32
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.explaining.rankers import node_path
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.explaining.rankers import node_path
 from labelgrove.serve.problems import Problem
 
 ROOT = "root"

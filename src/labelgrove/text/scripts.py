@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
-from typing import Any
+from collections.abc import Iterable
 
-from labelgrove.errors import DataError, warn
+from labelgrove.errors import warn
 
 # Thai, Lao, Burmese, Khmer, the Japanese syllabaries and Chinese characters: first and last code.
 UNSPACED_RANGES = (
@@ -28,29 +26,7 @@ UNSPACED = f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in UNSPACED_R
 # share on, only these letters are.
 _MOST, _SOME = 0.5, 0.1
 UNSPACED_NGRAMS = (1, 3)  # the kernels' text_analyze.hpp has the same
-_SAMPLED_TEXTS, _SAMPLED_CHARACTERS = 200, 500
-
-
-def sampled(texts: Any) -> tuple[list[str], Any]:
-    """Some of the texts, and all of them: an iterator can be read only once."""
-    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
-        return [], texts
-    if not isinstance(texts, Sequence):
-        source = iter(texts)
-        head = list(islice(source, _SAMPLED_TEXTS))
-        return [text for text in head if isinstance(text, str)], chain(head, source)
-    sample = []
-    for row in sample_rows(len(texts)):
-        try:
-            sample.append(texts[row])
-        except DataError:  # not UTF-8; kernels replace what they cannot read
-            continue
-    return [text for text in sample if isinstance(text, str)], texts
-
-
-def sample_rows(count: int) -> range:
-    """The numbers of the texts that are looked at."""
-    return range(0, count, -(-count // _SAMPLED_TEXTS) or 1)
+_SAMPLED_CHARACTERS = 500
 
 
 def unspaced_share(texts: Iterable[str]) -> float:

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from labelgrove.data.languages import language_of
 from labelgrove.errors import MissingExtraError
-from labelgrove.text.languages import language_of
 
 try:
     import snowballstemmer

@@ -22,6 +22,7 @@ from labelgrove.core.arrays import CSR, CsrParts, Float32, narrow_csr
 from labelgrove.core.part import Part
 from labelgrove.core.scratch import GrowingCsr, Scratch, row_ranges
 from labelgrove.core.strings import StringTable
+from labelgrove.data.languages import sampled
 from labelgrove.data.records import (
     BETWEEN,
     FieldNames,
@@ -41,7 +42,7 @@ from labelgrove.text.feeding import (
     given_analyzer,
 )
 from labelgrove.text.field_terms import FieldTerms, check_weights
-from labelgrove.text.scripts import sampled, suited, unspaced_share
+from labelgrove.text.scripts import suited, unspaced_share
 from labelgrove.text.tfidf_params import (
     TfidfParams,
     analyzer_options,

@@ -12,16 +12,16 @@ import labelgrove
 from labelgrove import Auto, Corpus, Ensemble, LabelIndex, Linear, Neighbours
 from labelgrove.core.callbacks import Event
 from labelgrove.data.inputs import hold_out
-from labelgrove.datasets.shop import shop_corpus
+from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, UnsupportedError
+from labelgrove.evaluation.merge_weights import LearntMerge, cross_fitted
+from labelgrove.evaluation.merging import precision_of
 from labelgrove.methods import create
 from labelgrove.methods.auto import method as module
 from labelgrove.methods.auto import search
 from labelgrove.methods.auto.growing import Growing, Named
 from labelgrove.methods.auto.trials import Clock, Trials
-from labelgrove.scores.learning import LearntMerge, cross_fitted
-from labelgrove.scores.merging import precision_of
 from test_contract import planted, same, tiny_training
 
 

@@ -11,9 +11,9 @@ import pytest
 from labelgrove import Corpus, Linear
 from labelgrove.core.callbacks import Event
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods.auto import trials as module
 from labelgrove.methods.auto.trials import Clock, OutOfTimeError, Trials, pace
-from labelgrove.scores.predictions import Predictions
 
 
 class Told:

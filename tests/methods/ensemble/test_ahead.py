@@ -11,7 +11,7 @@ import pytest
 
 from labelgrove import Auto, Ensemble, Linear, TfidfParams
 from labelgrove.core.callbacks import Event
-from labelgrove.datasets.shop import shop_corpus
+from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError

@@ -24,8 +24,8 @@ from labelgrove import (
 )
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.evaluation.merging import merge
 from labelgrove.methods import create
-from labelgrove.scores.merging import merge
 from labelgrove.text.tfidf import Tfidf
 from support.forging import forge_manifest
 from test_contract import planted, same, tiny_training

@@ -15,9 +15,9 @@ from labelgrove import Corpus, Documents, LabelIndex, Linear, TreeParams
 from labelgrove.data.features import Features
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
+from labelgrove.evaluation.predictions import Predictions
+from labelgrove.experiments.planning.plan import plan_training
 from labelgrove.methods import create
-from labelgrove.planning.plan import plan_training
-from labelgrove.scores.predictions import Predictions
 
 DATA = Path(os.environ.get("LABELGROVE_DATA", Path(__file__).parents[4] / "shared" / "data"))
 GROUPS = 6

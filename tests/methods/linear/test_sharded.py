@@ -13,11 +13,11 @@ import pytest
 from labelgrove import Linear, read_corpus
 from labelgrove.core.callbacks import Event
 from labelgrove.data.features import Features
+from labelgrove.data.formats import ReadOptions, ReadReport
+from labelgrove.data.formats.sharded import read_shards
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError, DataError, LabelgroveWarning
-from labelgrove.formats import ReadOptions, ReadReport
-from labelgrove.formats.sharded import read_shards
 from support.sharding import PARTS, SETTINGS, assert_same_bits, made, rows, write_shards
 
 

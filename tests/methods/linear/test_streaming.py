@@ -15,10 +15,10 @@ from labelgrove import Corpus, LabelIndex, Linear
 from labelgrove.core import scratch as blocks
 from labelgrove.core.memory import parse_size
 from labelgrove.core.scratch import Scratch
+from labelgrove.data.formats import Document, read_corpus
+from labelgrove.data.formats.jsonl import dump_document
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, ResourceError
-from labelgrove.formats import Document, read_corpus
-from labelgrove.formats.jsonl import dump_document
 from labelgrove.labels import features as label_features
 from labelgrove.methods import METHODS, create
 from labelgrove.methods.linear import streaming

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from labelgrove import Corpus, Ensemble, LabelIndex, Linear, Matcher
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.explaining.explain import explain
+from labelgrove.methods.explaining.explain import explain
 from labelgrove.methods.matcher.evidence import COLUMNS, MatchingParams, learn_evidence
 from labelgrove.methods.matcher.names import Names
 

@@ -9,7 +9,7 @@ from scipy import sparse
 import labelgrove
 from labelgrove import Corpus, Ensemble, Linear, Neighbours
 from labelgrove.errors import ConfigError, UnsupportedError
-from labelgrove.explaining.explain import explain
+from labelgrove.methods.explaining.explain import explain
 from labelgrove.methods.neighbours.voting import VotingParams
 
 TEXTS = ["red shoes", "red boots", "red hat", "green hat", "a violet umbrella"]

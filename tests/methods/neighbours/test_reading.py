@@ -15,7 +15,7 @@ import labelgrove
 from labelgrove import Ensemble, Linear, Neighbours
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
-from labelgrove.explaining.explain import explain
+from labelgrove.methods.explaining.explain import explain
 from labelgrove.methods.lightxml.method import LightXML
 from labelgrove.methods.neighbours.voting import VotingParams
 from labelgrove.nn.encoders.encoder import load_encoder

@@ -17,11 +17,11 @@ hub = pytest.importorskip("huggingface_hub")
 
 from labelgrove import Corpus  # noqa: E402
 from labelgrove.errors import ConfigError, LabelgroveWarning, StorageError  # noqa: E402
-from labelgrove.loading import load  # noqa: E402
+from labelgrove.exchange.loading import load  # noqa: E402
+from labelgrove.experiments.planning.plan import plan_training  # noqa: E402
 from labelgrove.methods import create  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
 from labelgrove.nn.encoders.files import find_encoder, is_local  # noqa: E402
-from labelgrove.planning.plan import plan_training  # noqa: E402
 from support.tiny_encoders import TEXTS, make_encoder  # noqa: E402
 from test_contract import planted, tiny_training  # noqa: E402
 

@@ -12,7 +12,7 @@ from labelgrove.labels.documents import labels_with_words
 from labelgrove.methods import create, method_class
 from labelgrove.methods.auto.trials import NOISE, OutOfTimeError, Trials, pace
 from labelgrove.methods.ensemble.method import Ensemble
-from labelgrove.model.interface import Model, Step
+from labelgrove.methods.interface import Model, Step
 
 COMMON = ("tfidf", "features", "random_state", "n_jobs")  # settings of all members
 # How many times longer than one tree on words, and than one network, these take, roughly.

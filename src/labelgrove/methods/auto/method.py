@@ -32,6 +32,7 @@ from labelgrove.errors import (
     MissingExtraError,
     UnsupportedError,
 )
+from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import create, load_folder
@@ -42,20 +43,19 @@ from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import stages_in
 from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.inputs import labelled_corpus
+from labelgrove.methods.interface import Model, Pieces, Step, Workers
 from labelgrove.methods.linear.method import Linear
+from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import FeatureChoice, choose_features
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.interface import Model, Pieces, Step, Workers
-from labelgrove.model.settings import Group, group
+from labelgrove.methods.updating import update as updating
+from labelgrove.methods.updating.report import Growth
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.text.tfidf import TfidfParams
-from labelgrove.updating import update as updating
-from labelgrove.updating.report import Growth
 
 # Documents that judge, of small corpora: so many, but not more than this share, or none at all.
 ENOUGH_JUDGES, LARGEST_SHARE, FEWEST_JUDGES = 100, 0.2, 20

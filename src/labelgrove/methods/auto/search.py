@@ -20,8 +20,8 @@ from labelgrove.methods.auto.growing import (
 )
 from labelgrove.methods.auto.trials import AFTERWARDS, OutOfTimeError, Trials, pace
 from labelgrove.methods.ensemble.method import Ensemble
+from labelgrove.methods.interface import Model
 from labelgrove.methods.linear.method import Linear
-from labelgrove.model.interface import Model
 
 TREES = 3
 SURELY = 2.0  # standard errors; several trees and a matcher take several times longer to predict

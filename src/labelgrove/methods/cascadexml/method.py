@@ -15,6 +15,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.cascadexml.net import CascadeNet, mix_name
@@ -26,6 +27,8 @@ from labelgrove.methods.cascadexml.params import (
     idle_settings,
 )
 from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.interface import Pieces, Workers
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.networks import (
     VECTORS_C,
@@ -44,18 +47,15 @@ from labelgrove.methods.networks import (
     train_network,
 )
 from labelgrove.methods.neural import fitting, settled
+from labelgrove.methods.outline import Outline, expected_widths
 from labelgrove.methods.reranking import Reranker, RerankParams
+from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import FeatureChoice
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.interface import Pieces, Workers
-from labelgrove.model.outline import Outline, expected_widths
-from labelgrove.model.settings import Group, group
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams, layer_count
 from labelgrove.nn.network import network_from_part
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import TfidfParams
 
 

@@ -23,6 +23,9 @@ from labelgrove.errors import (
     ModelFormatError,
     UnsupportedError,
 )
+from labelgrove.evaluation.merge_weights import LearntMerge, learn_merge
+from labelgrove.evaluation.merging import MEASURED_AT, Rule, merge, precision_of
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import load_folder
@@ -35,15 +38,12 @@ from labelgrove.methods.ensemble.members import (
     with_members,
 )
 from labelgrove.methods.estimator import Estimator
-from labelgrove.model.interface import Model, Step, Workers
-from labelgrove.model.settings import check_count
+from labelgrove.methods.interface import Model, Step, Workers
+from labelgrove.methods.settings import check_count
 from labelgrove.nn.encoders.files import EncoderParams
-from labelgrove.scores.learning import LearntMerge, learn_merge
-from labelgrove.scores.merging import MEASURED_AT, Rule, merge, precision_of
-from labelgrove.scores.predictions import Predictions
 
 if TYPE_CHECKING:
-    from labelgrove.model.growth import Additions, OwnGrowth
+    from labelgrove.methods.updating.growth import Additions, OwnGrowth
 
 MEMBERS = "members"  # the folder of the members' own model folders, numbered from 1
 
@@ -291,8 +291,8 @@ class Ensemble(Estimator):
 
     def growth(self) -> OwnGrowth:
         """Members grow by themselves; a learnt merge gets room for new labels."""
-        from labelgrove.model.growth import OwnGrowth
-        from labelgrove.updating.views import grown_facts
+        from labelgrove.methods.updating.growth import OwnGrowth
+        from labelgrove.methods.updating.views import grown_facts
 
         def grown(additions: Additions) -> dict[str, Any]:
             if self.merge_ is None:

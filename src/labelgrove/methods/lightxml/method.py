@@ -18,10 +18,13 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError, UnsupportedError
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.defaults import Needs
 from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.interface import Pieces, Workers
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
 from labelgrove.methods.lightxml.static import (
@@ -51,13 +54,11 @@ from labelgrove.methods.networks import (
     train_network,
 )
 from labelgrove.methods.neural import fitting, settled
+from labelgrove.methods.outline import Outline, expected_widths
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.reranking import Reranker, RerankParams
+from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import FeatureChoice
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.interface import Pieces, Workers
-from labelgrove.model.outline import Outline, expected_widths
-from labelgrove.model.settings import Group, group
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.heads.full import ONE_PROCESS, weight_type
@@ -65,7 +66,6 @@ from labelgrove.nn.network import Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import TfidfParams
 
 

@@ -28,6 +28,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
@@ -41,6 +42,7 @@ from labelgrove.methods.inputs import (
     tree_stages,
     warn_of_weights,
 )
+from labelgrove.methods.interface import Workers
 from labelgrove.methods.linear.sharded import sharded_features
 from labelgrove.methods.linear.streaming import (
     BASE_BYTES,
@@ -49,21 +51,19 @@ from labelgrove.methods.linear.streaming import (
     terms_per_document,
 )
 from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
+from labelgrove.methods.settings import Group, check_count, group
 from labelgrove.methods.terms import FeatureChoice, choose_features, scaling
-from labelgrove.model.interface import Workers
-from labelgrove.model.settings import Group, check_count, group
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 if TYPE_CHECKING:
-    from labelgrove.model.explanation import Paths, Question
-    from labelgrove.model.growth import GrowthView
-    from labelgrove.model.outline import Outline
+    from labelgrove.methods.explaining.explanation import Paths, Question
+    from labelgrove.methods.outline import Outline
+    from labelgrove.methods.updating.growth import GrowthView
 
 LabelTexts = Literal["names"] | None
 
@@ -311,8 +311,8 @@ class Linear(Estimator):
 
     def paths(self, question: Question) -> Paths:
         """Down each tree."""
-        from labelgrove.explaining.rankers import tree_paths
-        from labelgrove.explaining.spans import named_terms
+        from labelgrove.methods.explaining.rankers import tree_paths
+        from labelgrove.methods.explaining.spans import named_terms
 
         reader = self._reader()
         return tree_paths(
@@ -335,7 +335,7 @@ class Linear(Estimator):
 
     def search_space(self) -> dict[str, Any]:
         """The ranker, the tree and the search."""
-        from labelgrove.model.spaces import linear_space
+        from labelgrove.methods.spaces import linear_space
 
         return linear_space(self.tree)
 

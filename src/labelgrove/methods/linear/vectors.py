@@ -23,17 +23,23 @@ from labelgrove.data.records import plain_texts
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError
-from labelgrove.explaining.networks import Reading, vector_paths
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.explaining.networks import Reading, vector_paths
 from labelgrove.methods.inputs import scaled
+from labelgrove.methods.interface import Pieces, Workers
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
 from labelgrove.methods.neural import encoder_work, estimate_memory, fitting, prepare, settled
+from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import tokens_stage
 from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
+from labelgrove.methods.settings import Group, check_count, group
+from labelgrove.methods.spaces import linear_space
 from labelgrove.methods.terms import (
     FeatureChoice,
     choose_features,
@@ -41,6 +47,7 @@ from labelgrove.methods.terms import (
     without_matrix,
 )
 from labelgrove.methods.training import make_runner
+from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
     IndexingParams,
@@ -49,12 +56,6 @@ from labelgrove.methods.xtransformer.matching import (
     stored_matcher,
 )
 from labelgrove.methods.xtransformer.net import MatcherParams
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.growth import GrowthView
-from labelgrove.model.interface import Pieces, Workers
-from labelgrove.model.outline import Outline
-from labelgrove.model.settings import Group, check_count, group
-from labelgrove.model.spaces import linear_space
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
@@ -65,7 +66,6 @@ from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.word2vec import Word2vec, Word2vecParams

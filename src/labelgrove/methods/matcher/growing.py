@@ -10,7 +10,7 @@ from labelgrove.core.arrays import Int64
 from labelgrove.data.corpus import Corpus
 from labelgrove.methods.matcher.evidence import Counts, Evidence, found_matches
 from labelgrove.methods.matcher.names import Float64, Names
-from labelgrove.model.growth import Additions
+from labelgrove.methods.updating.growth import Additions
 
 
 def grown_evidence(evidence: Evidence, names: Names, more: Names, additions: Additions) -> Evidence:

@@ -22,6 +22,7 @@ from labelgrove.data.records import words_of
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import DataError
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.inputs import labelled_corpus
@@ -34,13 +35,12 @@ from labelgrove.methods.matcher.evidence import (
     learn_evidence,
 )
 from labelgrove.methods.matcher.names import Float64, Names, matched_words
+from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import choose_features
-from labelgrove.model.settings import Group, group
-from labelgrove.scores.predictions import Predictions
 
 if TYPE_CHECKING:
-    from labelgrove.model.explanation import Paths, Question
-    from labelgrove.model.growth import Additions, OwnGrowth
+    from labelgrove.methods.explaining.explanation import Paths, Question
+    from labelgrove.methods.updating.growth import Additions, OwnGrowth
 
 ENTRIES_AT_ONCE = 1 << 21  # scores of labels that are held at a time
 BASE_BYTES = 160 << 20
@@ -162,7 +162,7 @@ class Matcher(Estimator):
 
     def paths(self, question: Question) -> Paths:
         """The words that match; what training knows of the label is the bias."""
-        from labelgrove.model import explanation
+        from labelgrove.methods.explaining import explanation
 
         text, column = words_of(question.text), question.column
         found = find_candidates(self.names_, self.names_.read([text]))
@@ -189,7 +189,7 @@ class Matcher(Estimator):
 
     def growth(self) -> OwnGrowth:
         """With all training documents, everything is learnt again; otherwise counts grow."""
-        from labelgrove.model.growth import OwnGrowth
+        from labelgrove.methods.updating.growth import OwnGrowth
 
         return OwnGrowth(self._grown)
 

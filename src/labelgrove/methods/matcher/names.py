@@ -18,7 +18,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import Int64, offsets
 from labelgrove.data import records
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.model.explanation import Span
+from labelgrove.methods.explaining.explanation import Span
 
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]

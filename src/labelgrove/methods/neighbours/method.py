@@ -18,28 +18,28 @@ from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError, needing_torch
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.defaults import MOST_TOKENS
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.inputs import document_parts, features_stage, labelled_corpus
+from labelgrove.methods.interface import Pieces
 from labelgrove.methods.neighbours.memory import Memory, Queries
 from labelgrove.methods.neighbours.voting import Support, VotingParams
+from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import (
     FeatureChoice,
     choose_features,
     given_matrix,
     without_matrix,
 )
-from labelgrove.model.interface import Pieces
-from labelgrove.model.settings import Group, group
 from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
-from labelgrove.scores.predictions import Predictions
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 if TYPE_CHECKING:
+    from labelgrove.methods.explaining.explanation import Paths, Question, Step
     from labelgrove.methods.neighbours.reading import TextReader
-    from labelgrove.model.explanation import Paths, Question, Step
 
 VectorKind = Literal["tfidf", "encoder", "both"]
 
@@ -187,7 +187,7 @@ class Neighbours(Estimator):
 
         A vote by tf-idf is divided among the terms in common, one by vectors among all words.
         """
-        from labelgrove.model import explanation
+        from labelgrove.methods.explaining import explanation
 
         queries, params = self._queries(question.documents, 1), self.voting
         near = self.memory_.nearest(queries, params.neighbours, threads=1)
@@ -207,8 +207,8 @@ class Neighbours(Estimator):
         return explanation.Paths(paths, "product")
 
     def _step_by_terms(self, row: CsrParts, support: Support, question: Question) -> Step:
-        from labelgrove.explaining.rankers import feature_reason
-        from labelgrove.explaining.spans import named_terms
+        from labelgrove.methods.explaining.rankers import feature_reason
+        from labelgrove.methods.explaining.spans import named_terms
 
         assert self.memory_.terms is not None
         reader = self._reader()
@@ -231,7 +231,7 @@ class Neighbours(Estimator):
 
     def _step(self, question: Question, prior: float, votes: float, **parts: Any) -> Step:
         """The one step of a path: the score of the label itself."""
-        from labelgrove.model import explanation
+        from labelgrove.methods.explaining import explanation
 
         score = prior + votes
         labels = len(self.index_)

@@ -20,14 +20,14 @@ from labelgrove.core.arrays import Float32
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import Stages
-from labelgrove.explaining.networks import Reading, traced_step
 from labelgrove.methods.defaults import Needs, derive
+from labelgrove.methods.explaining.explanation import Question, Step
+from labelgrove.methods.explaining.networks import Reading, traced_step
+from labelgrove.methods.interface import Pieces
 from labelgrove.methods.neighbours.voting import Float64
 from labelgrove.methods.preparation import check_fields, situation, tokens_stage
 from labelgrove.methods.training import make_runner
 from labelgrove.methods.xrtransformer.vectors import Standard, network_of, standardise
-from labelgrove.model.explanation import Question, Step
-from labelgrove.model.interface import Pieces
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens, tokenize

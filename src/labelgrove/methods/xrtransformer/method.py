@@ -21,12 +21,15 @@ from labelgrove.data.inputs import with_texts
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
-from labelgrove.explaining.networks import Reading, vector_paths
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.defaults import Needs
 from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.explaining.networks import Reading, vector_paths
 from labelgrove.methods.inputs import tree_stages
+from labelgrove.methods.interface import Pieces, Workers
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.neural import (
     check_returned,
@@ -38,9 +41,14 @@ from labelgrove.methods.neural import (
     prepare,
     settled,
 )
+from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
+from labelgrove.methods.settings import Group, group
+from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.methods.terms import FeatureChoice, without_matrix
+from labelgrove.methods.updating.growth import GrowthView
+from labelgrove.methods.updating.views import extended_tree
 from labelgrove.methods.xrtransformer.descending import found_share
 from labelgrove.methods.xrtransformer.net import XrParams, fine_tuned_levels, level_training
 from labelgrove.methods.xrtransformer.stages import (
@@ -59,12 +67,6 @@ from labelgrove.methods.xrtransformer.vectors import (
     restore,
     standardise,
 )
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.growth import GrowthView
-from labelgrove.model.interface import Pieces, Workers
-from labelgrove.model.outline import Outline
-from labelgrove.model.settings import Group, group
-from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams, states_width
 from labelgrove.nn.encoders.tokens import tokenize
@@ -76,10 +78,8 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
-from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
-from labelgrove.updating.views import extended_tree
 
 # All linear models (those that start and shortlist levels, and the last one) beside the last: 2.2
 # (tibkat), 3.8 (eurlex57k), 3.9 (commits) and 4.4 (debian) in benchmarks/results/neural.jsonl.

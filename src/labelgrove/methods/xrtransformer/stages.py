@@ -20,6 +20,8 @@ from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
+from labelgrove.evaluation.metrics import evaluate
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.preparation import CHOSEN_BY, Examples
 from labelgrove.methods.terms import Terms
@@ -43,7 +45,6 @@ from labelgrove.methods.xrtransformer.net import (
     nodes_of_labels,
 )
 from labelgrove.methods.xrtransformer.vectors import Standard, beside, embedded, network_of, restore
-from labelgrove.metrics import evaluate
 from labelgrove.nn.batches.padded import prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
@@ -52,7 +53,6 @@ from labelgrove.nn.training.devices import choose_device, derived_seed
 from labelgrove.nn.training.loop import LoopParams, train
 from labelgrove.ranking.relevance import relevance
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions
 
 
 @dataclass(frozen=True)

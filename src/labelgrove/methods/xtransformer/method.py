@@ -18,7 +18,13 @@ from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made
-from labelgrove.explaining.networks import (
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import TreeParams
+from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.explaining.explanation import Path as LabelPath
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.explaining.networks import (
     Reading,
     joined_steps,
     label_step,
@@ -26,10 +32,8 @@ from labelgrove.explaining.networks import (
     network_step,
     product,
 )
-from labelgrove.explaining.rankers import node_path, probability
-from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import TreeParams
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.explaining.rankers import node_path, probability
+from labelgrove.methods.interface import Pieces, Workers
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.networks import network_pieces
 from labelgrove.methods.neural import (
@@ -42,9 +46,13 @@ from labelgrove.methods.neural import (
     prepare,
     settled,
 )
+from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import Prepared
+from labelgrove.methods.settings import Group, group
+from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.methods.terms import FeatureChoice, without_matrix
 from labelgrove.methods.training import make_runner
+from labelgrove.methods.updating.growth import GrowthView, Read
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
     IndexingParams,
@@ -64,13 +72,6 @@ from labelgrove.methods.xtransformer.ranking import (
     ranker_features,
     train_cluster_ranker,
 )
-from labelgrove.model.explanation import Path as LabelPath
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.growth import GrowthView, Read
-from labelgrove.model.interface import Pieces, Workers
-from labelgrove.model.outline import Outline
-from labelgrove.model.settings import Group, group
-from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.network import network_part
@@ -80,7 +81,6 @@ from labelgrove.ranking.beam import transformed
 from labelgrove.ranking.growing import Routed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 

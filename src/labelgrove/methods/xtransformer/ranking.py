@@ -20,6 +20,7 @@ from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.predictions import ScoreKind
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
@@ -27,7 +28,6 @@ from labelgrove.ranking.beam import OWN_MARGIN, transformed
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.relevance import targets
 from labelgrove.ranking.solver import RankerParams, refuse_idle
-from labelgrove.scores.predictions import ScoreKind
 
 PAIRS_AT_ONCE = 1 << 22  # pairs of a document and a label
 SCORE_KINDS: dict[str, ScoreKind] = {

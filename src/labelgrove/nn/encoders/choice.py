@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from labelgrove.data.languages import are_english
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.nn.encoders.files import find_encoder, is_local
-from labelgrove.text.languages import are_english
 
 # Small ones first: they train in minutes, and gte-small is the one that our tables use.
 ENGLISH = ("thenlper/gte-small", "all-MiniLM-L6-v2", "all-mpnet-base-v2")

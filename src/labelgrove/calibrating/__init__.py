@@ -1,1 +1,0 @@
-"""Scores to probabilities, thresholds, and how reliable probabilities are."""

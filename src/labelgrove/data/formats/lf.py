@@ -1,0 +1,117 @@
+"""Label-feature data sets: ``trn.json.gz`` with labels by number, their titles in ``lbl.json.gz``.
+
+A line of the first is ``{"uid", "title", "content", "target_ind": [...], "target_rel": [...]}``;
+label number n is line n (from 0) of the second. Filter files list the numbers of documents and
+labels that are the same thing; these pairs do not count in evaluation.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.nfc import nfc
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.formats.building import build_corpus
+from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
+from labelgrove.data.formats.files import existing, lines, parse_lines, part_names, sibling
+from labelgrove.data.formats.jsonl import (
+    document_id,
+    document_labels,
+    joined_text,
+    parse_object,
+    text_reader,
+)
+from labelgrove.errors import DataError
+
+TEXT_FIELDS = ("title", "content")
+
+
+def iter_lf(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
+    """The documents of a label-feature file; labels are their numbers as strings."""
+    file = _document_file(Path(path), options)
+    return parse_lines(file, document_parser(options, report, labels=None), options, report)
+
+
+def _document_file(path: Path, options: ReadOptions) -> Path:
+    if not path.is_dir():
+        return path
+    parts = part_names(options)
+    file = sibling(path, *(f"{part}.json" for part in parts))
+    if file is None:
+        raise DataError(f"this folder has no {parts[-1]}.json.gz", file=path)
+    return file
+
+
+def document_parser(
+    options: ReadOptions, report: ReadReport, *, labels: int | None
+) -> Callable[[str], Document]:
+    """A function that parses a line to a document; label numbers must be below ``labels``."""
+    text_of = text_reader(options, report, options.text_fields(default=TEXT_FIELDS))
+
+    def parse(line: str) -> Document:
+        record = parse_object(line)
+        numbers = record.get("target_ind")
+        if not isinstance(numbers, list) or any(type(n) is not int or n < 0 for n in numbers):
+            raise BadLine("field 'target_ind' must be a list of whole numbers, none negative")
+        if labels is not None and max(numbers, default=-1) >= labels:
+            raise BadLine(f"field 'target_ind' has {max(numbers)}, but there are {labels} labels")
+        return Document(
+            text_of(record),
+            document_labels(numbers, record.get("target_rel"), "target_ind", report),
+            document_id(record.get("uid"), "uid"),
+        )
+
+    return parse
+
+
+def read_lf(path: Path, options: ReadOptions, report: ReadReport) -> Corpus:
+    """A corpus with a column for every line of ``lbl.json``; without it, for labels that occur."""
+    file = _document_file(path, options)
+    label_file = sibling(file.parent, "lbl.json")
+    index = None if label_file is None else _label_index(label_file)
+    parse = document_parser(options, report, labels=None if index is None else len(index))
+    documents = parse_lines(file, parse, options, report)
+    return build_corpus(documents, source=file, report=report, index=index)
+
+
+def _label_index(path: Path) -> LabelIndex:
+    def parse(line: str) -> tuple[str, str]:
+        record = parse_object(line)
+        title = joined_text(record, ["title"])
+        return title, joined_text(record, TEXT_FIELDS) if record.get("content") else ""
+
+    # Skipping a bad label would shift the numbers of all that follow, so no bad line is skipped.
+    rows = list(parse_lines(path, parse, ReadOptions(), ReadReport()))
+    has_texts = any(text for _, text in rows)
+    return LabelIndex(
+        [str(number) for number in range(len(rows))],
+        names=[nfc(title) for title, _ in rows],
+        texts=[text or title for title, text in rows] if has_texts else None,
+    )
+
+
+def read_filter_pairs(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
+    """The (document, label) numbers of a filter file as an n x 2 array.
+
+    ``index.get(str(number))`` is the column of a label number.
+    """
+    file = existing(path)
+    numbers = array("q")
+    for number, line in lines(file):
+        pair = line.split()
+        if not pair:
+            continue
+        if len(pair) != 2 or not (pair[0].isdigit() and pair[1].isdigit()):
+            reason = "the line must have two whole numbers, document and label"
+            raise DataError(reason, file=file, line=number)
+        try:
+            numbers.extend((int(pair[0]), int(pair[1])))
+        except (OverflowError, ValueError) as error:
+            raise DataError("a number is too large", file=file, line=number) from error
+    return np.array(numbers, dtype=np.int64).reshape(-1, 2)

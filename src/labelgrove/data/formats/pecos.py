@@ -1,0 +1,149 @@
+"""PECOS folders: ``X.trn.npz``, ``Y.trn.npz``, raw texts in ``X.trn.txt``, the same for ``tst``.
+
+Y is a documents x labels matrix. The lines of ``output-items.txt``, if it exists, are the names of
+its columns. Features can also be in ``tfidf-attnxml/``, as in the published downloads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from labelgrove.core.arrays import CSR, as_csr, csr_parts
+from labelgrove.core.npz import read_npz
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.formats.building import TableBuilder, label_rows
+from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
+from labelgrove.data.formats.files import bare_name, parse_lines, part_names, read_all, sibling
+from labelgrove.data.formats.labels import LabelTable, index_with_names
+from labelgrove.errors import DataError
+
+FEATURE_FOLDERS = (".", "tfidf-attnxml")
+_FILE = re.compile(r"[XY]\.(?P<part>\w+)\.(txt|npz)")
+
+
+class PecosFiles(NamedTuple):
+    """The files of one part that exist."""
+
+    folder: Path
+    labels: Path
+    texts: Path | None
+    features: Path | None
+
+
+def find_pecos(path: Path, options: ReadOptions) -> PecosFiles | None:
+    """The files of a PECOS folder, given the folder or one of the files."""
+    if path.is_dir():
+        folder, parts = path, part_names(options)
+    else:
+        match = _FILE.fullmatch(bare_name(path))
+        if match is None:
+            return None
+        folder, parts = path.parent, (match["part"],)
+    for part in parts:
+        labels = folder / f"Y.{part}.npz"
+        texts = sibling(folder, f"X.{part}.txt")
+        candidates = (folder / place / f"X.{part}.npz" for place in FEATURE_FOLDERS)
+        features = next((file for file in candidates if file.is_file()), None)
+        if labels.is_file() and (texts or features):
+            return PecosFiles(folder, labels, texts, features)
+    return None
+
+
+def read_pecos(
+    path: Path, options: ReadOptions, report: ReadReport, *, names: LabelTable | None = None
+) -> Corpus:
+    """The texts and labels of one part, or its features and labels where there are no texts."""
+    files = _files(path, options)
+    labels = load_npz(files.labels)
+    if np.any(labels.data < 0):
+        raise DataError("contains negative label weights", file=files.labels)
+    labels.eliminate_zeros()
+    rows = labels.shape[0]
+    texts = None
+    if files.texts is not None:
+        builder = TableBuilder()
+        for text in _texts(files.texts, files.labels, rows, options):
+            builder.add(text)
+            report.empty_texts += not text or text.isspace()
+        texts = builder.table()
+    features = None
+    if files.features is not None and texts is None:
+        features = load_npz(files.features)
+        if features.shape[0] != rows:
+            raise DataError(
+                f"has {features.shape[0]:,} rows, but {files.labels.name} has {rows:,}",
+                file=files.features,
+            )
+    if rows == 0:
+        raise DataError("contains no documents", file=path)
+    report.documents += rows
+    report.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
+    return Corpus(texts, labels, _label_index(files, labels.shape[1], names), features=features)
+
+
+def iter_pecos(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
+    """The documents of one part, with column numbers as labels; needs the raw texts."""
+    files = _files(Path(path), options)
+    if files.texts is None:
+        raise DataError("has features but no texts; use read_corpus", file=path)
+    labels = load_npz(files.labels)
+    texts = _texts(files.texts, files.labels, labels.shape[0], options)
+    ids = [str(number) for number in range(labels.shape[1])]
+    for text, own_labels in zip(texts, label_rows(labels, ids), strict=True):
+        yield Document(text, own_labels)
+
+
+def _files(path: Path, options: ReadOptions) -> PecosFiles:
+    files = find_pecos(path, options)
+    if files is None:
+        part = part_names(options)[-1]
+        raise DataError(
+            f"is not a PECOS folder with Y.{part}.npz and X.{part}.txt or X.{part}.npz", file=path
+        )
+    return files
+
+
+def _texts(path: Path, label_file: Path, rows: int, options: ReadOptions) -> Iterator[str]:
+    """The lines of the text file, which must be as many as the rows of the label matrix."""
+    # Rows of the matrices belong to line numbers, so no bad line can be skipped.
+    strict = replace(options, skip_bad=False)
+    count = 0
+    for text in parse_lines(path, str, strict, ReadReport(), keep_blank=True):
+        count += 1
+        if count > rows:
+            break
+        yield text
+    if count != rows:
+        lines = "more lines" if count > rows else f"{count:,} lines"
+        raise DataError(f"has {lines}, but {label_file.name} has {rows:,} rows", file=path)
+
+
+def _label_index(files: PecosFiles, count: int, names: LabelTable | None) -> LabelIndex:
+    ids = [str(number) for number in range(count)]
+    items = sibling(files.folder, "output-items.txt")
+    if names is not None or items is None:
+        return index_with_names(ids, names, listed=True)
+    titles = [line for _, line in read_all(items)]
+    if len(titles) != count:
+        raise DataError(
+            f"has {len(titles):,} lines, but {files.labels.name} has {count:,} columns", file=items
+        )
+    return LabelIndex(ids, names=[title or id for id, title in zip(ids, titles, strict=True)])
+
+
+def load_npz(path: Path) -> CSR:
+    """A valid sparse matrix written by SciPy's ``save_npz``; pickled objects are refused."""
+    try:
+        csr = as_csr(read_npz(path))
+        csr_parts(csr)
+    except DataError as error:
+        if error.file is not None:
+            raise
+        raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
+    return csr

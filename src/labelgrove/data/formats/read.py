@@ -1,0 +1,230 @@
+"""Read a whole corpus, or documents one at a time."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from labelgrove.core.scratch import Scratch
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.formats.annif import iter_annif
+from labelgrove.data.formats.attentionxml import iter_attentionxml
+from labelgrove.data.formats.building import build_corpus, counted
+from labelgrove.data.formats.detect import check_format, detect_format
+from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
+from labelgrove.data.formats.excel import iter_excel
+from labelgrove.data.formats.files import STDIN, existing, parse_lines, part_names, sibling
+from labelgrove.data.formats.json_array import iter_json_array
+from labelgrove.data.formats.jsonl import iter_jsonl
+from labelgrove.data.formats.labels import (
+    LabelRow,
+    LabelTable,
+    find_label_table,
+    index_with_names,
+    read_label_table,
+)
+from labelgrove.data.formats.lf import iter_lf, read_lf
+from labelgrove.data.formats.matrices import find_matrix, not_read, with_matrix
+from labelgrove.data.formats.parquet import iter_parquet
+from labelgrove.data.formats.pecos import iter_pecos, read_pecos
+from labelgrove.data.formats.tables import iter_table
+from labelgrove.data.formats.xc import read_xc
+from labelgrove.errors import ConfigError, DataError
+
+logger = logging.getLogger(__name__)
+DocumentReader: TypeAlias = Callable[[Path | str, ReadOptions, ReadReport], Iterator[Document]]
+LabelSource: TypeAlias = str | os.PathLike[str] | LabelIndex | LabelTable | Literal[False]
+
+
+def iter_plain(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
+    """A document per line; an empty line is a document too, so that predictions match lines."""
+    return parse_lines(path, lambda line: Document(line, []), options, report, keep_blank=True)
+
+
+DOCUMENT_READERS: dict[str, DocumentReader] = {
+    "jsonl": iter_jsonl,
+    "json": iter_json_array,
+    "csv": partial(iter_table, delimiter=","),
+    "tsv": partial(iter_table, delimiter="\t"),
+    "parquet": iter_parquet,
+    "xlsx": iter_excel,
+    "lf": iter_lf,
+    "attentionxml": iter_attentionxml,
+    "pecos": iter_pecos,
+    "annif": iter_annif,
+    "text": iter_plain,
+}
+WITH_FIELDS = ("jsonl", "json", "csv", "tsv", "parquet", "xlsx", "lf")
+WITH_MATRICES = ("pecos", "attentionxml", "lf")
+
+
+def read_corpus(
+    path: str | os.PathLike[str],
+    *,
+    labels: LabelSource | None = None,
+    index: LabelIndex | None = None,
+    all_labels: bool = False,
+    options: ReadOptions | None = None,
+    report: ReadReport | None = None,
+    scratch: Scratch | None = None,
+) -> Corpus:
+    """Reads a whole corpus from a file or folder of any format; ``-`` is standard input.
+
+    Columns are the sorted ids that occur. Formats that number their labels (repository files,
+    label-feature and PECOS folders) have a column for every number. ``labels`` gives names and
+    texts: a label table, its path, or False for none; the default is ``labels.tsv`` in the same
+    folder. With ``all_labels``, labels of the table that no document has get columns, too; only
+    methods that learn names can predict them. With ``index``, as in evaluation, columns are those
+    of the index, and ``Corpus.unknown`` counts per document the labels that it does not have.
+    With ``scratch``, texts go to a file there as they are read (formats with texts, except LF and
+    PECOS folders), and ``Corpus.texts`` reads them from it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "train.jsonl")
+    ...     _ = file.write_text('{"text": "a red shoe", "labels": ["shoes", "red"]}')
+    ...     corpus = read_corpus(file)
+    >>> corpus.texts[0], corpus.label_lists()
+    ('a red shoe', [['red', 'shoes']])
+    """
+    options = options or ReadOptions()
+    has_report = report is not None
+    report = report or ReadReport()
+    source, format = _source(path, options)
+    names = None if index is not None else _names(source, labels)
+    if all_labels and names is None:
+        raise ConfigError(
+            "all_labels: needs a label table, and the columns of a given index are fixed"
+            if index is not None
+            else "all_labels: there is no label table; put labels.tsv beside the corpus, or give it"
+        )
+    if format in ("xc", "svmlight", "pecos", "lf"):
+        corpus = _read_numbered(Path(source), format, options, report, names)
+        if index is not None:
+            corpus = corpus.reindex(index)
+            report.unknown_labels += int(corpus.unknown.sum())
+        if all_labels:
+            _check_all_numbered(corpus.index, names, source)
+    else:
+        documents = DOCUMENT_READERS[format](source, options, report)
+        corpus = build_corpus(
+            documents,
+            source=source,
+            report=report,
+            index=index,
+            names=names,
+            all_labels=all_labels,
+            scratch=scratch,
+        )
+    if not isinstance(options.features, bool):
+        corpus = with_matrix(corpus, Path(options.features), options.n_features)
+    elif corpus.texts is not None and (matrix := _matrix_of(source, format, options)) is not None:
+        if options.features:
+            advice = "--read features=false reads texts alone"
+            corpus = with_matrix(corpus, matrix, options.n_features, advice=advice)
+        else:
+            not_read(matrix, report)
+    if not has_report and (report.bad_lines or report.merged_labels or report.empty_fields):
+        logger.warning("%s: %s", source, report)
+    return corpus
+
+
+def iter_documents(
+    path: str | os.PathLike[str],
+    *,
+    options: ReadOptions | None = None,
+    report: ReadReport | None = None,
+) -> Iterator[Document]:
+    """Reads documents one at a time, in the file's order; ``-`` is standard input.
+
+    Standard input is read as JSON lines if it begins with ``{`` or is compressed, otherwise as
+    plain text, unless ``options.format`` says what it is.
+    """
+    options = options or ReadOptions()
+    report = report if report is not None else ReadReport()
+    source, format = _source(path, options)
+    if format not in DOCUMENT_READERS:
+        raise DataError("has features but no texts; use read_corpus", file=source)
+    documents = DOCUMENT_READERS[format](source, options, report)
+    if (matrix := _matrix_of(source, format, options)) is not None:
+        not_read(matrix, report)
+    return counted(documents, source=source, report=report)
+
+
+def _matrix_of(source: Path | str, format: str, options: ReadOptions) -> Path | None:
+    """The matrix of features that came with the texts of a data set folder."""
+    if format not in WITH_MATRICES or str(source) == STDIN:
+        return None
+    return find_matrix(Path(source), options)
+
+
+def source_files(path: Path) -> list[Path]:
+    """All files that reading ``path`` may open: a folder's files, or a file and its companions."""
+    if existing(path).is_dir():
+        return sorted(file for file in path.rglob("*") if file.is_file())
+    part = path.name.split("_")[0]
+    names = (f"{part}_labels.txt", "labels.tsv", "lbl.json")
+    companions = [sibling(path.parent, name) for name in names]
+    return [path, *(file for file in companions if file is not None and file != path)]
+
+
+def format_of(path: str | os.PathLike[str], options: ReadOptions) -> str:
+    """The format in which a corpus is read."""
+    return _source(path, replace(options, fields=None))[1]
+
+
+def _source(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Path | str, str]:
+    source = STDIN if str(path) == STDIN else existing(path)
+    if isinstance(source, Path) and source.is_dir() and options.format in (None, "jsonl"):
+        # A folder as `labelgrove data make` writes it: train.jsonl, dev.jsonl, test.jsonl.
+        source = sibling(source, *(f"{name}.jsonl" for name in part_names(options))) or source
+    format = check_format(options.format) if options.format else detect_format(source)
+    if options.fields and format not in WITH_FIELDS:
+        raise ConfigError(
+            f"{source}: the format {format} has no catalogue fields (--field); "
+            f"{', '.join(WITH_FIELDS)} have"
+        )
+    return source, format
+
+
+def _read_numbered(
+    path: Path, format: str, options: ReadOptions, report: ReadReport, names: LabelTable | None
+) -> Corpus:
+    if format == "pecos":
+        return read_pecos(path, options, report, names=names)
+    if format == "lf":
+        corpus = read_lf(path, options, report)
+        if names is None or corpus.index.names is not corpus.index.ids:
+            return corpus
+        return replace(corpus, index=index_with_names(corpus.index.ids, names, listed=True))
+    return read_xc(path, options, report, has_header=format == "xc", names=names)
+
+
+def _check_all_numbered(index: LabelIndex, names: LabelTable | None, source: Path | str) -> None:
+    """Numbered labels have all their columns; a table cannot add others."""
+    for row in names or ():
+        if index.get(row.id) is None:
+            raise DataError(
+                f"all_labels: label {row.id!r} of the label table is not among the "
+                f"{len(index):,} labels that this format numbers; correct the table",
+                file=source,
+            )
+
+
+def _names(source: Path | str, labels: LabelSource | None) -> LabelTable | None:
+    if labels is False:
+        return None
+    if isinstance(labels, LabelIndex):
+        texts = labels.texts if labels.texts is not None else [None] * len(labels)
+        return [LabelRow(*row) for row in zip(labels.ids, labels.names, texts, strict=True)]
+    if labels is None:
+        table = find_label_table(Path(source)) if source != STDIN else None
+        return None if table is None else read_label_table(table)
+    if isinstance(labels, (str, os.PathLike)):
+        return read_label_table(labels)
+    return labels

@@ -1,0 +1,308 @@
+"""CSV and TSV: a header line (or given column names), then one document per row.
+
+The labels column has labels with a separator between them, or a list in JSON or in Python, as
+pandas writes it; a JSON object gives weights. In CSV, double quotes protect separators and line
+ends; in TSV, a quote is an ordinary character, so that a text that begins with one does not swallow
+the lines after it.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, time
+from pathlib import Path
+from typing import Any
+
+from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
+from labelgrove.data.formats.files import STDIN, check_encoding, encoding_advice, lines, refuse
+from labelgrove.data.formats.jsonl import document_id, document_labels, text_reader
+from labelgrove.data.records import listed
+from labelgrove.errors import ConfigError, DataError
+
+SEPARATORS = ("|", ";")
+ROWS_LOOKED_AT = 200
+_FIELD_LIMIT = 2**31 - 1
+_ADJACENT = re.compile(r"""['"]\s+['"]""")  # strings without a comma between them
+
+
+def iter_table(
+    path: Path | str, options: ReadOptions, report: ReadReport, *, delimiter: str
+) -> Iterator[Document]:
+    """The documents of a CSV or TSV file, one at a time."""
+    delimiter = options.delimiter or _header_delimiter(path, delimiter)
+    rows = _rows(path, options, report, delimiter)
+    if options.column_names is None and (first := next(rows, None)) is not None:
+        # A line may tell Excel the delimiter.
+        told = delimiter.join(first[1]).strip() == f"sep={delimiter}".strip()
+        rows = rows if told else itertools.chain([first], rows)
+    unquoted = delimiter == "\t" and not options.quoted
+    return row_documents(path, rows, options, report, unquoted=unquoted)
+
+
+def row_documents(
+    path: Path | str,
+    rows: Iterator[tuple[int, list[str]]],
+    options: ReadOptions,
+    report: ReadReport,
+    *,
+    unquoted: bool = False,
+) -> Iterator[Document]:
+    """The documents of the rows of a table, the first of which names the columns."""
+    names = options.column_names
+    if names is None:
+        first = next(rows, None)
+        if first is None:
+            raise DataError("contains no documents", file=path)
+        names = [name.strip() for name in first[1]]
+    hint = ", or column_names (--read column_names=text,labels) if the file has no header line"
+    text_fields = check_columns(names, path, options, report, hint=hint)
+    text_of = text_reader(options, report, text_fields)
+    if len(set(names)) != len(names):
+        raise DataError("two columns have the same name", file=path, line=1)
+    head = list(itertools.islice(rows, ROWS_LOOKED_AT))
+    separator = options.label_separator
+    if separator is None:
+        records = (dict(zip(names, row, strict=False)) for _, row in head)
+        cells = [record.get(options.labels_field) or "" for record in records]
+        separator = guess_separator(cells)
+        for note in _separator_notes(path, cells, separator) if options.labels else ():
+            report.note(note)
+    for number, row in itertools.chain(head, rows):
+        try:
+            if len(row) != len(names):
+                reason = f"the row has {len(row)} fields, but there are {len(names)} columns"
+                if unquoted and row[-1][:1] == '"':
+                    reason += "; if quotes enclose fields, set quoted (--read quoted=true)"
+                raise BadLine(reason)
+            record = dict(zip(names, row, strict=True))
+            document = parse_record(record, text_of, separator, options, report)
+        except BadLine as error:
+            refuse(DataError(str(error), file=path, line=number), options, report)
+            continue
+        yield document
+
+
+def _header_delimiter(path: Path | str, usual: str) -> str:
+    """Semicolon or tab if a CSV's first line has one of them and no comma."""
+    if usual != "," or str(path) == STDIN:
+        return usual
+    _, header = next(iter(lines(path)), (1, b""))
+    return next((d for d in (",", ";", "\t") if d.encode() in header), usual)
+
+
+def _rows(
+    path: Path | str, options: ReadOptions, report: ReadReport, delimiter: str
+) -> Iterator[tuple[int, list[str]]]:
+    """The number of the first line and the fields of every row; rows with bad bytes are refused."""
+    encoding = check_encoding(options.encoding)
+    first_line, bad_line, advice = 0, 0, ""
+
+    def decoded() -> Iterator[str]:
+        nonlocal first_line, bad_line, advice
+        for number, raw in lines(path):
+            first_line = first_line or number
+            try:
+                text = raw.decode(encoding)
+            except UnicodeDecodeError as error:
+                # The row may continue on the next lines: read all of it before refusing it.
+                advice = advice if bad_line else encoding_advice(raw, error.start)
+                bad_line = bad_line or number
+                text = raw.decode(encoding, "replace")
+            yield text + "\n"
+
+    quoted = delimiter != "\t" if options.quoted is None else options.quoted
+    # The limit applies to the whole process; texts of megabytes need a higher one.
+    csv.field_size_limit(max(csv.field_size_limit(), _FIELD_LIMIT))
+    if quoted:
+        reader: Iterator[list[str]] = csv.reader(decoded(), delimiter=delimiter, strict=True)
+    else:
+        reader = (line[:-1].split(delimiter) if line != "\n" else [] for line in decoded())
+    while True:
+        first_line = bad_line = 0
+        try:
+            row = next(reader, None)
+            if bad_line:
+                raise BadLine(f"not valid {encoding}; {advice}")
+        except (csv.Error, BadLine) as error:
+            where = bad_line or first_line
+            refuse(DataError(str(error), file=path, line=where), options, report)
+            continue
+        if row is None:
+            return
+        if row:
+            yield first_line, row
+
+
+def guess_separator(cells: Iterable[str]) -> str:
+    """``;`` if cells contain it and never ``|``; otherwise ``|``."""
+    return ";" if separators_in(cells) == {";"} else "|"
+
+
+def separators_in(cells: Iterable[str]) -> set[str]:
+    """The usual separators that occur in the cells; those inside lists separate nothing."""
+    plain = [cell for cell in cells if not _is_listed(cell.strip())]
+    return {separator for cell in plain for separator in SEPARATORS if separator in cell}
+
+
+def _separator_notes(path: Path | str, cells: Sequence[str], separator: str) -> Iterator[str]:
+    if len(separators_in(cells)) > 1:
+        yield f"{path}: labels contain both | and ; and are split at {separator!r} only"
+    if separator != SEPARATORS[0]:
+        yield split_note(path, separator)
+    elif not separators_in(cells) and sum("," in cell for cell in cells) > len(cells) / 2:
+        yield (
+            f"{path}: labels are not split at commas; if they should be, set "
+            "label_separator (--read label_separator=,)"
+        )
+
+
+def split_note(path: Path | str, separator: str) -> str:
+    """A note that says at which separator labels were split without being told."""
+    return (
+        f"{path}: labels are split at {separator!r}; "
+        "set label_separator (--read label_separator=...) if this is wrong"
+    )
+
+
+def check_columns(
+    names: Sequence[str],
+    path: Path | str,
+    options: ReadOptions,
+    report: ReadReport,
+    *,
+    hint: str = "",
+) -> tuple[str, ...]:
+    """The text fields, of which the file must have at least one; notes a missing labels column."""
+    text_fields = options.text_fields()
+    columns = ", ".join(map(repr, names))
+    if not set(text_fields) & set(names):
+        raise DataError(
+            f"there is no column {' or '.join(map(repr, text_fields))}; the columns are {columns}. "
+            f"Set text_field (--text-field){hint}",
+            file=path,
+        )
+    if options.labels and options.labels_field not in names:
+        report.note(
+            f"{path}: there is no column {options.labels_field!r}, so documents have no labels; "
+            f"the columns are {columns}. Set labels_field (--labels-field)"
+        )
+    return text_fields
+
+
+def join_labels(labels: Sequence[str]) -> str:
+    """Labels as one cell, from which :func:`split_labels` gets them again.
+
+    >>> join_labels(["red", "blue"]), join_labels(["a|b", "c"])
+    ('red|blue', '["a|b", "c"]')
+    """
+    plain = not any(
+        not label or label != label.strip() or label[0] in "[({" or set(SEPARATORS) & set(label)
+        for label in labels
+    )
+    return SEPARATORS[0].join(labels) if plain else json.dumps(list(labels), ensure_ascii=False)
+
+
+def split_labels(cell: str, separator: str) -> Any:
+    """The labels of one cell, without white space around them; a mapping if they have weights.
+
+    Empty labels are dropped, because spreadsheets often have too many separators.
+
+    >>> split_labels("red | blue;|", "|"), split_labels("['red', 'blue']", "|")
+    (['red', 'blue;'], ['red', 'blue'])
+    """
+    if not separator:
+        raise ConfigError("label_separator: must not be empty")
+    cell = cell.strip()
+    if not cell:
+        return []
+    if (labels := _listed(cell)) is not None:
+        return labels
+    return [label for part in cell.split(separator) if (label := part.strip())]
+
+
+def _is_listed(cell: str) -> bool:
+    try:
+        return _listed(cell) is not None
+    except BadLine:
+        return True
+
+
+def _listed(cell: str) -> Any:
+    """The labels of a cell that is a list in JSON or, as pandas writes them, in Python.
+
+    None for other cells: a label may begin with a bracket.
+    """
+    if cell[:1] + cell[-1:] not in ("[]", "()", "{}"):
+        return None
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            labels = parse(cell)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if isinstance(labels, dict):
+            return labels
+        if isinstance(labels, (list, tuple, set)):
+            if parse is ast.literal_eval and _ADJACENT.search(cell):
+                raise BadLine(
+                    f"the labels {cell:.60} are a NumPy array as text, which cannot be read "
+                    "safely; write lists (column.map(list)) or put a separator between labels"
+                )
+            return sorted(labels, key=str) if isinstance(labels, set) else list(labels)
+    return None
+
+
+def parse_record(
+    record: dict[str, Any],
+    text_of: Callable[[Mapping[str, Any]], str],
+    separator: str,
+    options: ReadOptions,
+    report: ReadReport,
+) -> Document:
+    """The document in a row's fields, of CSV, TSV and Parquet files."""
+    columns = None
+    if options.columns:
+        columns = {name: column_text(value) for name, value in record.items()}
+    labels = record.get(options.labels_field) if options.labels else None
+    if isinstance(labels, str):
+        labels = split_labels(labels, separator)
+    for name in listed(options.fields or ()):
+        if isinstance(cell := record.get(name), str):  # several values, as of labels
+            values = split_labels(cell, separator)
+            record[name] = cell if isinstance(values, Mapping) else values
+    return Document(
+        text_of(record),
+        document_labels(labels, record.get(options.weights_field), options.labels_field, report),
+        document_id(record.get(options.id_field), options.id_field),
+        columns,
+    )
+
+
+def column_text(value: Any) -> str:
+    """A cell of any column as a text; lists and the like as JSON.
+
+    >>> [column_text(value) for value in ("a", None, 1984.0, ["x", 2])]
+    ['a', '', '1984', '["x", 2]']
+    """
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return cell_text(value)
+
+
+def cell_text(value: Any) -> str:
+    """What a cell of a spreadsheet shows, more or less: Excel makes numbers of texts such as 1984.
+
+    >>> [cell_text(value) for value in ("a", None, 1984.0, 2.5, True, date(2024, 5, 1))]
+    ['a', '', '1984', '2.5', 'TRUE', '2024-05-01']
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value.isoformat() if isinstance(value, (date, time)) else str(value)

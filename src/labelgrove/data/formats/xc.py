@@ -1,0 +1,295 @@
+"""Files of the extreme classification repository, and multi-label svmlight files.
+
+A line is ``label,label index:value index:value``, both counted from 0. Repository files begin with
+a line "documents features labels"; then all these labels are columns, even those that never occur.
+Such files can have gigabytes: a native kernel reads them in large chunks on all cores.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove._native import parse_xc_text
+from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.memory import check_announced
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.formats.building import make_csr, merge_repeated, no_documents
+from labelgrove.data.formats.documents import ReadOptions, ReadReport
+from labelgrove.data.formats.files import (
+    MAX_LINE,
+    READ_ERRORS,
+    damaged,
+    line_too_long,
+    lines,
+    open_bytes,
+    refuse,
+    sibling,
+)
+from labelgrove.data.formats.labels import LabelTable, index_with_names
+from labelgrove.errors import DataError
+
+CHUNK = 1 << 23
+MAX_COLUMNS = int(np.iinfo(np.int32).max)
+# Every label of the header gets an id; more than this means that the header is damaged.
+MAX_LABELS = 100_000_000
+_SVMLIGHT = re.compile(rb"[ \t]*(\d+(,\d+)*)?([ \t]+\d+:[-+.\deE]+)+[ \t\r]*(#.*)?")
+_PAIR = re.compile(rb"(^|\s)\d+:")
+_FAULTS = {
+    1: "label {token!r}: must be whole numbers with single commas between them",
+    2: "label {token!r}: must be below {labels}, the number of labels",
+    3: "feature {token!r}: must be index:value",
+    4: "feature {token!r}: the index must be below {features}, the number of features",
+    5: "feature {token!r}: the value must be a finite number",
+}
+
+
+class Header(NamedTuple):
+    """The first line of a repository file."""
+
+    documents: int
+    features: int
+    labels: int
+
+
+def parse_header(line: bytes, *, pairs: bool = False) -> Header | None:
+    """The three counts, or None if the line is something else; ``pairs`` have no labels."""
+    words = line.split()
+    if len(words) != 3 - pairs or not all(word.isdigit() and len(word) < 19 for word in words):
+        return None
+    return Header(*(int(word) for word in words), *([0] if pairs else []))
+
+
+def kind_of_lines(first: bytes, second: bytes) -> str | None:
+    """xc or svmlight, by the first two lines of a file; None for anything else."""
+    if parse_header(first) and (_PAIR.search(second) or not second.strip(b"0123456789, \t\r")):
+        return "xc"
+    return "svmlight" if _SVMLIGHT.match(first) else None
+
+
+def find_repository_file(folder: Path, part: str) -> Path | None:
+    """The bag of words of a data set folder's part, as AttentionXML's downloads have it.
+
+    Other files have such names, too, so the content decides.
+    """
+    for name in (f"{part}_v1.txt", f"{part}.txt"):
+        file = sibling(folder, name)
+        if file is not None:
+            first, second = (*(line for _, line in islice(lines(file), 2)), b"", b"")[:2]
+            if kind_of_lines(first, second):
+                return file
+    return None
+
+
+def read_xc(
+    path: Path,
+    options: ReadOptions,
+    report: ReadReport,
+    *,
+    has_header: bool,
+    pairs: bool = False,
+    names: LabelTable | None = None,
+    threads: int | None = None,
+) -> Corpus:
+    """The features and labels of a repository file (with a header) or an svmlight file.
+
+    A file of ``pairs`` has features alone, below a header of two counts.
+    """
+    with open_bytes(path) as stream:
+        try:
+            header = _read_header(stream, path, pairs) if has_header else None
+            rows = _Rows(path, options, report, header, threads or 0)
+            rows.read(stream)
+        except READ_ERRORS as error:
+            raise damaged(error, path) from error
+    return rows.corpus(names)
+
+
+def _read_header(stream: io.BufferedReader, path: Path, pairs: bool) -> Header:
+    line = stream.readline(CHUNK).removeprefix(codecs.BOM_UTF8)
+    header = parse_header(line, pairs=pairs)
+    if not line.strip():
+        raise DataError("contains no documents", file=path)
+    if header is None:
+        reason = 'the first line must be three counts, "documents features labels"'
+        hint = "for a file without it, set format (--format) to svmlight"
+        raise DataError(f"{reason}; {hint}", file=path, line=1)
+    if header.labels > MAX_LABELS or header.features > MAX_COLUMNS:
+        reason = f"the header says {header.features:,} features and {header.labels:,} labels"
+        limits = f"at most {MAX_COLUMNS:,} and {MAX_LABELS:,} are supported"
+        raise DataError(f"{reason}; {limits}", file=path, line=1)
+    return header
+
+
+@dataclass
+class _Rows:
+    """Collects the arrays of all chunks."""
+
+    path: Path
+    options: ReadOptions
+    report: ReadReport
+    header: Header | None
+    threads: int
+
+    def __post_init__(self) -> None:
+        header, width = self.header, self.options.n_features
+        self.label_limit = MAX_COLUMNS if header is None else header.labels
+        self.feature_limit = MAX_COLUMNS if width is None else width
+        if header is not None:
+            self.feature_limit = header.features
+        self.lines_read = 0 if header is None else 1
+        self.bad_lines = 0
+        self.size = 0  # bytes read
+        # Label counts, labels, feature counts, features, values.
+        self.columns: list[list[npt.NDArray[Any]]] = [[], [], [], [], []]
+
+    def read(self, stream: io.BufferedReader) -> None:
+        rest = b"" if self.header else stream.read(3).removeprefix(codecs.BOM_UTF8)
+        while block := stream.read(CHUNK):
+            self.size += len(block)
+            chunk = rest + block if rest else block
+            cut = chunk.rfind(b"\n") + 1
+            if cut == 0 and len(chunk) >= MAX_LINE:
+                raise line_too_long(self.path, self.lines_read + 1)
+            self.parse(chunk, cut)
+            rest = chunk[cut:]
+        self.parse(rest, len(rest))
+
+    def parse(self, chunk: bytes, size: int) -> None:
+        if size == 0:
+            return
+        text = np.frombuffer(chunk, np.uint8)[:size]
+        # In a repository file, a blank line is a document if the header's count includes it.
+        pieces, faults, lines = parse_xc_text(
+            text, self.label_limit, self.feature_limit, self.header is not None, self.threads
+        )
+        for line, position, code in faults:
+            token = chunk[position : position + 40].split(None, 1)
+            reason = _FAULTS[code].format(
+                token=token[0].decode("utf-8", "replace") if token else "",
+                labels=self.label_limit,
+                features=self.feature_limit,
+            )
+            where = self.lines_read + line + 1
+            refuse(DataError(reason, file=self.path, line=where), self.options, self.report)
+        self.bad_lines += len(faults)
+        for piece in pieces:
+            for column, values in zip(self.columns, piece, strict=True):
+                column.append(values)
+        self.lines_read += lines
+
+    def corpus(self, names: LabelTable | None) -> Corpus:
+        dtypes = (np.int64, np.int32, np.int64, np.int32, np.float32)
+        label_counts, labels, feature_counts, features, values = map(_joined, self.columns, dtypes)
+        rows = self.checked_rows(label_counts, feature_counts)
+        label_counts, feature_counts = label_counts[:rows], feature_counts[:rows]
+        report = self.report
+        report.documents += rows
+        report.without_labels += int(np.count_nonzero(label_counts == 0))
+        featureless = int(np.count_nonzero(feature_counts == 0))
+        if featureless:
+            report.note(f"{self.path}: {featureless:,} documents without features")
+        if self.header is None:
+            distinct = np.unique(labels)
+            labels = np.searchsorted(distinct, labels).astype(np.int32)
+            ids = [str(number) for number in distinct.tolist()]
+            width = self.options.n_features
+            if width is None:
+                width = int(features.max(initial=-1)) + 1
+                advice = "if that is right, set n_features (--read n_features=N)"
+                check_announced(width, self.size, "features", file=self.path, advice=advice)
+        else:
+            self.check_header(self.header)
+            ids = [str(number) for number in range(self.header.labels)]
+            width = self.header.features
+        matrix, repeated = merge_repeated(
+            _csr(np.ones(len(labels), np.float32), labels, label_counts, len(ids))
+        )
+        report.duplicate_labels += repeated
+        wide = _csr(values, features, feature_counts, width)
+        clean = as_csr(wide, name="features")
+        if clean.nnz < wide.nnz:
+            report.note(f"{self.path}: {wide.nnz - clean.nnz:,} repeated features were added up")
+        index = index_with_names(ids, names, listed=True)
+        return Corpus(None, as_csr(matrix), index, features=clean)
+
+    def check_header(self, header: Header) -> None:
+        """Refuses a header that asks for gigabytes in a file of a few bytes."""
+        advice = "correct the first line"
+        for count, what, harmless in (
+            (header.features, "features", 1 << 24),
+            (header.labels, "labels", 1 << 22),  # each becomes a string
+        ):
+            check_announced(
+                count, self.size, what, file=self.path, harmless=harmless, advice=advice
+            )
+
+    def checked_rows(
+        self, label_counts: npt.NDArray[np.int64], feature_counts: npt.NDArray[np.int64]
+    ) -> int:
+        """The number of documents, checked against the header."""
+        rows = len(label_counts)
+        if self.header is not None:
+            expected = max(0, self.header.documents - self.bad_lines)
+            # Blank lines at the end of the file are not documents.
+            while rows > expected and label_counts[rows - 1] == feature_counts[rows - 1] == 0:
+                rows -= 1
+            if rows != expected:
+                claim = f"the header says {self.header.documents:,} documents"
+                reason = f"{claim}, but there are {rows:,}"
+                if not self.options.skip_bad:
+                    raise DataError(f"{reason}; is the file cut short?", file=self.path)
+                self.report.note(f"{self.path}: {reason}")
+        if rows == 0:
+            raise no_documents(self.path, self.report)
+        return rows
+
+
+def _joined(arrays: list[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
+    joined = np.concatenate(arrays) if arrays else np.zeros(0, dtype)
+    arrays.clear()  # frees the pieces, so that there is only one copy at a time
+    return joined
+
+
+def _csr(
+    data: npt.NDArray[Any], indices: npt.NDArray[Any], counts: npt.NDArray[Any], width: int
+) -> CSR:
+    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return make_csr(data, indices, indptr, width)
+
+
+def write_xc(corpus: Corpus, file: IO[bytes], path: Path) -> None:
+    """Writes features and label columns as a repository file, which has no ids and names."""
+    if corpus.features is None or corpus.features.sparse is None:
+        reason = "the repository format needs sparse features, and this corpus has none"
+        raise DataError(f"{reason}; write jsonl", file=path)
+    if np.any(corpus.labels.data != 1):
+        raise DataError("the repository format has no label weights; write jsonl", file=path)
+    features, labels = corpus.features.sparse, as_csr(corpus.labels)
+    file.write(b"%d %d %d\n" % (*features.shape, labels.shape[1]))
+    step = 4096
+    for first in range(0, features.shape[0], step):
+        lines = _formatted(features[first : first + step], labels[first : first + step])
+        file.write("\n".join(lines).encode() + b"\n")
+
+
+def _formatted(features: CSR, labels: CSR) -> Iterable[str]:
+    # NumPy prints the fewest digits from which the same float32 can be read.
+    pairs = [
+        f"{index}:{value}"
+        for index, value in zip(features.indices.tolist(), features.data.astype(str), strict=True)
+    ]
+    numbers = [str(label) for label in labels.indices.tolist()]
+    for row in range(features.shape[0]):
+        own_labels = numbers[labels.indptr[row] : labels.indptr[row + 1]]
+        own_pairs = pairs[features.indptr[row] : features.indptr[row + 1]]
+        yield " ".join([",".join(own_labels), *own_pairs])

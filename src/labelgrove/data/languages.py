@@ -1,0 +1,148 @@
+"""The language of texts, by the commonest words of languages and by scripts."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Any
+
+from labelgrove.data.records import words_of
+from labelgrove.errors import DataError
+
+# Short words that are frequent in any English text and rare in other languages.
+_COMMON = frozenset(
+    """the of and to is for with that this by from be are as on it which or an has was were their
+    can its these have not at""".split()  # noqa: SIM905
+)
+_COMMON_WORDS = {
+    "English": " ".join(_COMMON),
+    "German": "der die und das den von zu mit des im für ist auf dem ein eine als auch nicht sich "
+    "werden aus wird zur einer durch sind oder",
+    "French": "le la les des et du une est dans pour qui que par sur au avec pas ce cette ont aux "
+    "sont",
+    "Spanish": "el los las y del una es por para con que en se su al como más son",
+    "Italian": "il di che è della gli per una nel sono con del dei alla non da delle ed",
+    "Dutch": "de het een van en dat op te zijn met voor niet aan die door ook wordt worden",
+    "Portuguese": "os que não uma do da em para com por mais dos das ao são",
+    "Swedish": "och att det som en på är av för med till den inte ett",
+    "Danish or Norwegian": "og at det som en på er af av for med til den ikke et",
+    "Finnish": "ja on ei se että oli ovat tai kun mutta joka myös niin sekä",
+    "Polish": "w i na z do się nie jest że od przez jak dla",
+    "Czech": "se na je že do pro jako jsou které nebo ve byl",
+    "Hungarian": "az és hogy nem is egy van meg ez",
+    "Turkish": "ve bir bu için ile da de olarak",
+    "Russian": "и в не на что с по как это для из",
+    "Ukrainian": "і в не на що з та до як це для",
+}
+UNSPACED_SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
+_OF_SCRIPT = {
+    "Hangul": "Korean",
+    "Hiragana": "Japanese",
+    "Katakana": "Japanese",
+    "Han": "Chinese",
+    "Thai": "Thai",
+    "Lao": "Lao",
+    "Khmer": "Khmer",
+    "Myanmar": "Burmese",
+    "Greek": "Greek",
+    "Hebrew": "Hebrew",
+}
+_WORD = re.compile(r"[^\W\d_]+")
+_SAMPLED_TEXTS, _WORDS_READ, _CHARACTERS_READ = 200, 200, 500
+# English texts have 20 to 33 % of these words (laws, commit messages, package descriptions); German
+# ones have under 4 %.
+_FROM_SHARE, _OF_TEXTS = 0.1, 2 / 3
+_FROM_SHARE_OF_ANY = 0.05  # where the language with the most such words wins
+_JAPANESE = 0.1  # share of syllables; Japanese has Chinese characters, too
+
+
+def are_english(texts: Any) -> bool:
+    """Whether two thirds of the texts, or of a sample of them, are in English.
+
+    >>> are_english(["the roof of the house", "a list of words that are common"])
+    True
+    >>> are_english(["das Dach des Hauses", "eine Liste der Wörter"])
+    False
+    """
+    shares = []
+    for text in sampled(texts)[0]:
+        words = _first_words(words_of(text))
+        if words:
+            shares.append(sum(word in _COMMON for word in words) / len(words))
+    return sum(share >= _FROM_SHARE for share in shares) >= _OF_TEXTS * max(1, len(shares))
+
+
+def language_of(text: str) -> str:
+    """The language of a text; "unknown" if it has too few common words of any that we know.
+
+    >>> [language_of(text) for text in ("das Dach und die Wörter", "東京の天気", "x")]
+    ['German', 'Japanese', 'unknown']
+    """
+    scripts = scripts_of(text)
+    letters = scripts.total()
+    if letters and (scripts["Hiragana"] + scripts["Katakana"]) / letters >= _JAPANESE:
+        return "Japanese"
+    for script, count in scripts.most_common(1):
+        if script in _OF_SCRIPT and 2 * count > letters:
+            return _OF_SCRIPT[script]
+    words = Counter(_first_words(text))
+    hits = {
+        language: sum(words[word] for word in common.split())
+        for language, common in _COMMON_WORDS.items()
+    }
+    best = max(hits, key=hits.__getitem__)
+    enough = hits[best] and hits[best] >= _FROM_SHARE_OF_ANY * words.total()
+    return best if enough else "unknown"
+
+
+def scripts_of(text: str) -> Counter[str]:
+    """How many letters of each script the beginning of a text has.
+
+    >>> dict(scripts_of("東京 Tokyo"))
+    {'Han': 2, 'Latin': 5}
+    """
+    scripts: Counter[str] = Counter()
+    for character, count in Counter(text[:_CHARACTERS_READ]).items():
+        if script := _script(character):
+            scripts[script] += count
+    return scripts
+
+
+@lru_cache(maxsize=1 << 16)
+def _script(character: str) -> str:
+    """The first word of a letter's name is its script, for almost all letters; "" for others."""
+    if not character.isalpha():
+        return ""
+    name = unicodedata.name(character, "").removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ")
+    script = name.partition(" ")[0].capitalize()
+    return "Han" if script in ("Cjk", "Ideographic") else script
+
+
+def _first_words(text: str) -> list[str]:
+    return [match[0] for match in islice(_WORD.finditer(text.lower()), _WORDS_READ)]
+
+
+def sampled(texts: Any) -> tuple[list[str], Any]:
+    """Some of the texts, and all of them: an iterator can be read only once."""
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        return [], texts
+    if not isinstance(texts, Sequence):
+        source = iter(texts)
+        head = list(islice(source, _SAMPLED_TEXTS))
+        return [text for text in head if isinstance(text, str)], chain(head, source)
+    sample = []
+    for row in sample_rows(len(texts)):
+        try:
+            sample.append(texts[row])
+        except DataError:  # not UTF-8; kernels replace what they cannot read
+            continue
+    return [text for text in sample if isinstance(text, str)], texts
+
+
+def sample_rows(count: int) -> range:
+    """The numbers of the texts that are looked at."""
+    return range(0, count, -(-count // _SAMPLED_TEXTS) or 1)

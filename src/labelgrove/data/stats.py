@@ -1,0 +1,200 @@
+"""Statistics of a corpus, counted in one pass over its documents."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from labelgrove.core.nfc import nfc
+from labelgrove.data.corpus import merged_labels
+from labelgrove.data.formats.documents import Document
+from labelgrove.data.languages import language_of, scripts_of
+from labelgrove.data.near_duplicates import Texts, digest
+from labelgrove.data.records import words_of
+
+# Labels by number of documents: more than 100, 11 to 100, 1 to 10.
+BINS = {"head": (101, None), "torso": (11, 100), "tail": (1, 10)}
+_SAMPLED_TEXTS, _SAMPLED_CHARACTERS = 2000, 2000
+_SMALLEST_SHARE = 0.005
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The mean, median, 99th percentile and maximum of counts; all are zero without counts."""
+
+    mean: float
+    median: float
+    p99: float
+    max: int
+
+    @classmethod
+    def of(cls, counts: Any) -> Spread:
+        """The spread of an array of counts."""
+        values = np.asarray(counts, dtype=np.int64)
+        if not len(values):
+            return cls(0.0, 0.0, 0.0, 0)
+        mean, (median, p99) = values.mean(), np.percentile(values, [50, 99])
+        return cls(round(float(mean), 4), float(median), round(float(p99), 4), int(values.max()))
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The number of labels in a frequency bin, and of their occurrences."""
+
+    labels: int
+    occurrences: int
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many documents of another part have the same or nearly the same text as one here."""
+
+    documents: int
+    same: int
+    similar: int  # besides those that are the same
+
+
+@dataclass(frozen=True)
+class CorpusStats:
+    """Counts of a corpus; ``top`` has the most frequent labels with their numbers of documents.
+
+    ``languages`` are shares of texts and ``scripts`` are shares of letters, largest first, from a
+    sample. ``similar_labels`` are groups of labels that differ only by case or white space.
+    """
+
+    documents: int
+    labels: int
+    labels_per_document: Spread
+    documents_per_label: Spread
+    words_per_document: Spread
+    characters: int
+    empty_texts: int
+    without_labels: int
+    duplicate_texts: int  # documents with the same text as an earlier one
+    similar_texts: int  # different texts that are nearly the same as another, less one of each
+    duplicate_ids: int
+    bins: dict[str, Bin]
+    top: list[tuple[str, int]]
+    languages: dict[str, float]
+    scripts: dict[str, float]
+    similar_labels: list[list[str]]
+    respelled_labels: str  # a sentence about those that differ only in the spelling of accents
+    other: Overlap | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+def corpus_stats(
+    documents: Iterable[Document], *, other: Iterable[Document] | None = None, top: int = 10
+) -> CorpusStats:
+    """Statistics of a stream of documents; stores a hash, two counts and a sketch per document.
+
+    ``other`` is another part of the corpus, whose texts should not be in this one.
+
+    >>> stats = corpus_stats([Document("a red shoe", ["shoes"]), Document("", ["shoes", "hats"])])
+    >>> stats.documents, stats.labels, stats.empty_texts, stats.top
+    (2, 2, 1, [('shoes', 2), ('hats', 1)])
+    """
+    words, label_counts = array("q"), array("q")
+    frequency: Counter[str] = Counter()
+    spellings: set[str] = set()
+    texts, sample = Texts(), _Sample()
+    ids: set[bytes] = set()
+    empty = without = repeated_ids = characters = 0
+    for document in documents:
+        text = words_of(document.text)
+        words.append(len(text.split()))
+        characters += len(text)
+        spellings.update(document.labels)
+        labels = set(map(nfc, document.labels))
+        label_counts.append(len(labels))
+        frequency.update(labels)
+        without += not labels
+        if not text.strip():
+            empty += 1
+        else:
+            texts.add(text)
+            sample.add(text)
+        if document.id is not None:
+            repeated_ids += not _new(ids, document.id)
+    counts = np.fromiter(frequency.values(), np.int64, len(frequency))
+    # Equal counts in the order of their labels, so that the order of documents does not matter.
+    most = sorted(frequency.items(), key=lambda item: (-item[1], item[0]))[:top]
+    return CorpusStats(
+        documents=len(words),
+        labels=len(frequency),
+        labels_per_document=Spread.of(label_counts),
+        documents_per_label=Spread.of(counts),
+        words_per_document=Spread.of(words),
+        characters=characters,
+        empty_texts=empty,
+        without_labels=without,
+        duplicate_texts=texts.repeated,
+        similar_texts=texts.similar(),
+        duplicate_ids=repeated_ids,
+        bins={name: _bin(counts, low, high) for name, (low, high) in BINS.items()},
+        top=most,
+        languages=_shares(Counter(map(language_of, sample.texts))),
+        scripts=_shares(sum(map(scripts_of, sample.texts), Counter())),
+        similar_labels=_similar_labels(frequency),
+        respelled_labels=merged_labels(spellings),
+        other=None if other is None else _overlap(texts, other),
+    )
+
+
+class _Sample:
+    """Every n-th text of a stream, at most 2,000; n doubles when there are more."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._seen, self._step = 0, 1
+
+    def add(self, text: str) -> None:
+        if self._seen % self._step == 0:
+            self.texts.append(text[:_SAMPLED_CHARACTERS])
+            if len(self.texts) > _SAMPLED_TEXTS:
+                del self.texts[1::2]
+                self._step *= 2
+        self._seen += 1
+
+
+def _shares(counts: Counter[str]) -> dict[str, float]:
+    """Shares of the whole, largest first; tiny ones are left out."""
+    total = counts.total()
+    shares = {name: round(count / total, 4) for name, count in counts.most_common()}
+    return {name: share for name, share in shares.items() if share >= _SMALLEST_SHARE}
+
+
+def _similar_labels(labels: Iterable[str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault("".join(label.casefold().split()), []).append(label)
+    return sorted(sorted(group) for group in groups.values() if len(group) > 1)
+
+
+def _overlap(texts: Texts, other: Iterable[Document]) -> Overlap:
+    documents = 0
+    more = Texts(texts)
+    for document in other:
+        documents += 1
+        if (text := words_of(document.text)).strip():
+            more.add(text)
+    return Overlap(documents, more.known, more.similar_to_known())
+
+
+def _bin(counts: Any, low: int, high: int | None) -> Bin:
+    inside = counts[(counts >= low) & (counts <= (high or np.inf))]
+    return Bin(len(inside), int(inside.sum()))
+
+
+def _new(seen: set[bytes], string: str) -> bool:
+    before = len(seen)
+    seen.add(digest(string))
+    return len(seen) > before

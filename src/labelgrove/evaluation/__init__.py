@@ -1,0 +1,1 @@
+"""Predictions and their files, metrics, merging, calibration and thresholds."""

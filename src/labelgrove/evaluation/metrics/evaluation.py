@@ -1,0 +1,407 @@
+"""``evaluate`` and ``compare`` measure predictions against true labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from labelgrove.core import notebook
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.metrics.bins import bin_measure, check_frequencies, frequency_bin
+from labelgrove.evaluation.metrics.intervals import Interval, bootstrap, has_interval, interval
+from labelgrove.evaluation.metrics.measures import Float64, Measure, Ratio
+from labelgrove.evaluation.metrics.names import (
+    MACRO,
+    MICRO,
+    PER_BIN,
+    PROPENSITY_SCORED,
+    Metric,
+    parse_metric,
+)
+from labelgrove.evaluation.metrics.propensity import LabelWeights, Propensity, propensity_measure
+from labelgrove.evaluation.metrics.ranking import (
+    Facts,
+    judge,
+    micro_measure,
+    per_label_measure,
+    ranking_measure,
+)
+from labelgrove.evaluation.predictions import Predictions
+
+DEFAULT_METRICS = (
+    *("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5"),
+    *("R@1", "R@3", "R@5", "R@10", "RP@5", "F1@5", "micro-F1@5", "macro-F1@5"),
+)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metric values between 0 and 1, and notes on what may be counted in an unexpected way.
+
+    >>> ev = Evaluation({"P@1": 0.5}, n=2)
+    >>> ev["p@1"], "R@5" in ev
+    (0.5, False)
+    """
+
+    values: dict[str, float]
+    n: int
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    propensity: Propensity = field(default_factory=Propensity)
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> float:
+        metric = str(parse_metric(name))
+        if metric not in self.values:
+            raise KeyError(f"{metric} was not measured, only {', '.join(self.values)}")
+        return self.values[metric]
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return str(parse_metric(str(name))) in self.values
+        except ConfigError:
+            return False
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as values for JSON; a metric that is not defined becomes None."""
+        return {
+            "documents": self.n,
+            "values": {name: _json(value) for name, value in self.values.items()},
+            "intervals": {name: [_json(v) for v in pair] for name, pair in self.intervals.items()},
+            "propensity": {"A": self.propensity.a, "B": self.propensity.b},
+            "notes": list(self.notes),
+        }
+
+    def table(self) -> str:
+        """A table in percent, with the number of documents and the notes below it.
+
+        >>> print(Evaluation({"P@1": 0.5, "P@3": 0.25}, n=2).table())
+                @1     @3
+        P    50.00  25.00
+        2 documents; percent
+        """
+        return _table(self.values, self.intervals, self._footer(), self.notes)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return _html(self.values, self.intervals, self._footer(), self.notes)
+
+    def _footer(self) -> str:
+        footer = f"{self.n:,} documents; percent"
+        if any(parse_metric(name).family in PROPENSITY_SCORED for name in self.values):
+            footer += f"; propensity A = {self.propensity.a:g}, B = {self.propensity.b:g}"
+        return footer
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sets of predictions for the same documents; ``differences`` are second minus first.
+
+    A difference whose interval does not include zero is probably not due to chance. ``p``, the
+    result of a paired test, comes from ``compare_all``.
+    """
+
+    first: Evaluation
+    second: Evaluation
+    differences: dict[str, float]
+    intervals: dict[str, Interval]
+    p: dict[str, float] = field(default_factory=dict)
+
+    def table(self) -> str:
+        """The differences in percentage points, each with its interval."""
+        return _table(self.differences, self.intervals, self._footer(), self._notes(), signed=True)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return _html(self.differences, self.intervals, self._footer(), self._notes(), signed=True)
+
+    def _footer(self) -> str:
+        return f"{self.first.n:,} documents; second minus first, percentage points"
+
+    def _notes(self) -> list[str]:
+        return list(dict.fromkeys([*self.first.notes, *self.second.notes]))
+
+
+def evaluate(
+    predictions: Predictions,
+    truth: Any,
+    *,
+    unknown: Any = None,
+    metrics: Sequence[str] | None = None,
+    train_frequencies: Any = None,
+    n_train: int | None = None,
+    propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
+    filter_pairs: Any = None,
+    intervals: int | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Evaluation:
+    """Measures predictions against true labels: a Corpus, label lists, a frame, or a matrix.
+
+    - ``metrics``: names such as ``P@1``, ``nDCG@5``, ``PSP@5``, ``micro-F1@5``, ``macro-F1@t=0.3``
+      (all labels with a score of at least 0.3), ``tail-R@5``, ``coverage@5``, in upper or lower
+      case. The default is ``DEFAULT_METRICS``, as far as the arguments allow.
+    - ``unknown``: how many labels of each document have no column (``Corpus.unknown``). They count
+      as misses in recall, nDCG, F1 and the propensity-scored metrics.
+    - ``train_frequencies`` (training documents per label) and ``n_train`` (training documents):
+      propensity-scored metrics need both, metrics split by frequency only the first.
+    - ``filter_pairs``: (document, column) pairs to remove from the predictions; the next label
+      moves up, and the truth does not change. Predict a few labels more than the largest k.
+    - ``intervals``: compute intervals from this many bootstrap resamples, except for averages over
+      labels (macro, coverage).
+
+    A document without labels has a score of zero in every mean.
+
+    >>> from labelgrove.data.corpus import LabelIndex
+    >>> p = Predictions.from_scores([[0.9, 0.5], [0.2, 0.7]], k=2, index=LabelIndex("ab"))
+    >>> evaluate(p, [[1, 0], [1, 1]], metrics=["P@1", "R@1"]).values
+    {'P@1': 1.0, 'R@1': 0.75}
+    """
+    if not isinstance(predictions, Predictions):
+        kind = type(predictions).__name__
+        raise DataError(f"predictions: must be Predictions, as from model.predict, got {kind}")
+    request = checked_request(predictions, metrics, train_frequencies, n_train, propensity)
+    measures, evaluation = request.measure(predictions, truth, unknown, filter_pairs)
+    if intervals is None:
+        return evaluation
+    return with_intervals(evaluation, measures, times=intervals, level=level, seed=seed)
+
+
+def with_intervals(
+    evaluation: Evaluation,
+    measures: Mapping[str, Any],
+    *,
+    times: int,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Evaluation:
+    """The evaluation with bootstrap intervals of its ratios."""
+    # A resample has fewer distinct labels, which shifts averages over labels so far that their
+    # interval might not include their value.
+    ratios = {name: m for name, m in measures.items() if isinstance(m, Ratio)}
+    draws = bootstrap(list(ratios.values()), evaluation.n, times=times, seed=seed)
+    ranges = {name: interval(draws[:, i], level) for i, name in enumerate(ratios)}
+    return replace(evaluation, intervals=ranges)
+
+
+def compare(
+    first: Predictions,
+    second: Predictions,
+    truth: Any,
+    *,
+    unknown: Any = None,
+    metrics: Sequence[str] | None = None,
+    train_frequencies: Any = None,
+    n_train: int | None = None,
+    propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
+    filter_pairs: Any = None,
+    intervals: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """Whether ``second`` is better than ``first``: paired differences over resampled documents.
+
+    >>> from labelgrove.data.corpus import LabelIndex
+    >>> worse = Predictions.from_scores([[0.9, 0.5], [0.2, 0.7]], k=1, index=LabelIndex("ab"))
+    >>> better = Predictions.from_scores([[0.9, 0.5], [0.8, 0.7]], k=1, index=LabelIndex("ab"))
+    >>> compare(worse, better, [[1, 0], [1, 0]], metrics=["P@1"]).differences
+    {'P@1': 0.5}
+    """
+    if metrics is None:
+        metrics = _usual_metrics(min(first.k, second.k), train_frequencies, n_train)[0]
+    request = checked_request(first, metrics, train_frequencies, n_train, propensity)
+    measures_1, before = request.measure(first, truth, unknown, filter_pairs)
+    measures_2, after = request.measure(second, truth, unknown, filter_pairs)
+    names = [name for name, measure in measures_1.items() if has_interval(measure)]
+    both = [measures[name] for measures in (measures_1, measures_2) for name in names]
+    draws = bootstrap(both, len(first), times=intervals, seed=seed)
+    changes = draws[:, len(names) :] - draws[:, : len(names)]
+    return Comparison(
+        before,
+        after,
+        {name: after.values[name] - before.values[name] for name in measures_1},
+        {name: interval(changes[:, i], level) for i, name in enumerate(names)},
+    )
+
+
+@dataclass(frozen=True)
+class Request:
+    """The checked arguments of an evaluation."""
+
+    metrics: tuple[Metric, ...]
+    frequencies: Float64 | None
+    n_train: int | None
+    propensity: Propensity
+    notes: tuple[str, ...]
+
+    def measure(
+        self, predictions: Predictions, truth: Any, unknown: Any, filter_pairs: Any
+    ) -> tuple[dict[str, Measure], Evaluation]:
+        """The measures by name, for resampling, and their values."""
+        notes = [*self.notes]
+        if filter_pairs is not None:
+            before = int(predictions.counts.sum())
+            predictions = predictions.without(filter_pairs)
+            removed = before - int(predictions.counts.sum())
+            notes.append(f"the filter removed {removed:,} predicted labels")
+        measures, facts = self.judge(predictions, truth, unknown)
+        values = {name: measure.value() for name, measure in measures.items()}
+        notes += facts.notes(self.longest)
+        return measures, Evaluation(values, facts.documents, {}, self.propensity, tuple(notes))
+
+    @property
+    def longest(self) -> int:
+        """The largest k."""
+        return max((metric.k for metric in self.metrics if metric.k is not None), default=0)
+
+    def judge(
+        self, predictions: Predictions, truth: Any, unknown: Any, *, all_labels: bool = False
+    ) -> tuple[dict[str, Measure], Facts]:
+        """The measures by name, and what else is to be said about the documents."""
+        ks = [metric.k for metric in self.metrics if metric.k is not None]
+        if len(ks) == len(self.metrics):
+            predictions = predictions.top(max(ks))
+        judged = judge(predictions, truth, unknown=unknown)
+        weights = bin_of = None
+        if self.frequencies is not None:
+            bin_of = frequency_bin(self.frequencies)
+            if self.n_train is not None:
+                inverse = self.propensity.inverse(np.append(self.frequencies, 0.0), self.n_train)
+                weights = LabelWeights(inverse[:-1], float(inverse[-1]))
+
+        def measured(metric: Metric) -> Measure:
+            if metric.family in PROPENSITY_SCORED:
+                assert weights is not None
+                return propensity_measure(judged, metric, weights)
+            if metric.family in PER_BIN:
+                assert bin_of is not None
+                return bin_measure(judged, metric, bin_of)
+            if metric.family in MICRO:
+                return micro_measure(judged, metric)
+            if metric.family in MACRO or metric.family == "coverage":
+                return per_label_measure(judged, metric, all_labels=all_labels)
+            return ranking_measure(judged, metric)
+
+        measures = {str(metric): measured(metric) for metric in self.metrics}
+        return measures, Facts.of(judged, self.frequencies)
+
+
+def checked_request(
+    predictions: Predictions,
+    names: Sequence[str] | None,
+    train_frequencies: Any,
+    n_train: int | None,
+    propensity: Propensity | str,
+) -> Request:
+    """The arguments of an evaluation, checked; names may be None for the usual metrics."""
+    notes: list[str] = []
+    if isinstance(names, str):
+        raise ConfigError(f"metrics must be a list of names: [{names!r}]")
+    if names is None:
+        names, notes = _usual_metrics(predictions.k, train_frequencies, n_train)
+    metrics = tuple(dict.fromkeys(parse_metric(name) for name in names))
+    if not metrics:
+        raise ConfigError("metrics is empty; give at least one, such as P@5")
+    for metric in metrics:
+        scored = metric.family in PROPENSITY_SCORED
+        if train_frequencies is None and (scored or metric.family in PER_BIN):
+            raise ConfigError(f"{metric} needs train_frequencies, the documents per label")
+        if n_train is None and scored:
+            raise ConfigError(f"{metric} needs n_train, the number of training documents")
+    frequencies = None
+    if train_frequencies is not None:
+        frequencies = check_frequencies(train_frequencies, len(predictions.index))
+    if isinstance(propensity, str):
+        propensity = Propensity.preset(propensity)
+    return Request(metrics, frequencies, n_train, propensity, tuple(notes))
+
+
+def _usual_metrics(
+    predicted: int, train_frequencies: Any, n_train: int | None
+) -> tuple[list[str], list[str]]:
+    """The default metrics that these arguments allow, and notes on the others."""
+    names = [name for name in DEFAULT_METRICS if (parse_metric(name).k or 0) <= max(predicted, 5)]
+    if train_frequencies is not None and n_train is not None:
+        return names, []
+    note = "PSP is left out, because it needs train_frequencies and n_train"
+    return [name for name in names if not name.startswith("PS")], [note]
+
+
+def _table(
+    values: Mapping[str, float],
+    intervals: Mapping[str, Interval],
+    footer: str,
+    notes: Iterable[str],
+    *,
+    signed: bool = False,
+) -> str:
+    """A row per metric, a column per cutoff; cells as ``51.20`` or ``51.20 [49.87, 52.50]``."""
+    cutoffs, rows = _cells(values, intervals, signed)
+    first = max([3, *map(len, rows)])
+    widths = {
+        cutoff: max(len(cutoff) + 1, 5, *(len(row.get(cutoff, "")) for row in rows.values()))
+        for cutoff in cutoffs
+    }
+    lines = ["  ".join([" " * first, *(f"@{c}".rjust(widths[c]) for c in cutoffs)])]
+    for family, row in rows.items():
+        cells = (row.get(cutoff, "").rjust(widths[cutoff]) for cutoff in cutoffs)
+        lines.append("  ".join([family.ljust(first), *cells]))
+    table = [line.rstrip() for line in lines]
+    return "\n".join([*table, footer, *(f"note: {note}" for note in notes)])
+
+
+def _html(
+    values: Mapping[str, float],
+    intervals: Mapping[str, Interval],
+    title: str,
+    notes: Iterable[str],
+    *,
+    signed: bool = False,
+) -> str:
+    """The same table for notebooks."""
+    cutoffs, rows = _cells(values, intervals, signed)
+    cells = [[family, *(row.get(cutoff, "") for cutoff in cutoffs)] for family, row in rows.items()]
+    return notebook.table(title, cells, head=["", *(f"@{c}" for c in cutoffs)], notes=notes)
+
+
+def _cells(
+    values: Mapping[str, float], intervals: Mapping[str, Interval], signed: bool
+) -> tuple[list[str], dict[str, dict[str, str]]]:
+    """The cutoffs, and the cells by metric and cutoff."""
+    metrics = [(parse_metric(name), name) for name in values]
+    # Numbers of labels in ascending order, then thresholds in their given order.
+    cutoffs = sorted(
+        dict.fromkeys(metric.cutoff for metric, _ in metrics),
+        key=lambda cutoff: int(cutoff) if cutoff.isdigit() else math.inf,
+    )
+    rows: dict[str, dict[str, str]] = {}
+    for metric, name in metrics:
+        cell = _percent(values[name], signed)
+        if name in intervals:
+            low, high = (_percent(bound, signed) for bound in intervals[name])
+            cell += f" [{low}, {high}]"
+        rows.setdefault(metric.family, {})[metric.cutoff] = cell
+    return cutoffs, rows
+
+
+def _percent(value: float, signed: bool) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{100 * value:+.2f}" if signed else f"{100 * value:.2f}"
+
+
+def _json(value: float) -> float | None:
+    return None if math.isnan(value) else value

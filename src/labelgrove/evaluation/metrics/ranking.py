@@ -1,0 +1,236 @@
+"""Precision, recall, R-precision, nDCG and F1 of ranked labels, from one table of hits.
+
+A document without labels has a score of zero in every mean. Labels that are not in the training
+data (``unknown``) count among the true labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.frames import label_column
+from labelgrove.errors import DataError
+from labelgrove.evaluation.metrics.measures import Entries, Float64, Int64, PerLabel, Ratio, mean
+from labelgrove.evaluation.metrics.names import Metric
+from labelgrove.evaluation.predictions import Predictions
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Predictions and truth; ``hits[i, j]`` says whether document i's label at rank j is true."""
+
+    predictions: Predictions
+    truth: CSR
+    unknown: Int64
+    hits: Bools
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    @cached_property
+    def sizes(self) -> Int64:
+        """The number of true labels of each document, known or not."""
+        known: Int64 = np.diff(self.truth.indptr).astype(np.int64)
+        return known + self.unknown
+
+    def true_rows(self) -> Int64:
+        """The document of every entry of the truth."""
+        return np.repeat(np.arange(len(self)), np.diff(self.truth.indptr))
+
+    def counted(self, metric: Metric) -> Bools:
+        """Which ranks count for a metric: the k best, or those that reach the threshold."""
+        ranks = np.arange(self.predictions.k)
+        used: Bools = ranks < self.predictions.counts[:, None]
+        if metric.k is not None:
+            return used & (ranks < metric.k)
+        assert metric.threshold is not None
+        # In the precision of the scores, so that a score of 0.3 reaches a threshold of 0.3.
+        return used & (self.predictions.scores >= np.float32(metric.threshold))
+
+    def hits_within(self, metric: Metric) -> Float64:
+        """The number of hits per document among the ranks that count for the metric."""
+        hits: Float64 = (self.hits & self.counted(metric)).sum(axis=1, dtype=np.float64)
+        return hits
+
+
+class Facts(NamedTuple):
+    """What notes are made of: counts of documents and of labels."""
+
+    documents: int
+    unseen: int  # true labels that training has not seen
+    empty: int  # documents without labels
+    predicted: int  # labels of the document that has most
+
+    @classmethod
+    def of(cls, judged: Judged, frequencies: Float64 | None) -> Facts:
+        unseen = int(judged.unknown.sum())
+        if frequencies is not None:
+            unseen += int((frequencies[judged.truth.indices] == 0).sum())
+        empty = int((judged.sizes == 0).sum())
+        return cls(len(judged), unseen, empty, int(judged.predictions.counts.max()))
+
+    @staticmethod
+    def joined(parts: Sequence[Facts]) -> Facts:
+        """Those of all documents."""
+        documents, unseen, empty, predicted = zip(*parts, strict=True)
+        return Facts(sum(documents), sum(unseen), sum(empty), max(predicted))
+
+    def notes(self, k: int) -> list[str]:
+        """Sentences for people."""
+        notes = []
+        if self.unseen:
+            what = f"{self.unseen:,} true label occurrences are of labels that were unseen in"
+            notes.append(f"{what} training; they count as misses unless predicted")
+        if self.empty:
+            notes.append(f"{self.empty:,} documents without labels count as zero")
+        if self.predicted < k:
+            least = f"at most {self.predicted} labels were predicted"
+            notes.append(f"{least}; ranks up to {k} count as misses")
+        return notes
+
+
+def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judged:
+    """Compares predictions with the truth, in which stored values above zero are labels."""
+    truth, unknown = as_truth(truth, predictions.index, unknown)
+    truth = _binary(truth)
+    n, labels = len(predictions), len(predictions.index)
+    if n == 0:
+        raise DataError("there are no documents to evaluate")
+    if truth.shape != (n, labels):
+        raise DataError(
+            f"the truth is {truth.shape[0]} documents x {truth.shape[1]} labels, "
+            f"the predictions are {n} x {labels}"
+        )
+    unseen = np.zeros(n, np.int64) if unknown is None else np.asarray(unknown, np.int64)
+    if unseen.shape != (n,) or (unseen < 0).any():
+        raise DataError(f"unknown must be {n} counts, one per document, none negative")
+    _refuse_repeats(predictions)
+    documents = np.arange(n, dtype=np.int64)
+    # Both sides as sorted numbers, document * labels + column, and a last one that is no key.
+    true_keys = np.repeat(documents, np.diff(truth.indptr)) * labels + truth.indices
+    true_keys = np.append(true_keys, -1)
+    used = np.arange(predictions.k) < predictions.counts[:, None]
+    keys = documents[:, None] * labels + predictions.columns
+    hits = used & (true_keys[np.searchsorted(true_keys[:-1], keys)] == keys)
+    return Judged(predictions, truth, unseen, hits)
+
+
+def as_truth(truth: Any, index: LabelIndex, unknown: Any) -> tuple[Any, Any]:
+    """The truth as a matrix, from a Corpus, label lists or a matrix, and counts of unknown labels.
+
+    Label lists may be a column or a frame. With a Corpus or label lists, ``unknown`` is counted
+    here; a matrix needs it.
+    """
+    if isinstance(truth, Corpus):
+        moved = truth.reindex(index)
+        return moved.labels, moved.unknown
+    if (column := label_column(truth)) is not None:
+        return index.encode(column)
+    if isinstance(truth, (list, tuple)) and _holds_labels(truth):
+        return index.encode(truth)
+    return truth, unknown
+
+
+def _holds_labels(truth: Sequence[Any]) -> bool:
+    rows = (row for row in truth if isinstance(row, Iterable) and not _is_numbers(row))
+    return any(isinstance(label, str) for row in rows for label in row)
+
+
+def _is_numbers(row: Any) -> bool:
+    return isinstance(row, np.ndarray) and row.dtype.kind not in "OU"
+
+
+def _binary(truth: Any) -> CSR:
+    truth = as_csr(truth, name="truth")
+    if len(truth.data) and not truth.data.min() > 0:
+        truth = truth.copy()
+        truth.data = (truth.data > 0).astype(np.float32)
+        truth.eliminate_zeros()
+    return truth
+
+
+def _refuse_repeats(predictions: Predictions) -> None:
+    """A label that is predicted twice for a document would count as two hits."""
+    rows = np.sort(predictions.columns, axis=1)
+    twice = (rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] >= 0)
+    if twice.any():
+        row, rank = (int(i) for i in np.argwhere(twice)[0])
+        label = predictions.index.ids[rows[row, rank]]
+        raise DataError(f"the predictions of document {row} have label {label!r} twice")
+
+
+def discounts(k: int) -> Float64:
+    """1 / log2(rank + 1) for ranks 1 to k."""
+    return 1.0 / np.log2(np.arange(2, k + 2, dtype=np.float64))
+
+
+def ranking_measure(judged: Judged, metric: Metric) -> Ratio:
+    """P, R, RP, nDCG and F1, as means over documents.
+
+    P@k divides by k even if fewer labels were predicted or are true, and F1@k is computed from this
+    P@k. F1 at a threshold divides by the number of labels that reach it.
+    """
+    hits = judged.hits_within(metric)
+    sizes = judged.sizes
+    if metric.family == "P":
+        assert metric.k is not None
+        return Ratio(hits, np.full(len(hits), float(metric.k)))
+    if metric.family == "R":
+        return mean(hits / np.maximum(sizes, 1))
+    if metric.family == "F1":
+        predicted = judged.counted(metric).sum(axis=1) if metric.k is None else metric.k
+        return mean(2 * hits / np.maximum(predicted + sizes, 1))
+    assert metric.k is not None
+    reachable = np.minimum(metric.k, sizes)
+    if metric.family == "RP":
+        return mean(hits / np.maximum(reachable, 1))
+    gains = np.where(judged.hits[:, : metric.k], discounts(metric.k)[: judged.predictions.k], 0.0)
+    best = np.cumsum(discounts(metric.k))[np.maximum(reachable, 1) - 1]
+    return mean(gains.sum(axis=1) / best)
+
+
+def micro_measure(judged: Judged, metric: Metric) -> Ratio:
+    """Precision, recall or F1 over all pairs of a document and a label that counts."""
+    hits = judged.hits_within(metric)
+    predicted = judged.counted(metric).sum(axis=1, dtype=np.float64)
+    sizes = judged.sizes.astype(np.float64)
+    if metric.family == "micro-P":
+        return Ratio(hits, predicted)
+    if metric.family == "micro-R":
+        return Ratio(hits, sizes)
+    return Ratio(2 * hits, predicted + sizes)
+
+
+def per_label_measure(judged: Judged, metric: Metric, *, all_labels: bool = False) -> PerLabel:
+    """Macro averages, and coverage (the share of distinct true labels predicted at least once).
+
+    Both use the labels that occur in the truth and have a column, because only the number per
+    document of other labels is known. With ``all_labels``, the others have counts, too, for parts
+    of the documents that are put together later.
+    """
+    columns = np.unique(judged.truth.indices).astype(np.int64)
+    if all_labels:
+        columns = np.arange(len(judged.predictions.index))
+    position = np.full(len(judged.predictions.index), -1, np.int64)
+    position[columns] = np.arange(len(columns))
+    counted = judged.counted(metric)
+
+    def entries(chosen: Bools) -> Entries:
+        rows = np.nonzero(chosen)[0]
+        labels = position[judged.predictions.columns[chosen]]
+        return Entries(rows[labels >= 0], labels[labels >= 0])
+
+    true = Entries(judged.true_rows(), position[judged.truth.indices])
+    hits = entries(counted & judged.hits)
+    kind = metric.family.removeprefix("macro-")
+    return PerLabel(kind, len(columns), true, entries(counted), hits)

@@ -1,0 +1,71 @@
+"""Metrics of documents that are never in one place: a tally of each part, then one evaluation.
+
+The value is that of all documents together, to the last bit: sums are exact, see ``measures.Sums``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labelgrove.evaluation.metrics.evaluation import Evaluation, checked_request, with_intervals
+from labelgrove.evaluation.metrics.measures import LabelCounts, PerLabel, Ratio, Sums
+from labelgrove.evaluation.metrics.propensity import Propensity
+from labelgrove.evaluation.metrics.ranking import Facts
+from labelgrove.evaluation.predictions import Predictions
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a part of the documents adds to each metric.
+
+    Ratios stay ratios, with two numbers per document, if documents are to be resampled.
+    """
+
+    measures: dict[str, Sums | Ratio | LabelCounts]
+    facts: Facts
+    longest: int
+    propensity: Propensity
+
+    @classmethod
+    def of(
+        cls,
+        predictions: Predictions,
+        truth: Any,
+        *,
+        metrics: Sequence[str],
+        unknown: Any = None,
+        train_frequencies: Any = None,
+        n_train: int | None = None,
+        propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
+        resampled: bool = False,
+    ) -> Tally:
+        """The arguments are those of :func:`evaluate`; the documents must be some."""
+        request = checked_request(predictions, metrics, train_frequencies, n_train, propensity)
+        measures, facts = request.judge(predictions, truth, unknown, all_labels=True)
+        parts: dict[str, Sums | Ratio | LabelCounts] = {}
+        for name, measure in measures.items():
+            if isinstance(measure, PerLabel):
+                parts[name] = measure.counts()
+            else:
+                parts[name] = measure if resampled else measure.sums()
+        return cls(parts, facts, request.longest, request.propensity)
+
+    @staticmethod
+    def joined(tallies: Sequence[Tally]) -> Tally:
+        """The tally of all parts, in the order of their documents."""
+        first = tallies[0]
+        measures = {}
+        for name, measure in first.measures.items():
+            parts: list[Any] = [tally.measures[name] for tally in tallies]
+            measures[name] = type(measure).joined(parts)
+        facts = Facts.joined([tally.facts for tally in tallies])
+        return Tally(measures, facts, first.longest, first.propensity)
+
+    def evaluation(self, *, intervals: int | None = None) -> Evaluation:
+        """What :func:`evaluate` gives for the documents."""
+        values = {name: measure.value() for name, measure in self.measures.items()}
+        notes = tuple(self.facts.notes(self.longest))
+        found = Evaluation(values, self.facts.documents, {}, self.propensity, notes)
+        return found if intervals is None else with_intervals(found, self.measures, times=intervals)

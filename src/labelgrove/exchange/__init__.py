@@ -1,0 +1,1 @@
+"""Models that come and go: loading, the Hub, ONNX, models of other software."""

@@ -1,0 +1,316 @@
+"""Read a project of Annif: its section of the configuration, its vocabulary and its corpora.
+
+Annif saves the vocabulary, but not the corpora that ``annif train`` was given: their paths must be
+given again. A project of our own backend may have saved them (``keep_training_data``).
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from labelgrove.core.params import merge_settings, overridden, read_toml
+from labelgrove.data.formats.annif import without_brackets
+from labelgrove.data.formats.building import counted
+from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
+from labelgrove.data.formats.files import bare_name, existing, parse_lines, read_all
+from labelgrove.data.formats.labels import LabelRow
+from labelgrove.data.formats.read import iter_documents
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.exchange.vocabularies import read_vocabulary
+
+# Keys that Annif itself or our backend reads; the others of a section are settings of a method.
+OF_ANNIF = {"access", "allow_learn", "analyzer", "backend", "language", "limit", "name"}
+OF_ANNIF |= {"project_id", "transform", "vocab", "calibrate", "keep_training_data", "config"}
+# Our backend's linear method, which is its default: library records gain from both settings.
+USUAL: dict[str, Any] = {"method": "linear", "n_trees": 3, "label_texts": "names"}
+LEXICAL = ("mllm", "stwfsa", "yake")
+COMBINING = ("ensemble", "nn_ensemble", "pav", "http")
+
+
+class Call(NamedTuple):
+    """A value such as ``snowball(english,token_min_length=2)``."""
+
+    name: str
+    values: list[str]
+    options: dict[str, str]
+
+    @classmethod
+    def of(cls, text: str, key: str) -> Call:
+        match = re.fullmatch(r"([\w-]+)(?:\((.*)\))?", text.strip())
+        if match is None:
+            raise ConfigError(f"{key}={text}: must look like name or name(value,option=value)")
+        words = [word.strip() for word in (match[2] or "").split(",") if word.strip()]
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        return cls(match[1], [word for word in words if "=" not in word], options)
+
+
+@dataclass(frozen=True)
+class AnnifProject:
+    """A section of ``projects.cfg``, ``projects.toml`` or the folder ``projects.d``."""
+
+    id: str
+    section: Mapping[str, Any]
+    file: Path
+
+    @property
+    def vocab(self) -> Call:
+        """The vocabulary's id, language and rules."""
+        spec = self.section.get("vocab")
+        if not spec:
+            raise ConfigError(f"{self.file}: the project {self.id} has no vocab=")
+        return Call.of(str(spec), "vocab")
+
+    @property
+    def language(self) -> str:
+        """The language of the vocabulary's names."""
+        values = self.vocab.values
+        return values[0] if values else str(self.section.get("language", "en"))
+
+    def data(self, folder: Path | None) -> Path:
+        """Annif's data folder: by default the one beside the configuration."""
+        return folder or self.file.parent / "data"
+
+
+def read_project(source: str) -> AnnifProject:
+    """The project of ``PROJECTS.CFG:ID``; without an id, the only one of the file."""
+    path, chosen = Path(source), ""
+    if not path.exists() and ":" in source:
+        name, _, chosen = source.rpartition(":")
+        path = Path(name)
+    sections = _sections(existing(path))
+    if not sections:
+        raise ConfigError(f"{path}: has no projects")
+    if not chosen:
+        if len(sections) > 1:
+            raise ConfigError(
+                f"{path}: has several projects; choose one: {path}:{next(iter(sections))} "
+                f"(of {', '.join(sections)})"
+            )
+        chosen = next(iter(sections))
+    if chosen not in sections:
+        raise ConfigError(f"{path}: has no project {chosen!r}, only {', '.join(sections)}")
+    return AnnifProject(chosen, sections[chosen], path)
+
+
+def _sections(path: Path) -> dict[str, Mapping[str, Any]]:
+    if path.is_dir():
+        files = sorted([*path.glob("*.cfg"), *path.glob("*.toml")])
+        return {key: value for file in files for key, value in _sections(file).items()}
+    if path.suffix == ".toml":
+        return {key: value for key, value in read_toml(path).items() if isinstance(value, dict)}
+    parser = configparser.ConfigParser()
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
+    try:
+        parser.read_string("\n".join(line for _, line in read_all(path)), str(path))
+        return {name: dict(parser[name]) for name in parser.sections()}
+    except configparser.Error as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{path}: is no projects.cfg of Annif: {reason}") from error
+
+
+@dataclass
+class Vocabulary:
+    """The subjects of a project, and how documents name them."""
+
+    rows: list[LabelRow]
+    unknown: int = 0  # occurrences of subjects that the project does not have
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._uris = {row.id for row in self.rows}
+        self._by_name = {row.name: row.id for row in reversed(self.rows)}
+
+    def known(self, document: Document) -> Document:
+        """The document with the URIs of its subjects; others are counted and left out."""
+        uris = []
+        for subject in document.labels:
+            label = without_brackets(subject)
+            uri = label if label in self._uris else self._by_name.get(label)
+            if uri is None:
+                self.unknown += 1
+            elif uri not in uris:
+                uris.append(uri)
+        return Document(document.text, uris, document.id)
+
+
+def project_vocabulary(
+    project: AnnifProject, *, data: Path | None = None, file: Path | None = None
+) -> Vocabulary:
+    """The vocabulary of a file, or the one that was loaded into Annif's data folder."""
+    vocab = project.vocab
+    if file is None:
+        folder = project.data(data) / "vocabs" / vocab.name
+        files = [folder / name for name in ("subjects.csv", "subjects.ttl")]
+        file = next((one for one in files if one.is_file()), None)
+        if file is None:
+            raise DataError(
+                f"does not exist; run annif load-vocab {vocab.name}, name Annif's data folder "
+                "(--data), or give the vocabulary as a TTL, RDF, CSV or TSV file (--vocab)",
+                file=files[0],
+            )
+    rows, notes = read_vocabulary(file, project.language), []
+    excluded: set[str] = set()
+    for rule, value in vocab.options.items():
+        uris = set(value.split("|"))
+        if rule == "exclude":
+            excluded |= {row.id for row in rows} if "*" in uris else uris
+        elif rule == "include":
+            excluded -= uris
+        else:
+            notes.append(f"vocab: the rule {rule} is not applied; its subjects stay as they are")
+    rows = [row for row in rows if row.id not in excluded]
+    if not rows:
+        raise DataError(f"vocab={project.section['vocab']} excludes every subject", file=file)
+    return Vocabulary(rows, notes=notes)
+
+
+def corpus_paths(project: AnnifProject, paths: Iterable[Path], data: Path | None) -> list[Path]:
+    """The given paths, or the corpus that our backend saved."""
+    if given := list(paths):
+        return given
+    saved = project.data(data) / "projects" / project.id / "labelgrove-train" / "corpus.jsonl"
+    if not saved.is_file():
+        raise ConfigError(
+            "--train is missing: Annif does not keep the corpora of a project; give the files and "
+            "folders that annif train was given (repeat --train)"
+        )
+    return [saved]
+
+
+def project_documents(
+    paths: Iterable[Path], vocabulary: Vocabulary, options: ReadOptions, report: ReadReport
+) -> Iterator[Document]:
+    """The documents of TSV, CSV and JSONL files and of folders, as ``annif train`` reads them."""
+    for path in paths:
+        for document in _documents(existing(path), options, report):
+            yield vocabulary.known(document)
+
+
+def _documents(path: Path, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
+    suffix = "" if path.is_dir() else Path(bare_name(path)).suffix.lower()
+    how = ReadOptions(format="annif", skip_bad=options.skip_bad, encoding=options.encoding)
+    if suffix == ".csv":
+        how.format, how.labels_field, how.id_field = "csv", "subject_uris", "document_id"
+        how.label_separator = " "
+    elif suffix == ".jsonl":
+        lines = parse_lines(path, _json_document, how, report)
+        return counted(lines, source=path, report=report)
+    return iter_documents(path, options=how, report=report)
+
+
+def _json_document(line: str) -> Document:
+    """A line of Annif's JSON Lines, or of the corpus that our backend saved."""
+    try:
+        record = json.loads(line)
+        text, subjects = record.get("text", ""), record.get("subjects", record.get("labels", []))
+        labels = [
+            subject if isinstance(subject, str) else subject.get("uri") or subject["label"]
+            for subject in subjects
+        ]
+        identity = record.get("document_id", record.get("id"))
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
+        raise BadLine(
+            'is no document of Annif, such as {"text": ..., "subjects": [{"uri": ...}]}'
+        ) from error
+    if not isinstance(text, str) or not all(isinstance(label, str) for label in labels):
+        raise BadLine("text, URIs and labels of subjects must be strings")
+    return Document(text, labels, None if identity is None else str(identity))
+
+
+def starting_settings(project: AnnifProject) -> tuple[dict[str, Any], list[str]]:
+    """Settings for ``labelgrove train`` that come near the project's, and what has no counterpart.
+
+    >>> section = {"backend": "omikuji", "cluster_balanced": "False", "ngram": "2"}
+    >>> starting_settings(AnnifProject("a", section, Path("projects.cfg")))[0]
+    {'method': 'bonsai', 'tfidf': {'ngram_range': [1, 2]}}
+    """
+    section, backend = project.section, str(project.section.get("backend", ""))
+    notes: list[str] = []
+    if backend == "labelgrove":
+        settings = _own_settings(project)
+    else:
+        method, tfidf = "linear", dict[str, Any]()
+        if backend == "omikuji":
+            balanced = str(section.get("cluster_balanced", "true")).lower()
+            method = "parabel" if balanced in ("1", "yes", "true", "on") else "bonsai"
+        elif backend == "svc":
+            method = "ova"
+        elif backend in LEXICAL:
+            notes.append(
+                f"{backend} finds terms of the vocabulary in texts; the method matcher comes "
+                "nearest, and linear learns from the documents"
+            )
+        elif backend in COMBINING:
+            notes.append(f"{backend} has no documents of its own; import the projects behind it")
+        elif backend != "tfidf":
+            notes.append(f"the backend {backend or '(none)'} has no counterpart; linear is a start")
+        if "min_df" in section:
+            tfidf["min_df"] = _number(project, "min_df")
+        if "ngram" in section:
+            tfidf["ngram_range"] = [1, _number(project, "ngram")]
+        settings = {"method": method} | ({"tfidf": tfidf} if tfidf else {})
+    if spec := section.get("analyzer"):
+        tfidf = settings.get("tfidf", {})
+        one_word = list(tfidf.get("ngram_range", [1, 1])) == [1, 1]
+        nearest, note = _analyzer_settings(project, str(spec), one_word=one_word)
+        settings["tfidf"] = nearest | tfidf
+        notes += note
+    if section.get("transform"):
+        notes.append(f"transform={section['transform']} is left out; texts are read whole")
+    return settings, notes
+
+
+def _analyzer_settings(
+    project: AnnifProject, spec: str, *, one_word: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Settings of tf-idf that come near an analyzer of Annif, and how they differ from it.
+
+    Stems need terms of ``one_word``.
+    """
+    analyzer = Call.of(spec, "analyzer")
+    if analyzer.name == "snowball" and one_word:
+        return {"analyzer": "stem"}, [
+            f"analyzer={spec}: words are counted beside their stems, in the language of each text; "
+            "that needs the extra stem"
+        ]
+    shortest = analyzer.options.get("token_min_length", "3")
+    if not shortest.isdecimal():
+        raise ConfigError(f"{project.file}: analyzer={spec}: token_min_length is no number")
+    notes = []
+    if analyzer.name != "simple":
+        notes.append(
+            f"analyzer={spec} has no counterpart: words stay as they are, in lower case; "
+            "docs/features.md shows how to bring an analyzer of your own"
+        )
+    return {"min_token_length": int(shortest)}, notes
+
+
+def _own_settings(project: AnnifProject) -> dict[str, Any]:
+    """What the section of a project with our backend says."""
+    section = project.section
+    settings: dict[str, Any] = {}
+    if file := section.get("config"):
+        settings = {"method": "linear"} | read_toml(project.file.parent / str(file))
+    elif section.get("method", "linear") == "linear":
+        settings = dict(USUAL)
+    own = {key: value for key, value in section.items() if key not in OF_ANNIF}
+    tables = {key: value for key, value in own.items() if isinstance(value, Mapping)}
+    plain = [
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in own.items()
+        if key not in tables
+    ]
+    return merge_settings(overridden(settings, tables), plain)
+
+
+def _number(project: AnnifProject, key: str) -> int:
+    value = str(project.section[key])
+    if not value.isdecimal() or int(value) < 1:
+        raise ConfigError(f"{project.file}: {key}={value} must be a whole number of at least 1")
+    return int(value)

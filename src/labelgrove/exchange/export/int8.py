@@ -1,0 +1,211 @@
+"""An ONNX encoder whose weights are bytes, multiplied in integers.
+
+We keep our own quantisation because onnxruntime's dynamic one has one scale for a whole batch: one
+token with a large number costs all others precision, and a text's states depend on its neighbours.
+Here each column of a weight matrix has its own scale, and so has each token's vector when the graph
+runs. Encoders have a few channels that are much larger than the others for any text; half of that
+(on a logarithmic scale) moves from the vectors into the weights before both are rounded. Embedding
+tables have a scale per row. Attention, norms and pooling stay in floating point.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelgrove.errors import UnsupportedError
+from labelgrove.exchange.export import onnx_encoder
+
+SMALLEST_WIDTH = 32  # narrower matrices cost little, and their scales would be as large
+LEAST_LIKENESS = 0.9  # cosine of states; MiniLM and gte-small are above 0.99
+LARGEST = 127
+EVENING = 0.5  # share of the differences between channels that moves into the weights
+MIDDLE = 128  # stands for 0, because kernels need one unsigned side of a product
+MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
+
+
+def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Any]]) -> None:
+    """Quantises a float32 graph.
+
+    ``examples`` are inputs by name that show which channels are large; they need not be real texts.
+    """
+    import onnx
+
+    model = onnx.load(source)
+    _Rewriting(model.graph, channel_sizes(source, examples)).run()
+    if all(known.domain != MICROSOFT for known in model.opset_import):
+        model.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
+    large = model.ByteSize() > 1_500_000_000
+    onnx.save(model, target, save_as_external_data=large, location=f"{target.name}.data")
+    check_likeness(source, target, examples[0])
+
+
+def check_likeness(source: Path, target: Path, example: Mapping[str, Any]) -> None:
+    """Raises if the states of the quantised graph differ too much from the exact ones."""
+    exact, rounded = (
+        onnx_encoder.open_session(file, 1).run(None, dict(example))[0].astype(np.float64)
+        for file in (source, target)
+    )
+    lengths = np.linalg.norm(exact, axis=-1) * np.linalg.norm(rounded, axis=-1)
+    cosine = float(np.median((exact * rounded).sum(axis=-1) / np.maximum(lengths, 1e-12)))
+    if not cosine >= LEAST_LIKENESS:  # also refuses NaN
+        raise UnsupportedError(
+            f"int8 changes the states of this encoder too much (cosine {cosine:.2f} to the exact "
+            "ones); export it as fp32"
+        )
+
+
+def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The largest value of each channel of all tensors that constant matrices multiply."""
+    import onnx
+
+    model = onnx.load(source)
+    matrices = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
+    products = (node for node in model.graph.node if node.op_type == "MatMul")
+    names = list(dict.fromkeys(node.input[0] for node in products if node.input[1] in matrices))
+    del model.graph.output[:]
+    for name in names:
+        model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
+    with tempfile.TemporaryDirectory() as aside:
+        # Weights go to a second file, because the format is limited to 2 GiB.
+        external = {"save_as_external_data": True, "location": f"{source.name}.data"}
+        onnx.save(model, Path(aside) / source.name, **external)
+        session = onnx_encoder.open_session(Path(aside) / source.name, 1)
+        outputs = [session.run(names, dict(example)) for example in examples]
+    largest = (
+        np.max([np.abs(values).reshape(-1, values.shape[-1]).max(axis=0) for values in tensors], 0)
+        for tensors in zip(*outputs, strict=True)
+    )
+    return dict(zip(names, largest, strict=True))
+
+
+class _Rewriting:
+    """One pass over a graph that replaces products with constant matrices and look-ups in tables.
+
+    New nodes take the positions of the old ones, so the order of the graph stays valid.
+    """
+
+    def __init__(self, graph: Any, sizes: Mapping[str, Any]) -> None:
+        from onnx import TensorProto, helper, numpy_helper
+
+        self.sizes = sizes
+        self.graph = graph
+        self.helper: Any = helper
+        self.numpy: Any = numpy_helper
+        self.types: Any = TensorProto
+        self.constants = {tensor.name: tensor for tensor in graph.initializer}
+        self.nodes: list[Any] = []
+        self.bytes_of: dict[str, tuple[str, str]] = {}  # tensor to its bytes and their scale
+        self.uneven = self.tensors_of_shared_weights()
+
+    def run(self) -> None:
+        zero = self.constant("int8/middle", np.array(MIDDLE, np.uint8))
+        for node in self.graph.node:
+            if node.op_type == "MatMul" and self.is_weight(node.input[1]):
+                self.product(node, zero)
+            elif node.op_type == "Gather" and self.is_weight(node.input[0]) and _first_axis(node):
+                self.look_up(node)
+            else:
+                self.nodes.append(node)
+        del self.graph.node[:]
+        self.graph.node.extend(self.nodes)
+        used = {name for node in self.nodes for name in node.input}
+        kept = [tensor for tensor in self.constants.values() if tensor.name in used]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend(kept)
+        del self.graph.value_info[:]  # shapes of old tensors; onnxruntime infers what it needs
+
+    def is_weight(self, name: str) -> bool:
+        tensor = self.constants.get(name)
+        if tensor is None or len(tensor.dims) != 2 or tensor.data_type != self.types.FLOAT:
+            return False
+        return bool(min(tensor.dims) >= SMALLEST_WIDTH)
+
+    def tensors_of_shared_weights(self) -> set[str]:
+        """Tensors whose matrix other tensors use, too; it cannot even out several of them."""
+        lefts: dict[str, set[str]] = {}
+        for node in self.graph.node:
+            if node.op_type == "MatMul" and self.is_weight(node.input[1]):
+                lefts.setdefault(node.input[1], set()).add(node.input[0])
+        return {name for names in lefts.values() if len(names) > 1 for name in names}
+
+    def product(self, node: Any, zero: str) -> None:
+        """x @ W in bytes, with a scale per row of x (computed by the graph) and per column of W."""
+        left, weight = node.input
+        if f"{weight}/bytes" not in self.constants:
+            values = self.numpy.to_array(self.constants[weight]) * self.evened(left)[:, None]
+            scale = _scales(values, axis=0)
+            self.constant(f"{weight}/bytes", np.rint(values / scale).astype(np.int8))
+            self.constant(f"{weight}/scale", scale[0])
+        quantised, scale_of_rows = self.in_bytes(left)
+        one = self.constant("int8/one", np.array(1, np.float32))
+        inputs = [quantised, f"{weight}/bytes", one, f"{weight}/scale", zero]
+        name = node.output[0]  # sums of bytes times the columns' scales, in one operation
+        sums = self.add("MatMulIntegerToFloat", inputs, f"{name}/sums", domain=MICROSOFT)
+        self.add("Mul", [sums, scale_of_rows], name)
+
+    def in_bytes(self, name: str) -> tuple[str, str]:
+        """A tensor as bytes around ``MIDDLE``, with the scale of each of its rows."""
+        if name in self.bytes_of:
+            return self.bytes_of[name]
+        last = self.constant("int8/last", np.array([-1], np.int64))
+        share = self.constant("int8/share", np.array(1 / LARGEST, np.float32))
+        least = self.constant("int8/least", np.array(1e-9, np.float32))
+        # A cast cuts off digits; adding a half makes it round.
+        middle = self.constant("int8/middle-and-half", np.array(MIDDLE + 0.5, np.float32))
+        evening = self.constant(f"{name}/evening", 1 / self.evened(name))
+        even = self.add("Mul", [name, evening], f"{name}/even")
+        sizes = self.add("Abs", [even], f"{name}/sizes")
+        largest = self.add("ReduceMax", [sizes, last], f"{name}/largest", keepdims=1)
+        spread = self.add("Mul", [largest, share], f"{name}/spread")
+        scale = self.add("Max", [spread, least], f"{name}/scale")
+        inverse = self.add("Reciprocal", [scale], f"{name}/inverse")
+        scaled = self.add("Mul", [even, inverse], f"{name}/scaled")
+        moved = self.add("Add", [scaled, middle], f"{name}/moved")
+        quantised = self.add("Cast", [moved], f"{name}/bytes", to=self.types.UINT8)
+        self.bytes_of[name] = quantised, scale
+        return self.bytes_of[name]
+
+    def evened(self, name: str) -> Any:
+        """The factor by which each channel is divided and the weights' rows are multiplied."""
+        if name in self.uneven:
+            return np.ones(len(self.sizes[name]), np.float32)
+        sizes = np.maximum(self.sizes[name], 1e-3 * self.sizes[name].max() + 1e-9)
+        return ((sizes / np.exp(np.log(sizes).mean())) ** EVENING).astype(np.float32)
+
+    def look_up(self, node: Any) -> None:
+        """Rows of a table in bytes, each times its own scale."""
+        table, rows = node.input
+        if f"{table}/rows" not in self.constants:
+            values = self.numpy.to_array(self.constants[table])
+            scale = _scales(values, axis=1)
+            self.constant(f"{table}/rows", np.rint(values / scale).astype(np.int8))
+            self.constant(f"{table}/scale-of-rows", scale)
+        name = node.output[0]
+        found = self.add("Gather", [f"{table}/rows", rows], f"{name}/found")
+        floats = self.add("Cast", [found], f"{name}/found-floats", to=self.types.FLOAT)
+        scale = self.add("Gather", [f"{table}/scale-of-rows", rows], f"{name}/found-scale")
+        self.add("Mul", [floats, scale], name)
+
+    def add(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        self.nodes.append(self.helper.make_node(kind, inputs, [output], output, **attributes))
+        return output
+
+    def constant(self, name: str, values: Any) -> str:
+        if name not in self.constants:
+            self.constants[name] = self.numpy.from_array(np.ascontiguousarray(values), name)
+        return name
+
+
+def _scales(values: Any, *, axis: int) -> Any:
+    """The scale of the bytes of each column (axis 0) or row (axis 1)."""
+    largest = np.abs(values).max(axis=axis, keepdims=True)
+    return np.maximum(largest / LARGEST, 1e-9).astype(np.float32)
+
+
+def _first_axis(node: Any) -> bool:
+    return all(entry.name != "axis" or entry.i == 0 for entry in node.attribute)

@@ -1,0 +1,166 @@
+"""An encoder run by onnxruntime: texts to pooled states, without torch and transformers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelgrove.core.arrays import Float32, Int32, Int64
+from labelgrove.core.topk import drop_repeated
+from labelgrove.errors import MissingExtraError, ModelFormatError
+from labelgrove.exchange.export.heads import Heads
+from labelgrove.labels.masks import LabelMask
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
+
+GRAPH, WEIGHTS, TOKENIZER = "encoder.onnx", "encoder.onnx.data", "tokenizer.json"
+BATCH_TOKENS = 2048  # including padding; more does not make a CPU faster
+
+
+class OnnxEncoder:
+    """The graph and the tokenizer of an exported folder, opened when first used.
+
+    ``settings`` are ``width``, ``layers``, ``max_tokens``, ``pad_id``, ``pad_left`` and, but not in
+    older folders, ``markup`` and ``fields``.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.settings = dict(settings)
+        self.max_tokens: int = settings["max_tokens"]
+        self.markup: str = settings.get("markup", "keep")
+        self.fields: tuple[str, ...] = tuple(settings.get("fields", ()))
+        self.width: int = settings["width"]
+        self.layers: int = settings["layers"]
+        self._lock = threading.Lock()
+        self._session: Any = None
+        self._threads = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Sessions cannot be pickled; another process opens the files again.
+        return type(self), (self.folder, self.settings)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The ``tokenizers.Tokenizer`` of the folder."""
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise MissingExtraError("onnx", "an exported model") from error
+        file = self.folder / TOKENIZER
+        try:
+            return Tokenizer.from_str(file.read_text(encoding="utf-8"))
+        except Exception as error:  # the library raises plain Exception
+            raise ModelFormatError(f"{file}: cannot be read ({error})") from error
+
+    def tokens(self, texts: Any, *, threads: int | None = None) -> Tokens:
+        """Token ids of texts, as in training."""
+        return tokenize(texts, self, self.max_tokens, threads=threads)
+
+    def session(self, threads: int | None = None) -> Any:
+        """onnxruntime's session for this many threads (None: all cores); it keeps the last one."""
+        count = max(threads or 0, 0) or os.cpu_count() or 1
+        with self._lock:
+            if self._session is None or self._threads != count:
+                self._session, self._threads = open_session(self.folder / GRAPH, count), count
+            return self._session
+
+    def states(self, tokens: Tokens, *, threads: int | None = None) -> Iterator[tuple[Int64, Any]]:
+        """Rows and their states (documents x layers x width), in batches of similar length."""
+        session: Any = self.session(threads) if len(tokens) else None
+        for rows in batches(tokens, BATCH_TOKENS):
+            ids, mask = self.padded(tokens, rows)
+            yield rows, session.run(None, {"ids": ids, "mask": mask})[0]
+
+    def padded(self, tokens: Tokens, rows: Int64) -> tuple[Int64, Int64]:
+        """The padded token ids of some documents, and their mask."""
+        longest = int(tokens.lengths[rows].max())
+        ids: Int64 = np.full((len(rows), longest), self.settings["pad_id"], np.int64)
+        mask: Int64 = np.zeros(ids.shape, np.int64)
+        for line, row in enumerate(rows):
+            count = tokens.lengths[row]
+            place = slice(longest - count, None) if self.settings["pad_left"] else slice(count)
+            ids[line, place] = tokens.row(row)
+            mask[line, place] = 1
+        return ids, mask
+
+    def vectors(self, tokens: Tokens, *, threads: int | None = None) -> Float32:
+        """The states of all layers, side by side, for each document."""
+        vectors = np.empty((len(tokens), self.layers * self.width), np.float32)
+        for rows, states in self.states(tokens, threads=threads):
+            vectors[rows] = states.reshape(len(rows), -1)
+        return vectors
+
+
+@dataclass(eq=False)
+class OnnxRunner:
+    """Sends documents through an encoder and heads, like the Runner of ``labelgrove.nn``."""
+
+    encoder: OnnxEncoder
+    heads: Heads
+    threads: int | None = None
+
+    def read(
+        self,
+        tokens: Tokens,
+        k: int,
+        *,
+        vectors: bool = False,
+        mask: LabelMask | None = None,
+        more: Int32 | None = None,
+    ) -> tuple[Any, Any, Any]:
+        """Columns and scores of the k best labels and, if asked for, of ``more`` columns of each
+        document and the text vectors.
+        """
+        k = k if mask is None else min(k, len(mask))
+        columns = np.empty((len(tokens), k if more is None else k + more.shape[1]), np.int32)
+        scores = np.empty(columns.shape, np.float32)
+        texts = np.zeros((len(tokens), self.heads.text_width if vectors else 0), np.float32)
+        for rows, states in self.encoder.states(tokens, threads=self.threads):
+            best = self.heads.best_labels(states, k, mask=mask, threads=self.threads)
+            columns[rows, :k], scores[rows, :k] = best.columns, best.scores
+            if more is not None:
+                columns[rows, k:] = more[rows]
+                scores[rows, k:] = self.heads.scores(states, more[rows])
+            if vectors:
+                texts[rows] = self.heads.text(states)
+        if more is not None:
+            drop_repeated(columns)
+        return columns, scores, texts
+
+
+def batches(tokens: Tokens, most: int) -> Iterator[Int64]:
+    """All documents by length, in batches of at most ``most`` tokens including padding."""
+    order = np.argsort(tokens.lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        end = start + 1
+        while end < len(order) and (end + 1 - start) * tokens.lengths[order[end]] <= most:
+            end += 1
+        yield order[start:end]
+        start = end
+
+
+def open_session(file: Path, threads: int) -> Any:
+    """onnxruntime's session of a graph, on the CPU."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError("onnx", "an exported model") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has a class of its own for every kind of failure
+        raise ModelFormatError(
+            f"{file}: onnxruntime {onnxruntime.__version__} cannot open it ({error}); try a newer "
+            "one: pip install --upgrade onnxruntime"
+        ) from error

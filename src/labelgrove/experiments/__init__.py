@@ -1,0 +1,1 @@
+"""Plans, searches for settings, comparisons of methods, reports."""

@@ -1,0 +1,190 @@
+"""The config of a bench: its rows and what they share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from labelgrove.core.params import (
+    Params,
+    merge_settings,
+    overridden,
+    param,
+    read_toml,
+    unknown_key,
+)
+from labelgrove.errors import ConfigError
+from labelgrove.experiments.bench.table import METRICS
+from labelgrove.methods import create, method_class
+from labelgrove.methods.ensemble.members import check_kinds
+from labelgrove.methods.ensemble.method import check_rule
+
+
+@dataclass
+class BenchParams(Params):
+    """What all rows share: files (in the data folder), and how to read and measure them."""
+
+    train: str = param("", help="training corpus; default train.*")
+    test: str = param("", help="corpus to measure on; default test.*, else dev.*")
+    held_out: str = param("", help="corpus for the learnt weights of ensembles of rows")
+    labels: str = param("", help="label table; default the one beside the corpus")
+    format: str = param("", help="input format; default by content and name")
+    text_field: str = param("text", help="field(s) with the text")
+    fields: list[str] = param([], help="catalogue fields")
+    labels_field: str = param("labels", help="field with the labels")
+    baseline: str = param("parabel", help="row that gains are relative to")
+    intervals: int = param(200, ge=0, help="bootstrap resamples for 95 % intervals")
+    latency_documents: int = param(200, ge=1, help="documents predicted one at a time")
+    propensity_a: float = param(0.55, ge=0, help="A of the propensity model")
+    propensity_b: float = param(1.5, ge=0, help="B of the propensity model")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table: a method, an ensemble of other rows, or only published numbers."""
+
+    name: str
+    settings: dict[str, Any] | None = None
+    of: tuple[str, ...] = ()
+    published: dict[str, float] = field(default_factory=dict)
+    source: str = ""  # of the published numbers
+
+    @property
+    def slug(self) -> str:
+        """The name of the row's files, such as ``xr-linear-c-2`` for "XR-Linear, C = 2"."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "row"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The rows of a bench, checked before anything is trained."""
+
+    params: BenchParams
+    rows: tuple[Row, ...]
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], *, settings: Sequence[str] = (), folder: str | Path = "."
+    ) -> Bench:
+        """Read the ``[[methods]]`` tables and the keys that they share.
+
+        A row starts from the settings of the row that ``base`` names, or of the file that
+        ``config`` names (relative to ``folder``). ``settings`` are ``--set`` flags for all rows
+        whose method has them.
+
+        >>> rows = [{"method": "parabel"}, {"name": "one tree", "base": "parabel", "n_trees": 1}]
+        >>> Bench.from_config({"methods": rows}).rows[1].settings
+        {'method': 'parabel', 'n_trees': 1}
+        """
+        shared = {key: value for key, value in config.items() if key != "methods"}
+        tables = config.get("methods", [])
+        if not isinstance(tables, list) or not tables:
+            raise ConfigError("methods: a bench needs at least one [[methods]] table")
+        rows: list[Row] = []
+        for number, table in enumerate(tables, 1):
+            if not isinstance(table, Mapping):
+                raise ConfigError(f"methods: number {number} is not a table")
+            row = _row(table, number, rows, Path(folder))
+            if row.slug in {other.slug for other in rows}:
+                raise ConfigError(f"methods: two rows are called {row.name!r}; rename one")
+            rows.append(row)
+        rows = _with_flags(rows, settings)
+        bench = cls(BenchParams.from_dict(shared), tuple(rows))
+        bench.check(named_baseline="baseline" in shared)
+        return bench
+
+    def check(self, *, named_baseline: bool) -> None:
+        """Refuse what could not be trained or joined."""
+        rows = {row.name: row for row in self.rows}
+        if named_baseline and self.params.baseline not in rows:
+            raise ConfigError(unknown_key(self.params.baseline, list(rows), "baseline"))
+        for row in self.rows:
+            if row.settings is None:
+                continue
+            model = create_row(row)
+            if not row.of:
+                continue
+            try:
+                check_rule(model.rule, model.weights, len(row.of))
+                check_kinds([create_row(rows[name]) for name in row.of], model.rule)
+            except ConfigError as error:
+                raise ConfigError(f"{row.name}: {error}") from error
+            if model.rule == "learnt" and not self.params.held_out:
+                raise ConfigError(
+                    f'{row.name}: rule "learnt" learns from documents that no row has seen; name '
+                    'their file: held_out = "FILE"'
+                )
+
+
+def _row(table: Mapping[str, Any], number: int, above: Sequence[Row], folder: Path) -> Row:
+    settings = dict(table)
+    published, source = _published(settings.pop("published", {}), number)
+    of = settings.pop("of", ())
+    if of and not (isinstance(of, list) and all(isinstance(name, str) for name in of)):
+        raise ConfigError(f"methods: number {number}: of must be a list of names of rows")
+    name = str(settings.pop("name", settings.get("method", "")))
+    if not name:
+        raise ConfigError(f"methods: number {number} has neither a method nor a name")
+    trained = {row.name: row for row in above if row.settings is not None}
+    base, file = settings.pop("base", None), settings.pop("config", None)
+    for other in (*of, *([] if base is None else [base])):
+        if other not in trained:
+            raise ConfigError(f"{name}: names {other!r}, which is not a row above it")
+    if file is not None:
+        settings = overridden(read_toml(folder / str(file)), settings)
+    if base is not None:
+        settings = overridden(trained[base].settings or {}, settings)
+    if of:
+        return Row(name, settings | {"method": "ensemble"}, tuple(of), published, source)
+    if "method" not in settings:
+        if settings or not published:
+            raise ConfigError(f"{name}: needs a method, or only published numbers")
+        return Row(name, None, (), published, source)
+    return Row(name, settings, (), published, source)
+
+
+def _published(table: Any, number: int) -> tuple[dict[str, float], str]:
+    """The published numbers of a row, and where they are from."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"methods: number {number}: published must be a table of numbers")
+    numbers = dict(table)
+    source = str(numbers.pop("source", ""))
+    for key, value in numbers.items():
+        if key not in METRICS:
+            raise ConfigError(unknown_key(key, [*METRICS, "source"], "published"))
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ConfigError(f"published.{key}: must be a number in percent, got {value!r}")
+    return {key: float(value) for key, value in numbers.items()}, source
+
+
+def _with_flags(rows: Sequence[Row], flags: Sequence[str]) -> list[Row]:
+    """Rows with ``--set`` flags; a flag that no row knows is an error."""
+    given = merge_settings({}, list(flags))
+    known: set[str] = set()
+    result = []
+    for row in rows:
+        if row.settings is not None and not row.of:
+            arguments = method_class(row.settings["method"])._get_param_names()
+            if "members" in arguments:
+                arguments = list(given)  # an ensemble passes other flags on to its members
+            else:
+                known.update(arguments)
+            overrides = {key: value for key, value in given.items() if key in arguments}
+            row = replace(row, settings=overridden(row.settings, overrides))
+        result.append(row)
+    for key in given:
+        if known and key not in known:
+            raise ConfigError(f"--set {unknown_key(key, sorted(known))}")
+    return result
+
+
+def create_row(row: Row) -> Any:
+    """The unfitted model of a row. An ensemble of rows has no members yet."""
+    settings = dict(row.settings or {})
+    try:
+        return create(settings.pop("method"), settings)
+    except ConfigError as error:
+        raise ConfigError(f"{row.name}: {error}") from error

@@ -1,0 +1,150 @@
+"""What prediction costs, as papers report it: one document at a time and in batches, GPU and CPU.
+
+A number is the median over calls of ``model.predict``, from texts to sorted labels. Calls start
+and end with an idle GPU, and come after a warm-up.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from labelgrove.core.memory import format_size
+from labelgrove.data.corpus import Corpus
+from labelgrove.disk.model_folder import model_size
+from labelgrove.experiments.bench.table import markdown
+from labelgrove.methods.interface import Model
+
+BATCHES = (1, 128)
+WARM_UP, FEWEST, MOST = 3, 3, 200  # calls; large batches on a CPU take seconds each
+
+
+@dataclass(frozen=True)
+class Costs:
+    """How to measure prediction: where, with how many threads, and how long each number takes."""
+
+    device: str = "auto"  # a GPU, if there is one, and the CPU
+    threads: int | None = None  # of the CPU; None = all cores
+    seconds: float = 2.0
+
+    def devices(self, model: Model) -> list[str]:
+        """The devices to measure; a model without an encoder runs on the CPU alone."""
+        if not model.encoders():
+            return ["cpu"]
+        if self.device != "auto":
+            return [self.device]
+        import torch
+
+        return ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
+
+    def of(self, model: Model, corpus: Corpus) -> dict[str, Any]:
+        """Per device and size of a batch: milliseconds per document, documents per second."""
+        result: dict[str, Any] = {}
+        for device in self.devices(model):
+            model.use_device(device)
+            with _cpu_threads(self.threads):
+                result[device] = {
+                    str(size): self._timed(model, corpus, size, warm=4 if device == "cpu" else size)
+                    for size in BATCHES
+                }
+        return result
+
+    def _timed(self, model: Model, corpus: Corpus, size: int, *, warm: int) -> dict[str, float]:
+        """Calls with ``size`` documents. A GPU warms up with as many; on a CPU that takes long."""
+        threads = self.threads or 0
+        calls: list[float] = []
+        begin = time.perf_counter()
+        for number in range(-WARM_UP, MOST):
+            if number >= FEWEST and time.perf_counter() - begin > self.seconds:
+                break
+            if number == 0:
+                calls, begin = [], time.perf_counter()
+            rows = [row % len(corpus) for row in range(number * size, (number + 1) * size)]
+            documents = corpus.take(rows if number >= 0 else rows[:warm])
+            _synchronise()
+            start = time.perf_counter()
+            model.predict(documents, k=5, threads=threads)
+            _synchronise()
+            calls.append(time.perf_counter() - start)
+        seconds = median(calls)
+        return {
+            "ms_per_document": round(1000 * seconds / size, 4),
+            "documents_per_second": round(size / max(seconds, 1e-9), 2),
+            "calls": len(calls),
+        }
+
+
+def model_costs(model: Model, folder: Path) -> dict[str, Any]:
+    """What is known about the training of a model that was trained before."""
+    return {
+        "train_seconds": sum(timing.wall for timing in model.timings_.values()),
+        "model_bytes": model_size(folder),
+        "labels": len(model.index_),
+    }
+
+
+def training_story(model: Model) -> dict[str, Any]:
+    """Updates and speed of a network's training; of all networks of an ensemble together."""
+    stories = [part.story_ for part in model.submodels() or [model] if part.story_]
+    if not stories:
+        return {}
+    seconds = sum(story["seconds"] for story in stories)
+    tokens = sum(story["seconds"] * story["tokens_per_second"] for story in stories)
+    return {
+        "updates": sum(story["steps"] for story in stories),
+        "network_seconds": round(seconds, 2),
+        "tokens_per_second": round(tokens / max(seconds, 1e-9)),
+    }
+
+
+def costs_table(records: Sequence[Mapping[str, Any]]) -> str:
+    """The costs of each row as one Markdown table."""
+    measured = [record for record in records if "prediction" in record]
+    devices = [d for d in ("cuda", "cpu") if any(d in r["prediction"] for r in measured)]
+    devices += sorted({d for r in measured for d in r["prediction"]} - set(devices))
+    heads = ["", "corpus", "labels", "training s", "updates", "network s", "model"]
+    for device in devices:
+        heads += [f"{device} ms, batch 1", f"{device} docs/s, batch 128"]
+    lines = []
+    for record in measured:
+        story = record.get("story", {})
+        line = [record["row"], record["corpus"], f"{record['labels']:,}"]
+        line.append(f"{record['train_seconds']:.1f}")
+        line += [f"{story['updates']:,}", f"{story['network_seconds']:.1f}"] if story else ["", ""]
+        line.append(format_size(record["model_bytes"]))
+        for device in devices:
+            if sizes := record["prediction"].get(device):
+                line.append(f"{sizes['1']['ms_per_document']:.2f}")
+                line.append(f"{sizes['128']['documents_per_second']:,.0f}")
+            else:
+                line += ["", ""]
+        lines.append(line)
+    return markdown([heads, *lines])
+
+
+def _synchronise() -> None:
+    """Wait until the GPU is idle, if one is in use."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def _cpu_threads(count: int | None) -> Iterator[None]:
+    """Torch on so many threads; all cores for None."""
+    torch = sys.modules.get("torch")
+    if torch is None or not count:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,19 @@
+"""Reports: how good a model is on labelled documents, as one HTML file that needs nothing else."""
+
+from labelgrove.experiments.report.measuring import Report
+from labelgrove.experiments.report.page import to_html
+from labelgrove.experiments.report.writing import (
+    check_extra,
+    measure_report,
+    write_pngs,
+    write_report,
+)
+
+__all__ = [
+    "Report",
+    "check_extra",
+    "measure_report",
+    "to_html",
+    "write_pngs",
+    "write_report",
+]

@@ -1,0 +1,252 @@
+"""Charts by matplotlib: SVG that takes its colours from the page around it, or PNG files."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from labelgrove.experiments.report.look import colours, printable, shortened
+
+STYLE = Path(__file__).with_name("templates") / "charts.mplstyle"
+WIDTH, HEIGHT = 420, 266  # in points, which are the units of the SVG
+LEFT, RIGHT, BOTTOM, LEGEND_ROW = 40, 12, 40, 17
+NAME_LENGTH = 28
+# Runs differ in dashes, too: not everyone can tell the colours apart.
+RUNS = ("accent", "run-1", "run-2", "run-3", "run-4", "run-5")
+DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (1, 1)), (0, (4, 1.5, 1, 1.5)), "-.", ":")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One run's (x, y) points, and (x, low, high) of a band around them.
+
+    ``run`` selects colour and dashes. Points that are not finite numbers are left out.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    run: int = 0
+    band: Sequence[tuple[float, float, float]] = ()
+    dots: bool = True
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure; ``title`` and ``summary`` describe it to people who do not see it."""
+
+    figure: Any
+    title: str
+    summary: str
+
+    def svg(self, name: str) -> str:
+        """An ``svg`` element for a page; ``name`` makes its ids unique there."""
+        with _style():
+            buffer = io.BytesIO()
+            self.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+        root = ElementTree.fromstring(buffer.getvalue())
+        _make_inline(root, name)
+        root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img"}
+        for tag, text in (("desc", self.summary), ("title", self.title)):
+            node = ElementTree.Element(tag, id=f"{name}-{tag}")
+            node.text = printable(text)
+            root.insert(0, node)
+        root.set("aria-labelledby", f"{name}-title {name}-desc")
+        return ElementTree.tostring(root, encoding="unicode")
+
+    def png(self, path: str | Path) -> None:
+        """Writes a PNG file in the light colours."""
+        with _style():
+            self.figure.savefig(path, format="png", dpi=144, metadata={"Software": None})
+
+
+def line_chart(
+    series: Sequence[Series],
+    *,
+    title: str,
+    summary: str,
+    x_name: str,
+    y_name: str,
+    x_ticks: Sequence[str] | None = None,
+    x_range: tuple[float, float] | None = None,
+    y_range: tuple[float, float] | None = None,
+    log: bool = False,
+    diagonal: bool = False,
+) -> Chart:
+    """Curves over a common axis; ``log`` makes both axes logarithmic, ``x_ticks`` name 0, 1, ..."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    with _style():
+        figure, axes = _axes([(s.name, s.run) for s in series], x_name, y_name)
+        if log:
+            axes.loglog()
+            axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+        elif x_range is None:
+            axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True))
+        if x_range is None:
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if diagonal:
+            axes.plot((0, 1), (0, 1), ":", color=colours()["muted"], lw=1, transform=axes.transAxes)
+        for one in reversed(series):  # the first is drawn last, on top
+            look = _run(one.run)
+            if band := [row for row in one.band if _finite(*row)]:
+                axes.fill_between(*zip(*band, strict=True), color=look["color"], alpha=0.18, lw=0)
+            points = [p for p in one.points if _finite(*p) and not (log and min(p) <= 0)]
+            marker = "o" if one.dots or len(points) == 1 else None
+            x, y = zip(*points, strict=True) if points else ((), ())
+            axes.plot(x, y, marker=marker, ms=4.5, mew=0, **look)
+        if x_ticks is not None:
+            _name_ticks(axes, x_ticks)
+        axes.set(xlim=x_range, ylim=y_range)
+        if not log and axes.dataLim.y0 >= 0 > axes.get_ylim()[0]:
+            axes.set_ylim(bottom=0)
+    return Chart(figure, title, summary)
+
+
+def bar_chart(
+    groups: Sequence[str],
+    series: Sequence[tuple[str, Sequence[float]]],
+    *,
+    title: str,
+    summary: str,
+    x_name: str,
+    y_name: str,
+    y_range: tuple[float, float] | None = None,
+) -> Chart:
+    """Bars in groups, one per run; a value that is not a number has no bar."""
+    with _style():
+        names = [(name, run) for run, (name, _) in enumerate(series)]
+        figure, axes = _axes(names, x_name, y_name, lw=7, linestyle="-")
+        width = 0.8 / max(len(series), 2)
+        for run, (_, values) in enumerate(series):
+            bars = [
+                (group + (run - (len(series) - 1) / 2) * width, value)
+                for group, value in enumerate(values)
+                if _finite(value)
+            ]
+            if bars:
+                axes.bar(*zip(*bars, strict=True), width=0.94 * width, color=_run(run)["color"])
+        _name_ticks(axes, groups)
+        axes.set(xlim=(-0.5, len(groups) - 0.5), ylim=y_range)
+    return Chart(figure, title, summary)
+
+
+def row_chart(rows: Sequence[tuple[str, float, str]], *, title: str, summary: str) -> Chart:
+    """A horizontal bar per row, with its name and its value in words above it."""
+    with _style():
+        figure = _figure(8 + 34 * len(rows))
+        axes = figure.add_axes((4 / WIDTH, 0, 1 - 8 / WIDTH, 1))
+        axes.axis("off")
+        longest = max((value for _, value, _ in rows), default=0.0) or 1.0
+        for number, (name, value, words) in enumerate(rows):
+            axes.barh(number, longest, 0.27, color=colours()["line"], alpha=0.5)
+            axes.barh(number, max(value, longest / 400), 0.27, color=colours()["accent"])
+            axes.text(0, number - 0.25, _label(name, 40), color=colours()["ink"])
+            axes.text(longest, number - 0.25, words, ha="right", color=colours()["muted"])
+        axes.set(xlim=(0, longest), ylim=(len(rows) - 0.8, -0.7))
+    return Chart(figure, title, summary)
+
+
+def _axes(
+    names: Sequence[tuple[str, int]], x_name: str, y_name: str, **line: Any
+) -> tuple[Any, Any]:
+    """An empty figure with axes, below a legend where there are several runs.
+
+    What the axes show stands above one and below the other: vertical text is hard to read.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator
+
+    columns = 3 if all(len(name) <= 14 for name, _ in names) else 2
+    rows = math.ceil(len(names) / columns) if len(names) > 1 else 0
+    figure = _figure(height := HEIGHT + LEGEND_ROW * rows)
+    top = height - LEGEND_ROW * rows - 26
+    # Fixed margins: matplotlib's own layouts take as long as all the drawing.
+    axes = figure.add_axes(
+        (LEFT / WIDTH, BOTTOM / height, 1 - (LEFT + RIGHT) / WIDTH, (top - BOTTOM) / height)
+    )
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    muted = colours()["muted"]
+    figure.text(4 / WIDTH, (top + 12) / height, y_name, color=muted)
+    figure.text(1 - RIGHT / WIDTH, 6 / height, x_name, ha="right", color=muted)
+    if rows:
+        lines = [Line2D((), (), **_run(run) | line) for _, run in names]
+        # Named afterwards, because matplotlib hides names that begin with an underscore.
+        legend = figure.legend(
+            lines, map(str, range(len(lines))), ncols=columns, loc="upper left", borderaxespad=0.3
+        )
+        for text, (name, _) in zip(legend.get_texts(), names, strict=True):
+            text.set_text(_label(name, NAME_LENGTH))
+    return figure, axes
+
+
+def _figure(height: float) -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure((WIDTH / 72, height / 72))
+
+
+def _name_ticks(axes: Any, names: Sequence[str]) -> None:
+    step = max(1, math.ceil(len(names) * max(map(len, names), default=1) / 52))
+    axes.set_xticks(range(0, len(names), step), names[::step])
+
+
+def _run(number: int) -> dict[str, Any]:
+    """Colour and dashes of a run; runs of the same colour have different dashes."""
+    dashes = DASHES[(number + number // len(RUNS)) % len(DASHES)]
+    return {"color": colours()[RUNS[number % len(RUNS)]], "linestyle": dashes}
+
+
+def _label(name: str, length: int) -> str:
+    return printable(shortened(name, length))
+
+
+def _finite(*values: float) -> bool:
+    return all(abs(value) < 1e300 for value in values)
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """matplotlib's defaults and our look, whatever matplotlibrc says."""
+    from matplotlib import style
+
+    hue = colours()
+    look = {"axes.edgecolor": hue["line"], "grid.color": hue["line"], "text.color": hue["ink"]}
+    look |= {f"{axis}tick.labelcolor": hue["muted"] for axis in "xy"}
+    with style.context(["default", STYLE, look]), warnings.catch_warnings():
+        # Names in scripts that matplotlib's font lacks; browsers have fonts for them.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        yield
+
+
+def _make_inline(root: ElementTree.Element, name: str) -> None:
+    """Fits matplotlib's SVG into a page: unique ids, the page's colours and font, fewer bytes."""
+    for parent in root.iter():
+        for child in list(parent):
+            if child.tag.endswith(("metadata", "style")):  # a style here would apply to the page
+                parent.remove(child)
+    for node in root.iter():
+        node.tag = node.tag.rpartition("}")[2]
+        node.text, node.tail = node.text if node.tag == "text" else None, None
+        node.attrib = {
+            key.rpartition("}")[2]: _attribute(key.rpartition("}")[2], value, name)
+            for key, value in node.attrib.items()
+            if not (key == "id" and node.tag == "g") and not value.startswith("rotate(-0")
+        }
+
+
+def _attribute(key: str, value: str, name: str) -> str:
+    if key in ("id", "href", "clip-path"):
+        return re.sub(r"^(url\()?(#?)", rf"\1\2{name}-", value)
+    if key == "style":
+        value = re.sub(r"font-family: [^;]*; ", "", value)
+        for role in ("ink", "muted", "line", *RUNS):
+            value = value.replace(colours()[role], f"var(--{role})")
+    return " ".join(re.sub(r"\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}", value).split())

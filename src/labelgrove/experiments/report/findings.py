@@ -1,0 +1,220 @@
+"""What a report shows beyond metrics: calibration, confused siblings, wrong documents, the tail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.evaluation.metrics.names import Metric
+from labelgrove.evaluation.metrics.ranking import Judged, ranking_measure
+from labelgrove.labels.tree import LabelTree
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+
+class ScoreBin(NamedTuple):
+    """Predicted labels with scores between ``low`` and ``high``.
+
+    ``score`` is their mean score, ``right`` the share of right ones; both NaN if there are none.
+    """
+
+    low: float
+    high: float
+    labels: int
+    score: float
+    right: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How far scores, read as probabilities, are from the share of right labels.
+
+    ``error`` is the expected calibration error: the mean distance of ``score`` and ``right`` over
+    the bins, weighted by their numbers of labels.
+    """
+
+    bins: tuple[ScoreBin, ...]
+    error: float
+
+
+def calibration(judged: Judged, *, k: int, bins: int = 10) -> Calibration | None:
+    """Reliability of the k best labels' scores; None if they cannot be probabilities (margins, a
+    score outside [0, 1], or no label at all)."""
+    counted = judged.counted(Metric("P", k=k))
+    scores = judged.predictions.scores[counted].astype(np.float64)
+    right = judged.hits[counted].astype(np.float64)
+    if judged.predictions.score_kind == "margin" or not len(scores):
+        return None
+    if not (scores.min() >= 0 and scores.max() <= 1 + 1e-6):
+        return None
+    position = np.minimum((scores * bins).astype(np.int64), bins - 1)
+    count = np.bincount(position, minlength=bins)
+    with np.errstate(invalid="ignore"):
+        score = np.bincount(position, weights=scores, minlength=bins) / count
+        share = np.bincount(position, weights=right, minlength=bins) / count
+    filled = count > 0
+    error = float((count[filled] * np.abs(score - share)[filled]).sum() / len(scores))
+    rows = (
+        ScoreBin(b / bins, (b + 1) / bins, int(count[b]), float(score[b]), float(share[b]))
+        for b in range(bins)
+    )
+    return Calibration(tuple(rows), error)
+
+
+class Confusion(NamedTuple):
+    """Documents with the label ``true`` (a column) that got its sibling ``predicted`` instead.
+
+    ``missed`` is the number of all documents whose label ``true`` is not among the k best.
+    """
+
+    true: int
+    predicted: int
+    documents: int
+    missed: int
+
+
+@dataclass(frozen=True)
+class SiblingConfusion:
+    """How many wrong labels share a leaf with a label that the document misses, and which."""
+
+    pairs: tuple[Confusion, ...]
+    wrong: int
+    beside_missed: int
+    leaves: int
+
+
+def sibling_confusion(
+    judged: Judged, tree: LabelTree, *, k: int, most: int = 20
+) -> SiblingConfusion:
+    """Pairs of labels in one leaf, of which one is true and not among the k best, the other is
+    among them and wrong."""
+    columns = tree.labels
+    # Columns beyond the tree's are labels that only other runs know; they have no leaf.
+    leaf = np.full(len(judged.predictions.index), -1, np.int64)
+    leaf[tree.leaf_labels] = tree.parents[-1]
+    leaves = int(tree.parents[-1][-1]) + 1
+    rows, missed = missed_labels(judged, k)
+    inside = missed < columns
+    rows, missed = rows[inside], missed[inside]
+    wrong_ranks = judged.counted(Metric("P", k=k)) & ~judged.hits
+    wrong_rows = np.nonzero(wrong_ranks)[0]
+    wrong = judged.predictions.columns[wrong_ranks].astype(np.int64)
+    total = len(wrong)
+    inside = wrong < columns
+    wrong_rows, wrong = wrong_rows[inside], wrong[inside]
+
+    # A key is a document and a leaf: a wrong label is confused with the missed ones of its key.
+    keys = rows * leaves + leaf[missed]
+    order = np.argsort(keys, kind="stable")
+    keys, missed_sorted = keys[order], missed[order]
+    wrong_keys = wrong_rows * leaves + leaf[wrong]
+    first, last = (np.searchsorted(keys, wrong_keys, side=side) for side in ("left", "right"))
+    matches = last - first
+    confused = np.repeat(wrong, matches)
+    offsets = np.arange(len(confused)) - np.repeat(np.cumsum(matches) - matches, matches)
+    true = missed_sorted[np.repeat(first, matches) + offsets]
+    pairs, counts = np.unique(true * columns + confused, return_counts=True)
+    best = np.lexsort((pairs, -counts))[:most]
+    all_missed = np.bincount(missed, minlength=columns)
+    found = zip(*np.divmod(pairs[best], columns), counts[best], strict=True)
+    confusions = [Confusion(int(t), int(p), int(n), int(all_missed[t])) for t, p, n in found]
+    return SiblingConfusion(tuple(confusions), total, int((matches > 0).sum()), leaves)
+
+
+def missed_labels(judged: Judged, k: int) -> tuple[Int64, Int64]:
+    """(document, column) of the true labels that are not among the k best."""
+    labels = max(len(judged.predictions.index), 1)
+    truth = judged.truth
+    rows = np.repeat(np.arange(len(judged), dtype=np.int64), np.diff(truth.indptr))
+    hits = judged.hits & judged.counted(Metric("P", k=k))
+    hit_keys = np.nonzero(hits)[0] * labels + judged.predictions.columns[hits]
+    columns = truth.indices.astype(np.int64)
+    missed = ~np.isin(rows * labels + columns, hit_keys)
+    return rows[missed], columns[missed]
+
+
+class WrongDocument(NamedTuple):
+    """A document (its row) with errors among its k best labels; ``missed`` are columns."""
+
+    row: int
+    ndcg: float
+    missed: tuple[int, ...]
+
+
+def most_wrong(judged: Judged, *, k: int, most: int = 20) -> list[WrongDocument]:
+    """Documents with the lowest nDCG@k; among equals, those whose wrong labels scored highest.
+
+    Documents without labels or without errors are left out.
+    """
+    ndcg = ranking_measure(judged, Metric("nDCG", k=k)).numerators
+    wrong = judged.counted(Metric("P", k=k)) & ~judged.hits
+    confidence = np.where(wrong, judged.predictions.scores, -np.inf).max(axis=1, initial=-np.inf)
+    candidates = np.flatnonzero((judged.sizes > 0) & (ndcg < 1 - 1e-9))
+    order = np.lexsort((candidates, -confidence[candidates], ndcg[candidates]))
+    chosen = candidates[order[:most]]
+    rows, missed = missed_labels(judged, k)
+    return [
+        WrongDocument(int(row), float(ndcg[row]), tuple(missed[rows == row].tolist()))
+        for row in chosen
+    ]
+
+
+class FrequencyBand(NamedTuple):
+    """Labels with ``low`` to ``high`` training documents, and how many of them were found."""
+
+    low: int
+    high: int
+    labels: int
+    occurrences: int
+    hits: int
+
+    @property
+    def recall(self) -> float:
+        """The share of occurrences that were found; NaN where there are none."""
+        return self.hits / self.occurrences if self.occurrences else float("nan")
+
+    @property
+    def name(self) -> str:
+        """The range in words."""
+        return str(self.low) if self.low == self.high else f"{self.low:,}–{self.high:,}"
+
+
+def frequency_bands(judged: Judged, frequencies: Any, *, k: int) -> list[FrequencyBand]:
+    """Recall of the k best labels by their number of training documents: 0, 1, 2-3, 4-7, ..."""
+    counts = np.asarray(frequencies, dtype=np.int64)
+    band_of = np.where(counts > 0, np.frexp(np.maximum(counts, 1))[1], 0)  # 0, then 1 + log2
+    size = int(band_of.max(initial=0)) + 1
+    labels = np.bincount(band_of, minlength=size)
+    true = np.bincount(band_of[judged.truth.indices], minlength=size)
+    true[0] += int(judged.unknown.sum())
+    right = judged.hits & judged.counted(Metric("P", k=k))
+    hits = np.bincount(band_of[judged.predictions.columns[right]], minlength=size)
+    bounds = [(0, 0), *((2 ** (b - 1), 2**b - 1) for b in range(1, size))]
+    return [
+        FrequencyBand(*bounds[b], int(labels[b]), int(true[b]), int(hits[b]))
+        for b in range(size)
+        if labels[b] or true[b]
+    ]
+
+
+def tail_curve(frequencies: Any, *, points: int = 120) -> list[tuple[int, int]]:
+    """(rank, training documents) of labels from the most to the least frequent, at ranks that are
+    even on a logarithmic scale; labels without documents are left out."""
+    counts = np.sort(np.asarray(frequencies, dtype=np.int64))[::-1]
+    counts = counts[counts > 0]
+    if not len(counts):
+        return []
+    ranks = np.unique(np.geomspace(1, len(counts), points).round().astype(np.int64))
+    return [(int(rank), int(counts[rank - 1])) for rank in ranks]
+
+
+def thinned(points: Sequence[Any], most: int = 300) -> list[Any]:
+    """At most ``most`` of many points, including the first and the last."""
+    if len(points) <= most:
+        return list(points)
+    return [points[i] for i in np.linspace(0, len(points) - 1, most).round().astype(int)]

@@ -1,0 +1,159 @@
+"""The table of labels: how well each one is predicted, what it is confused with, and examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.evaluation.metrics import LabelScores, by_label
+from labelgrove.evaluation.metrics.names import Metric
+from labelgrove.evaluation.metrics.ranking import Judged
+from labelgrove.experiments.report.findings import Int64, missed_labels
+
+EXAMPLES = 3
+
+
+class Example(NamedTuple):
+    """A document (its row) with a wrong label: missed, or predicted though it is not true."""
+
+    row: int
+    missed: bool
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """Labels that are true or predicted in the evaluated documents, the most frequent first.
+
+    All arrays have a row per label. ``columns`` are its columns in the index; ``scores`` are those
+    of each run. ``partners`` are the rows of the labels that the subject confuses them with in the
+    most documents (``confusions``), -1 for none. ``right`` and ``wrong`` are up to three documents
+    each.
+    """
+
+    columns: Int64
+    scores: tuple[LabelScores, ...]
+    partners: Int64
+    confusions: Int64
+    right: list[list[int]]
+    wrong: list[list[Example]]
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+
+def label_table(judged: Sequence[Judged], *, k: int) -> LabelTable:
+    """The table over the k best labels of each run; the first run is the subject."""
+    metric = Metric("P", k=k)
+    scores = [by_label(one, metric) for one in judged]
+    occurs = scores[0].true + sum(one.predicted for one in scores) > 0
+    columns = np.flatnonzero(occurs)
+    columns = columns[np.argsort(-scores[0].true[columns], kind="stable")]
+    row_of = np.full(len(occurs), -1, np.int64)
+    row_of[columns] = np.arange(len(columns))
+
+    subject = judged[0]
+    counted = subject.counted(metric)
+    missed_in, missed = missed_labels(subject, k)
+    wrong = counted & ~subject.hits
+    wrong_in, wrongly = np.nonzero(wrong)[0], subject.predictions.columns[wrong]
+    partners, confusions = _confused(
+        (missed_in, row_of[missed]), (wrong_in, row_of[wrongly]), len(columns)
+    )
+    hits = counted & subject.hits
+    right_in, right = np.nonzero(hits)[0], row_of[subject.predictions.columns[hits]]
+    best = _first_of_each(right, right_in, -subject.predictions.scores[hits])
+    # Missed and wrongly predicted documents take turns.
+    misses = _first_of_each(row_of[missed], missed_in, missed_in)
+    alarms = _first_of_each(row_of[wrongly], wrong_in, -subject.predictions.scores[wrong])
+    errors = [
+        [
+            example
+            for turn in range(EXAMPLES)
+            for one, kind in ((left, True), (other, False))
+            for example in ([Example(one[turn], kind)] if turn < len(one) else [])
+        ][:EXAMPLES]
+        for left, other in zip(
+            _lists(misses, len(columns)), _lists(alarms, len(columns)), strict=True
+        )
+    ]
+    return LabelTable(
+        columns,
+        tuple(LabelScores(s.true[columns], s.predicted[columns], s.hits[columns]) for s in scores),
+        partners,
+        confusions,
+        _lists(best, len(columns)),
+        errors,
+    )
+
+
+def _confused(
+    missed: tuple[Int64, Int64], wrong: tuple[Int64, Int64], labels: int
+) -> tuple[Int64, Int64]:
+    """For each label the one that it is confused with in the most documents, and in how many.
+
+    Two labels are confused in a document if one is missed and the other wrongly predicted. Of
+    equals, the label with fewer errors is the partner: it is the more telling one.
+    """
+    rows, true = missed
+    wrong_rows, predicted = wrong  # both in the order of the documents
+    first, last = (np.searchsorted(wrong_rows, rows, side=side) for side in ("left", "right"))
+    matches = last - first
+    offsets = np.arange(matches.sum()) - np.repeat(np.cumsum(matches) - matches, matches)
+    left = np.repeat(true, matches)
+    right = predicted[np.repeat(first, matches) + offsets]
+    keys = np.concatenate([left * labels + right, right * labels + left])
+    pairs, counts = np.unique(keys, return_counts=True)
+    one, other = np.divmod(pairs, max(labels, 1))
+    errors = np.bincount(true, minlength=labels) + np.bincount(predicted, minlength=labels)
+    order = np.lexsort((other, errors[other], -counts, one))
+    one, other, counts = one[order], other[order], counts[order]
+    begins = np.flatnonzero(np.diff(one, prepend=-1))
+    partners, confusions = np.full(labels, -1, np.int64), np.zeros(labels, np.int64)
+    partners[one[begins]] = other[begins]
+    confusions[one[begins]] = counts[begins]
+    return partners, confusions
+
+
+def _first_of_each(labels: Int64, documents: Int64, order: npt.NDArray[Any]) -> tuple[Int64, Int64]:
+    """The first few documents of every label, by ``order``: (label, document), sorted by label."""
+    order = np.lexsort((documents, order, labels))
+    labels, documents = labels[order], documents[order]
+    begins = np.searchsorted(labels, labels)
+    chosen = np.arange(len(labels)) - begins < EXAMPLES
+    return labels[chosen], documents[chosen]
+
+
+def _lists(pairs: tuple[Int64, Int64], labels: int) -> list[list[int]]:
+    ends = np.cumsum(np.bincount(pairs[0], minlength=labels)).tolist()
+    documents = pairs[1].tolist()
+    return [documents[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def as_json(table: LabelTable, data: dict[str, Any], describe: Callable[[int], Any]) -> str:
+    """The table for the page's script, without characters that end a script or a string there.
+
+    ``describe`` says what the page shows of a document. Each document is in it once, whichever
+    labels it is an example of.
+    """
+    rows = sorted(
+        {row for one in table.right for row in one} | {e.row for one in table.wrong for e in one}
+    )
+    place = {row: number for number, row in enumerate(rows)}
+    data = data | {
+        "support": table.scores[0].true.tolist(),
+        "runs": [
+            {"predicted": s.predicted.tolist(), "hits": s.hits.tolist()} for s in table.scores
+        ],
+        "partners": table.partners.tolist(),
+        "confusions": table.confusions.tolist(),
+        "right": [[place[row] for row in one] for one in table.right],
+        # Odd numbers are missed labels.
+        "wrong": [[2 * place[e.row] + e.missed for e in one] for one in table.wrong],
+        "documents": [describe(row) for row in rows],
+    }
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,0 +1,150 @@
+"""The numbers of a report, for charts and page; most are computed when first used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import labelgrove.experiments.report.findings as findings
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.evaluation.metrics import BinScore, Comparison, Contest, Evaluation
+from labelgrove.evaluation.metrics.bins import by_frequency
+from labelgrove.evaluation.metrics.ranking import Judged
+from labelgrove.experiments.report.labels import LabelTable, label_table
+from labelgrove.experiments.report.runs import Run
+from labelgrove.experiments.report.slices import Slice
+
+CUTOFFS = (1, 3, 5, 10)
+FAMILIES = ("P", "nDCG", "PSP", "R")
+
+
+@dataclass(frozen=True)
+class Report:
+    """The content of a report: the first run is its subject, the others are for comparison.
+
+    ``depth`` is the largest k of the curves, ``at`` the k of everything else. ``evaluations`` hold
+    P, nDCG, R and, if training frequencies are known, PSP for k up to ``depth``, per run;
+    ``comparisons`` are the subject minus each other run, ``contest`` has all pairs. ``slices`` are
+    evaluations by the values of a field.
+    """
+
+    title: str
+    data_name: str
+    corpus: Corpus
+    runs: tuple[Run, ...]
+    judged: tuple[Judged, ...]
+    evaluations: tuple[Evaluation, ...]
+    comparisons: tuple[Comparison, ...]
+    training: TrainingFacts | None
+    depth: int
+    at: int
+    worst: int
+    contest: Contest | None = None
+    slices: Mapping[str, list[Slice]] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> Run:
+        """The run that the report is about."""
+        return self.runs[0]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The kinds of metrics that were measured."""
+        return tuple(f for f in FAMILIES if f"{f}@1" in self.evaluations[0].values)
+
+    @property
+    def cutoffs(self) -> tuple[int, ...]:
+        """The values of k in tables."""
+        return tuple(k for k in CUTOFFS if k <= self.depth)
+
+    @cached_property
+    def bins(self) -> tuple[list[BinScore], ...]:
+        """Per run, results of head, torso, tail and unseen labels; empty without frequencies."""
+        if self.training is None:
+            return ()
+        return tuple(
+            by_frequency(
+                judged.predictions,
+                judged.truth,
+                train_frequencies=self.training.frequencies,
+                k=self.at,
+                unknown=judged.unknown,
+            )
+            for judged in self.judged
+        )
+
+    @cached_property
+    def bands(self) -> tuple[list[findings.FrequencyBand], ...]:
+        """Per run, recall by doubling training frequency; empty without frequencies."""
+        if self.training is None:
+            return ()
+        frequencies = self.training.frequencies
+        return tuple(
+            findings.frequency_bands(judged, frequencies, k=self.at) for judged in self.judged
+        )
+
+    @cached_property
+    def calibrations(self) -> tuple[findings.Calibration | None, ...]:
+        """Per run, how right its scores are; None if they cannot be probabilities."""
+        return tuple(findings.calibration(judged, k=self.at) for judged in self.judged)
+
+    @cached_property
+    def siblings(self) -> findings.SiblingConfusion | None:
+        """Which labels of one leaf the subject confuses; None if it has no tree."""
+        tree = self.subject.tree
+        return None if tree is None else findings.sibling_confusion(self.judged[0], tree, k=self.at)
+
+    @cached_property
+    def wrong(self) -> list[findings.WrongDocument]:
+        """The subject's most wrong documents."""
+        return findings.most_wrong(self.judged[0], k=self.at, most=self.worst) if self.worst else []
+
+    @cached_property
+    def labels(self) -> LabelTable:
+        """How well each label is predicted, with examples of the subject."""
+        return label_table(self.judged, k=self.at)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The main numbers per run, for JSON; without texts of documents."""
+        runs = []
+        for number, run in enumerate(self.runs):
+            scores = self.calibrations[number]
+            entry: dict[str, Any] = {"name": run.name, **self.evaluations[number].to_dict()}
+            entry["expected_calibration_error"] = None if scores is None else scores.error
+            if run.seconds is not None:
+                entry["seconds"], entry["cpu_seconds"] = run.seconds, run.cpu_seconds
+            if number:
+                compared = self.comparisons[number - 1]
+                entry["subject_minus_this"] = {
+                    name: [_json(v) for v in (value, *compared.intervals.get(name, ()))]
+                    for name, value in compared.differences.items()
+                }
+                entry["p"] = {name: _json(value) for name, value in compared.p.items()}
+            runs.append(entry)
+        slices = {
+            name: {
+                one.value: {"documents": one.documents}
+                | {
+                    run.name: {key: _json(value) for key, value in evaluation.values.items()}
+                    for run, evaluation in zip(self.runs, one.evaluations, strict=True)
+                }
+                for one in found
+            }
+            for name, found in self.slices.items()
+        }
+        return {
+            "title": self.title,
+            "data": self.data_name,
+            "at": self.at,
+            "runs": runs,
+            "slices": slices,
+        }
+
+
+def _json(value: float) -> float | None:
+    return None if np.isnan(value) else value

@@ -1,0 +1,182 @@
+"""The page of a report: one HTML file that loads nothing from elsewhere.
+
+Its only script searches and sorts the table of labels. Rows that are not shown at first are data
+at the end of the page, which the script reads when someone first uses the table.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from labelgrove.core.memory import format_size
+from labelgrove.core.params import to_toml
+from labelgrove.core.versions import VERSION
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.formats.files import replacing
+from labelgrove.data.records import words_of
+from labelgrove.disk.model_folder import model_size
+from labelgrove.evaluation.metrics.bins import HEAD_ABOVE, TAIL_UP_TO
+from labelgrove.experiments.report.figures import BIN_RANGES, figures, stage_timings
+from labelgrove.experiments.report.labels import as_json
+from labelgrove.experiments.report.look import LOOK, duration, percent, printable, shortened
+from labelgrove.experiments.report.measuring import Report
+
+TEMPLATES = Path(__file__).with_name("templates")
+TILES = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")
+TEXT_LENGTH = 300
+MOST_LABELS = 12
+EXAMPLE_LENGTH = 160
+SHOWN = 20  # labels that are rows of the page itself
+
+
+def write_page(report: Report, out: Path) -> None:
+    """Writes the page of a report into a file."""
+    html = to_html(report)
+    with replacing(out) as stream:
+        stream.write(html.encode("utf-8"))
+
+
+def to_html(report: Report) -> str:
+    """The page of a report."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": "{:,}".format,
+        "duration": lambda seconds: "–" if seconds is None else duration(seconds),
+        "p": lambda p: "–" if p != p else f"{p:.4f}" if p < 0.01 else f"{p:.2f}",
+        "percent": percent,
+        "prefixed": lambda name, prefix: prefix + name,
+        "shortened": shortened,
+        "times": lambda value, factor: value * factor + 0.0,  # no minus before zero
+        "size": lambda size: "–" if size is None else format_size(size),
+    }
+    environment.globals["zip"] = zip
+    styles = [file.read_text(encoding="utf-8") for file in (LOOK, TEMPLATES / "report.css")]
+    script = (TEMPLATES / "labels.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    names = [run.name for run in report.runs]
+    html = environment.get_template("report.html").render(
+        report=report,
+        charts={
+            name: {"title": chart.title, "svg": Markup(chart.svg(name))}
+            for name, chart in figures(report).items()
+        },
+        cutoffs=[f"@{k}" for k in report.cutoffs],
+        curve_head=["k", *(f"{f}@k, {name}" for name in names for f in report.families)],
+        tail_head=["training documents", "labels", "true", *(f"R@{report.at}, {n}" for n in names)],
+        tiles=[name for name in TILES if name in report.evaluations[0].values],
+        documents=list(_documents(report)),
+        labels=list(_labels(report)),
+        label_data=Markup(label_data(report)),
+        script=Markup(script),
+        script_hash=Markup(f"'sha256-{digest}'"),
+        timings=[stage_timings(run) for run in report.runs],
+        sizes=[None if run.folder is None else model_size(run.folder) for run in report.runs],
+        settings=[
+            (run.name, to_toml({"method": run.model.method} | run.model.trained_config()))
+            for run in report.runs
+            if run.model is not None
+        ],
+        notes=list(dict.fromkeys(note for e in report.evaluations for note in e.notes)),
+        bin_ranges=BIN_RANGES,
+        tail_up_to=TAIL_UP_TO,
+        head_above=HEAD_ABOVE,
+        css=Markup("".join(styles)),
+        icon=Markup(LOOK.with_name("icon.svg").read_text(encoding="utf-8")),
+        version=VERSION,
+        now=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d at %H:%M}",
+    )
+    return printable(html.lstrip())
+
+
+def _documents(report: Report) -> Iterator[dict[str, Any]]:
+    """The most wrong documents, with the beginnings of their texts."""
+    corpus, judged = report.corpus, report.judged[0]
+    predictions, names = judged.predictions, judged.predictions.index.names
+    for row, ndcg, missed in report.wrong:
+        title, text = _title(corpus, row), "(no text: the data are features)"
+        if corpus.texts is not None:
+            text = shortened(words_of(corpus.texts[row]), TEXT_LENGTH) or "(an empty text)"
+        more, unknown = len(missed) - MOST_LABELS, int(judged.unknown[row])
+        yield {
+            "title": title,
+            "text": text,
+            "ndcg": ndcg,
+            "predicted": [
+                {
+                    "name": names[predictions.columns[row, rank]],
+                    "verdict": "right" if judged.hits[row, rank] else "wrong",
+                    "score": f"{predictions.scores[row, rank]:.3f}",
+                }
+                for rank in range(min(int(predictions.counts[row]), report.at))
+            ],
+            "missed": [{"name": names[label], "verdict": ""} for label in missed[:MOST_LABELS]],
+            "others": [f"and {more:,} more"] * (more > 0)
+            + [f"and {unknown:,} that did not occur in training"] * (unknown > 0),
+        }
+
+
+def _title(corpus: Corpus, row: int) -> str:
+    title = f"Document {row + 1:,}"
+    if corpus.ids is not None and corpus.ids[row] is not None:
+        title = shortened(str(corpus.ids[row]), 80) or title
+    return title
+
+
+def _example(report: Report, row: int) -> list[str]:
+    """Title and beginning of the text of a document; no text in reports without texts."""
+    corpus = report.corpus
+    if corpus.texts is None or not report.worst:
+        return [_title(corpus, row)]
+    return [_title(corpus, row), shortened(words_of(corpus.texts[row]), EXAMPLE_LENGTH)]
+
+
+def label_data(report: Report) -> str:
+    """The whole table of labels for the page's script."""
+    table, index = report.labels, report.subject.predictions.index
+    names = [shortened(index.names[column], 80) for column in table.columns]
+    data = {
+        "at": report.at,
+        "others": [run.name for run in report.runs[1:]],
+        "names": names,
+        "ids": None,
+    }
+    if index.ids is not index.names:
+        data["ids"] = [shortened(index.ids[column], 200) for column in table.columns]
+    return as_json(table, data, lambda row: _example(report, row))
+
+
+def _labels(report: Report) -> Iterator[dict[str, Any]]:
+    """The rows that are in the page itself."""
+    table, index = report.labels, report.subject.predictions.index
+    subject = table.scores[0]
+    shares = subject.precision, subject.recall, subject.f1, *(s.f1 for s in table.scores[1:])
+    for row in range(min(SHOWN, len(table))):
+        column, partner = table.columns[row], int(table.partners[row])
+        yield {
+            "name": shortened(index.names[column], 80),
+            "id": None if index.ids[column] == index.names[column] else index.ids[column],
+            "support": int(subject.true[row]),
+            "predicted": int(subject.predicted[row]),
+            "shares": [float(share[row]) for share in shares],
+            "partner": index.names[table.columns[partner]] if partner >= 0 else None,
+            "confusions": int(table.confusions[row]),
+            "examples": [("right", _example(report, one)) for one in table.right[row]]
+            + [
+                ("missed" if one.missed else "wrong", _example(report, one.row))
+                for one in table.wrong[row]
+            ],
+        }

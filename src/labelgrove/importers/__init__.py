@@ -1,1 +1,0 @@
-"""What other software has: models of PECOS; projects, corpora and vocabularies of Annif."""

@@ -1,0 +1,172 @@
+"""Why a model gives a text a label: words, the path through the label tree, similar documents.
+
+>>> from labelgrove import Linear
+>>> model = Linear().fit(["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats"]])
+>>> why = explain(model, "a pair of shoes", "shoes")
+>>> why.reasons[0].text, [tuple(span) for span in why.reasons[0].spans]
+('shoes', [(10, 15)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.documents import Documents
+from labelgrove.data.inputs import check_k, documents_of
+from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.evaluation.predictions import check_fitted
+from labelgrove.methods.explaining.explanation import (
+    GRADIENT_STEPS,
+    Explanation,
+    Question,
+    added_up,
+    shortened,
+    strongest,
+)
+from labelgrove.methods.explaining.neighbours import nearest_documents
+from labelgrove.methods.explaining.rankers import most_frequent
+from labelgrove.methods.interface import Model
+from labelgrove.methods.settings import check_count
+
+__all__ = ["Explanation", "explain", "explain_best"]
+
+NO_REASON = "no word of the text counts here: the model does not know them, or not for this label"
+
+
+def explain(
+    model: Model,
+    text: Any,
+    label: str,
+    *,
+    top: int | None = 10,
+    dense: Any = None,
+    gradient_steps: int = GRADIENT_STEPS,
+    corpus: Corpus | None = None,
+    neighbours: int = 3,
+) -> Explanation:
+    """Why ``model`` gives ``text`` its score for ``label`` (an id or a name).
+
+    It lists the ``top`` words (None: all) and sums up the others. ``text`` is a string, a mapping
+    of fields (positions of words are those in its texts, one per line), one row of
+    features for a model that was fitted on features, or both as Documents; ``dense`` is the row of
+    numbers that a model with a dense block needs as well. For networks, integrated gradients with
+    this many ``gradient_steps`` measure what words contribute (1: gradient times input). With a
+    ``corpus``, it names the ``neighbours`` documents of the label that are most similar to the
+    text; models do not keep their training documents.
+    """
+    check_fitted(model)
+    text = _with_fields(model, text)
+    if top is not None:
+        check_count("top", top)
+    check_count("gradient_steps", gradient_steps)
+    column = model.index_.get(label) if isinstance(label, str) else None
+    if column is None:
+        raise DataError(model.index_.unknown(label))
+    if model.submodels():
+        options = {"top": top, "dense": dense, "gradient_steps": gradient_steps}
+        explanation = _explain_members(model, text, label, column, options)
+    else:
+        explanation = _explain_one(model, text, column, top, dense, gradient_steps)
+    if corpus is None:
+        return explanation
+    words = documents_of(_one_document(text)).texts
+    if words is None:
+        raise DataError("nearest documents can only be found for a text, not for features")
+    similar = nearest_documents(
+        words[0], corpus, explanation.id, vectorizer=model.vectorizer_, count=neighbours
+    )
+    return replace(explanation, neighbours=similar)
+
+
+def explain_best(model: Model, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
+    """Explanations of the model's ``k`` best labels for a text; options as for :func:`explain`."""
+    check_fitted(model)
+    text = _with_fields(model, text)
+    dense = _one_row(options.get("dense"))
+    predictions = model.predict(_one_document(text), k=check_k(k), dense=dense)
+    return [explain(model, text, label, **options) for label in predictions.ids()[0]]
+
+
+def _explain_one(
+    model: Model, text: Any, column: int, top: int | None, dense: Any, gradient_steps: int
+) -> Explanation:
+    if dense is not None and "dense" not in model.takes:
+        raise DataError(f"{model.method} reads text alone and cannot use dense=")
+    _one_document(text)
+    examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
+    paths, kind = model.paths(Question(text, column, examples, _one_row(dense), gradient_steps))
+    score = sum(path.weight * path.score for path in paths)
+    reasons = added_up(paths)
+    steps = [step for path in paths for step in path.steps]
+    words = isinstance(text, (str, Documents))
+    silent = words and not reasons and not any(step.vector for step in steps)
+    short = [replace(path, steps=tuple(shortened(s, top) for s in path.steps)) for path in paths]
+    return Explanation(
+        id=model.index_.ids[column],
+        name=model.index_.names[column],
+        method=model.method,
+        score=score,
+        score_kind=kind,
+        reasons=strongest(reasons, top),
+        paths=tuple(short),
+        calibrated=_calibrated(model, score, column),
+        notes=(NO_REASON,) if silent else (),
+    )
+
+
+def _explain_members(
+    model: Model, text: Any, label: str, column: int, options: dict[str, Any]
+) -> Explanation:
+    """Explain each member by itself: an ensemble's score depends on all lists of its members."""
+    members, notes = [], []
+    for number, member in enumerate(model.submodels(), 1):
+        reads_dense = "dense" in member.takes and member.facts_.width
+        own_options = options if reads_dense else options | {"dense": None}
+        try:
+            members.append(explain(member, text, label, **own_options))
+        except UnsupportedError as error:
+            notes.append(f"member {number}: {error}")
+    if not members:
+        raise UnsupportedError(f"no member of this {model.method} can be explained: {notes[0]}")
+    k = min(model.candidates, len(model.index_))
+    predictions = model.predict(_one_document(text), k=k, dense=_one_row(options["dense"]))
+    ranks = np.flatnonzero(predictions.columns[0] == column)
+    if not len(ranks):
+        notes.append("no member predicts this label for this text")
+    return Explanation(
+        id=model.index_.ids[column],
+        name=model.index_.names[column],
+        method=model.method,
+        score=float(predictions.scores[0, ranks[0]]) if len(ranks) else None,
+        score_kind=predictions.score_kind,
+        members=tuple(members),
+        notes=tuple(notes),
+    )
+
+
+def _calibrated(model: Model, score: float, column: int) -> float | None:
+    calibration = model.calibration_
+    if calibration is None:
+        return None
+    return float(calibration.label_chances(np.array([score], np.float32), np.array([column]))[0])
+
+
+def _with_fields(model: Model, text: Any) -> Any:
+    """The document as the model reads it; it may be a mapping of fields."""
+    return model.documents([text])[0] if isinstance(text, (str, Mapping)) else text
+
+
+def _one_document(text: Any) -> Any:
+    if isinstance(text, Sequence) and not isinstance(text, str):
+        raise DataError("explain takes one text, not a list of texts")
+    return [text] if isinstance(text, str) else text
+
+
+def _one_row(dense: Any) -> Any:
+    row = None if dense is None else np.asarray(dense)
+    return row[None] if row is not None and row.ndim == 1 else row

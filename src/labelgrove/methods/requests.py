@@ -1,0 +1,141 @@
+"""The arguments of ``predict`` besides the documents, the same for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.arrays import CSR, Int32, as_csr
+from labelgrove.core.late import sparse
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.inputs import check_k, documents_of
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.diversity import diversify
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
+from labelgrove.labels.masks import LabelMask
+
+if TYPE_CHECKING:
+    from labelgrove.evaluation.calibration import Calibration
+
+Threshold: TypeAlias = float | Literal["auto"] | None
+
+# With diversity, this many labels of each document are considered before similar ones move back.
+DIVERSE_RANKS, DIVERSE_FACTOR = 50, 4
+DOCUMENTS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Request:
+    """The number of labels, which are allowed, and what happens to their scores.
+
+    A method searches for ``ranks`` labels within ``mask``; :meth:`answer` does the rest.
+    """
+
+    k: int
+    ranks: int
+    mask: LabelMask | None
+    threshold: Threshold
+    diversity: float
+    calibration: Calibration | None
+
+    @classmethod
+    def of(
+        cls,
+        index: LabelIndex,
+        k: int,
+        calibration: Calibration | None,
+        *,
+        allow: Any = None,
+        deny: Any = None,
+        threshold: Threshold = None,
+        diversity: float = 0.0,
+    ) -> Request:
+        """The request of the arguments of ``predict``, checked."""
+        k = ranks = check_k(k)
+        least: Threshold = None
+        if threshold == "auto":
+            if calibration is None:
+                raise ConfigError(
+                    "threshold: auto needs a calibrated model and no raw scores; calibrate it "
+                    "first: labelgrove calibrate MODEL DEV"
+                )
+            least = "auto"
+            if calibration.by_document:
+                ranks = max(ranks, calibration.places)
+        elif threshold is not None:
+            least = _number("threshold", threshold)
+        if calibration is not None and calibration.reorders:
+            ranks = max(ranks, calibration.places)
+        if diversity:
+            diversity = _number("diversity", diversity)
+            if not 0 <= diversity <= 1:
+                raise ConfigError(f"diversity: must be between 0 and 1, got {diversity}")
+            ranks = max(ranks, DIVERSE_RANKS, DIVERSE_FACTOR * k)
+        mask = LabelMask.of(index, allow, deny)
+        return cls(k, ranks, mask, least, diversity, calibration)
+
+    def answer(self, predictions: Predictions, clusters: Callable[[], Int32]) -> Predictions:
+        """The predictions as requested."""
+        if self.calibration is not None:
+            predictions = self.calibration(predictions)
+        if self.threshold == "auto":
+            assert self.calibration is not None
+            predictions = self.calibration.choose(predictions)
+        elif self.threshold is not None:
+            _check_reachable(self.threshold, predictions.score_kind)
+            predictions = predictions.above(self.threshold)
+        if self.diversity:
+            predictions = diversify(predictions, clusters(), self.diversity)
+        return predictions if predictions.k <= self.k else predictions.top(self.k)
+
+
+def _check_reachable(least: float, kind: ScoreKind) -> None:
+    if least > 1 and kind != "margin":
+        raise ConfigError(
+            f"threshold: no label can reach {least:g}, for the scores of this model are at most 1 "
+            f"({kind})"
+        )
+
+
+def masked_scores(
+    predict: Callable[..., Predictions], X: Any, labels: Any, *, count: int
+) -> npt.NDArray[np.float32] | CSR:
+    """Scores of given labels from predictions with a mask, the same as those of ``predict``.
+
+    ``predict(X, k, mask)`` returns raw predictions over ``count`` labels. ``labels`` are columns,
+    for a documents x labels array, or a sparse pattern, for a sparse matrix.
+    """
+
+    def scores_of(documents: Any, columns: Any) -> Any:
+        mask = LabelMask.from_columns(columns, count)
+        return predict(documents, len(columns), mask).to_csr()
+
+    if not sparse.issparse(labels):
+        scores: npt.NDArray[np.float32] = scores_of(X, np.unique(labels))[:, labels].toarray()
+        return scores
+    pattern, documents = as_csr(labels, name="labels"), documents_of(X)
+    if pattern.shape != (len(documents), count):
+        raise DataError(
+            f"labels has shape {pattern.shape}, not {len(documents)} documents x {count} labels"
+        )
+    values = np.empty(pattern.nnz, np.float32)
+    for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
+        rows = pattern[start : start + DOCUMENTS_AT_ONCE]
+        if rows.nnz == 0:
+            continue
+        taken = documents.take(slice(start, start + DOCUMENTS_AT_ONCE))
+        block = scores_of(taken.plain, np.unique(rows.indices))
+        numbers = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        values[pattern.indptr[start] :][: rows.nnz] = block[numbers, rows.indices]
+    return sparse.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
+
+
+def _number(name: str, value: Any) -> float:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not number or np.isnan(value):
+        raise ConfigError(f"{name}: must be a number, got {value!r}")
+    return float(value)

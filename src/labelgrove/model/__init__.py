@@ -1,1 +1,0 @@
-"""The typed interface of all models, and the types of its results."""

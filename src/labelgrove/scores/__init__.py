@@ -1,1 +1,0 @@
-"""Predicted labels: the type, its files, merging several lists, variety in one."""

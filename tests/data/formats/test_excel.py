@@ -1,0 +1,125 @@
+"""Excel workbooks are read like CSV files."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+import zipfile
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelgrove.data.formats import (
+    ReadOptions,
+    ReadReport,
+    detect_format,
+    iter_documents,
+    read_corpus,
+)
+from labelgrove.errors import DataError, LabelgroveError, MissingExtraError
+
+openpyxl = pytest.importorskip("openpyxl")
+
+
+def workbook(path: Path, *rows: list[Any], sheets: int = 1) -> Path:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.worksheets[0].append(row)
+    for number in range(1, sheets):
+        book.create_sheet(f"more {number}").append(["something else"])
+    book.save(path)
+    return path
+
+
+def test_texts_labels_and_ids(tmp_path: Path) -> None:
+    path = workbook(
+        tmp_path / "a.xlsx",
+        ["id", "text", "labels", None],
+        [1, "red\nshoes", "a; b", "a remark"],
+        [],
+        [2.0, 1984, 7],
+        ["x", None, None],
+    )
+    assert detect_format(path) == "xlsx"
+    report = ReadReport()
+    documents = list(iter_documents(path, report=report))
+    assert [d.text for d in documents] == ["red\nshoes", "1984", ""]
+    assert [list(d.labels) for d in documents] == [["a", "b"], ["7"], []]
+    assert [d.id for d in documents] == ["1", "2", "x"]
+    assert any("split at ';'" in note for note in report.notes)
+
+
+def test_other_columns_fields_and_no_header(tmp_path: Path) -> None:
+    path = workbook(
+        tmp_path / "a.xlsx",
+        ["title", "by", "subjects"],
+        ["Spring", "Ada|Ben", '["x;y"]'],
+        ["Summer", date(2024, 5, 1), "z"],
+    )
+    options = ReadOptions(text_field="title", labels_field="subjects", fields="by")
+    corpus = read_corpus(path, options=options)
+    assert corpus.label_lists() == [["x;y"], ["z"]]
+    assert corpus.texts is not None and "2024-05-01" in corpus.texts[1]
+    bare = workbook(tmp_path / "b.xlsx", ["hat", "a|b", "ignored"], ["shoe"])
+    documents = list(iter_documents(bare, options=ReadOptions(column_names=["text", "labels"])))
+    assert [(d.text, list(d.labels)) for d in documents] == [("hat", ["a", "b"]), ("shoe", [])]
+
+
+def test_only_the_first_sheet_is_read_and_that_is_told(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "a.xlsx", ["text", "labels"], ["hat", "a"], sheets=3)
+    report = ReadReport()
+    assert len(read_corpus(path, report=report)) == 1
+    assert any("only the first of 3 sheets is read, 'Sheet'" in note for note in report.notes)
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    broken = tmp_path / "a.xlsx"
+    broken.write_bytes(b"PK\x03\x04 nothing")
+    with pytest.raises(DataError, match="cannot be read as an Excel file"):
+        read_corpus(broken)
+    with pytest.raises(DataError, match="there is no column 'text'; the columns are 'a', 'b'"):
+        read_corpus(workbook(tmp_path / "b.xlsx", ["a", "b"], ["x", "y"]))
+    with pytest.raises(DataError, match="contains no documents"):
+        read_corpus(workbook(tmp_path / "c.xlsx"))
+    with pytest.raises(DataError, match="cannot be read from standard input"):
+        list(iter_documents("-", options=ReadOptions(format="xlsx")))
+    old = tmp_path / "a.xls"
+    old.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
+    with pytest.raises(DataError, match=r"old Excel file; save it as \.xlsx"):
+        read_corpus(old)
+
+
+def test_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = workbook(tmp_path / "a.xlsx", ["text", "labels"], ["hat", "a"])
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(MissingExtraError, match=r"Excel files needs the extra `excel`: pip inst"):
+        read_corpus(path)
+
+
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_damaged_workbooks_raise_our_errors(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    with zipfile.ZipFile(workbook(folder / "whole.xlsx", ["text", "labels"], ["hat", 7])) as book:
+        files = {name: bytearray(book.read(name)) for name in sorted(book.namelist())}
+    for _ in range(data.draw(st.integers(1, 3))):
+        content = files[data.draw(st.sampled_from(sorted(files)))]
+        place = data.draw(st.integers(0, len(content)))
+        content[place : place + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=3))
+    path = folder / "damaged.xlsx"
+    with zipfile.ZipFile(path, "w") as book:
+        for name, content in files.items():
+            book.writestr(name, bytes(content))
+    with contextlib.suppress(LabelgroveError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read_corpus(path)
+    path.write_bytes(data.draw(st.binary(max_size=60)))
+    with contextlib.suppress(LabelgroveError):
+        read_corpus(path)

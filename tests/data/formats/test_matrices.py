@@ -1,0 +1,125 @@
+"""Matrices that come with texts, in the public layouts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from labelgrove.data.formats import (
+    ReadOptions,
+    ReadReport,
+    iter_documents,
+    read_corpus,
+    read_matrix,
+)
+from labelgrove.data.formats.detect import detect_format
+from labelgrove.errors import DataError
+
+TEXTS = "Red shoe!\nHat?\n"
+MATRIX = np.array([[0.5, 0, 1.5], [0, 0, 2]], np.float32)
+LINES = ["1,0 0:0.5 2:1.5", "2 2:2"]
+XC = "2 3 3\n" + "\n".join(LINES) + "\n"
+PAIRS = "2 3\n0:0.5 2:1.5\n2:2\n"
+
+
+def sparse_rows(path: Path, **options: object) -> np.ndarray:
+    corpus = read_corpus(path, options=ReadOptions(**options))  # type: ignore[arg-type]
+    assert corpus.texts is not None and corpus.features is not None
+    rows: np.ndarray = corpus.features.sparse.toarray()
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("train_v1.txt", "\n".join(LINES)), ("train.txt", XC), ("train.txt.gz", XC)],
+)
+def test_attentionxml_with_a_bag_of_words(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / "train_texts.txt").write_text(TEXTS)
+    (tmp_path / "train_labels.txt").write_text("b a\nc\n")
+    packed = gzip.compress(content.encode()) if name.endswith(".gz") else content.encode()
+    (tmp_path / name).write_bytes(packed)
+    assert np.array_equal(sparse_rows(tmp_path), MATRIX)
+    assert np.array_equal(sparse_rows(tmp_path / "train_texts.txt"), MATRIX)
+    report = ReadReport()
+    without = read_corpus(tmp_path, options=ReadOptions(features=False), report=report)
+    assert without.features is None
+    assert report.notes == [f"{tmp_path / name}: the matrix of features was not read"]
+    assert without.label_lists() == [["a", "b"], ["c"]]
+    streamed = ReadReport()
+    assert len(list(iter_documents(tmp_path, report=streamed))) == 2
+    assert streamed.notes == report.notes
+
+
+def test_raw_texts_with_a_repository_file_for_labels(tmp_path: Path) -> None:
+    (tmp_path / "train_raw_texts.txt").write_text(TEXTS + "\n")
+    (tmp_path / "train.txt").write_text("3 3 3\n1,0 0:0.5 2:1.5\n2 2:2\n 1:1\n")
+    assert detect_format(tmp_path) == "attentionxml"
+    corpus = read_corpus(tmp_path)
+    assert corpus.label_lists() == [["0", "1"], ["2"], []]
+    assert np.array_equal(sparse_rows(tmp_path), [*MATRIX, [0, 1, 0]])
+    (tmp_path / "train.txt").write_text("\n".join(LINES) + "\n1:1\n")  # svmlight
+    assert read_corpus(tmp_path).label_lists() == [["0", "1"], ["2"], []]
+
+
+def test_a_text_of_the_same_name_is_no_matrix(tmp_path: Path) -> None:
+    (tmp_path / "train_texts.txt").write_text(TEXTS)
+    (tmp_path / "train_labels.txt").write_text("b a\nc\n")
+    (tmp_path / "train.txt").write_text("red shoe\nhat\n")
+    assert read_corpus(tmp_path).features is None
+
+
+def test_label_feature_folder_with_pairs(tmp_path: Path) -> None:
+    records = [{"title": text, "target_ind": [0]} for text in ("a", "b")]
+    (tmp_path / "trn.json").write_text("".join(json.dumps(r) + "\n" for r in records))
+    (tmp_path / "lbl.json").write_text('{"title": "zero"}\n')
+    assert read_corpus(tmp_path).features is None
+    (tmp_path / "trn_X_Xf.txt").write_text(PAIRS)
+    assert np.array_equal(sparse_rows(tmp_path), MATRIX)
+    assert np.array_equal(sparse_rows(tmp_path / "trn.json"), MATRIX)
+
+
+def test_a_file_named_by_the_options(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text('{"text": "a", "labels": ["x"]}\n' * 2)
+    sparse.save_npz(tmp_path / "any.npz", sparse.csr_array(MATRIX))
+    rows = sparse_rows(tmp_path / "train.jsonl", features=tmp_path / "any.npz")
+    assert np.array_equal(rows, MATRIX)
+    sparse.save_npz(tmp_path / "any.npz", sparse.csr_array(MATRIX[:1]))
+    with pytest.raises(DataError, match=r"any\.npz: has 1 rows, but there are 2 documents; give"):
+        sparse_rows(tmp_path / "train.jsonl", features=str(tmp_path / "any.npz"))
+
+
+def test_another_number_of_rows_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "train_texts.txt").write_text(TEXTS + "more\n")
+    (tmp_path / "train_labels.txt").write_text("b a\nc\nd\n")
+    (tmp_path / "train.txt").write_text(XC)
+    with pytest.raises(DataError, match=r"2 rows.*3 documents; --read features=false"):
+        read_corpus(tmp_path)
+    assert len(read_corpus(tmp_path, options=ReadOptions(features=False))) == 3
+
+
+@pytest.mark.parametrize("content", [XC, "\n".join(LINES), PAIRS, "0:0.5 2:1.5\n2:2"])
+def test_matrices_in_text_files(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "matrix"
+    file.write_text(content)
+    assert np.array_equal(read_matrix(file).toarray(), MATRIX)
+    width = 3 if content in (XC, PAIRS) else 5
+    assert read_matrix(file, n_features=5).shape == (2, width)
+
+
+def test_what_is_no_matrix_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("red shoes\n")
+    np.save(tmp_path / "dense.npy", MATRIX)
+    for name, message in (("text.txt", r"save_npz"), ("dense.npy", "--dense"), (".", "save_npz")):
+        with pytest.raises(DataError, match=message):
+            read_matrix(tmp_path / name)
+    (tmp_path / "bad.txt").write_text("2 3\n0:0.5\n")
+    with pytest.raises(DataError, match="2 documents, but there are 1"):
+        read_matrix(tmp_path / "bad.txt")
+    (tmp_path / "X.npz").write_bytes(b"")
+    with pytest.raises(DataError, match=r"labelgrove train FOLDER.*--features"):
+        detect_format(tmp_path / "X.npz")

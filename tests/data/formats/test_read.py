@@ -1,0 +1,111 @@
+"""What reading a corpus looks up: files, parts and names."""
+
+import json
+
+import pytest
+
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.formats import LabelRow, ReadOptions, ReadReport, iter_documents, read_corpus
+from labelgrove.data.formats.read import source_files
+from labelgrove.errors import ConfigError, DataError
+
+LINE = '{"text": "%s", "labels": ["a"]}\n'
+
+
+def test_a_folder_of_json_lines_has_parts(tmp_path):
+    for name in ("train", "dev", "tst"):
+        (tmp_path / f"{name}.jsonl").write_text(LINE % name)
+    for part, name in (("train", "train"), ("valid", "dev"), ("dev", "dev"), ("test", "tst")):
+        for format in (None, "jsonl"):
+            options = ReadOptions(part=part, format=format)
+            assert list(read_corpus(tmp_path, options=options).texts) == [name]
+
+
+def test_names_come_from_a_table_rows_or_an_index(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(LINE % "x")
+    (tmp_path / "labels.tsv").write_text("a\tants\n")
+    assert list(read_corpus(path).index.names) == ["ants"]
+    assert list(read_corpus(path, labels=[LabelRow("a", "bees")]).index.names) == ["bees"]
+    index = LabelIndex(["a"], names=["cats"], texts=["purring"])
+    assert list(read_corpus(path, labels=index).index.texts) == ["purring"]
+    assert read_corpus(path, labels=LabelIndex(["a"])).index.texts is None
+    assert read_corpus(path, labels=False).index.names == read_corpus(path, labels=False).index.ids
+
+
+def test_labels_that_only_the_table_has(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(LINE % "x")
+    with pytest.raises(ConfigError, match="all_labels: there is no label table"):
+        read_corpus(path, all_labels=True)
+    (tmp_path / "labels.tsv").write_text("b\tbees\na\tants\n")
+    report = ReadReport()
+    assert list(read_corpus(path, report=report).index.ids) == ["a"]
+    assert report.unused_names == 1
+    corpus = read_corpus(path, all_labels=True)
+    assert list(corpus.index.ids) == ["a", "b"]
+    assert list(corpus.index.names) == ["ants", "bees"]
+    assert corpus.label_lists() == [["a"]]
+    with pytest.raises(ConfigError, match="given index are fixed"):
+        read_corpus(path, index=corpus.index, all_labels=True)
+
+
+def test_numbered_formats_have_all_their_labels(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("1 2 3\n1 0:1\n")
+    (tmp_path / "labels.tsv").write_text("0\tants\n2\tbees\n")
+    corpus = read_corpus(path, all_labels=True)
+    assert list(corpus.index.names) == ["ants", "1", "bees"]
+    (tmp_path / "labels.tsv").write_text("7\tants\n")
+    with pytest.raises(DataError, match="label '7' of the label table is not among the 3"):
+        read_corpus(path, all_labels=True)
+
+
+def test_a_report_is_filled_and_then_nothing_is_logged(tmp_path, caplog):
+    path = tmp_path / "a.jsonl"
+    path.write_text(LINE % "x" + "{\n")
+    report = ReadReport()
+    read_corpus(path, options=ReadOptions(skip_bad=True), report=report)
+    assert report.bad_lines == 1 and not caplog.records
+    list(iter_documents(path, options=ReadOptions(skip_bad=True), report=report))
+    assert (report.documents, report.bad_lines) == (2, 2)
+
+
+def test_source_files(tmp_path):
+    names = [
+        "train_texts.txt",
+        "train_labels.txt.gz",
+        "labels.tsv",
+        "test_labels.txt",
+        "sub/lbl.json",
+    ]
+    (tmp_path / "sub").mkdir()
+    for name in names:
+        (tmp_path / name).touch()
+
+    def read(path):
+        return [str(file.relative_to(tmp_path)) for file in source_files(path)]
+
+    assert read(tmp_path) == sorted(names)
+    texts = ["train_texts.txt", "train_labels.txt.gz", "labels.tsv"]
+    assert read(tmp_path / "train_texts.txt") == texts
+    assert read(tmp_path / "labels.tsv") == ["labels.tsv"]
+    (tmp_path / "sub" / "trn.json").touch()
+    assert read(tmp_path / "sub" / "trn.json") == ["sub/trn.json", "sub/lbl.json"]
+
+
+def test_labels_that_differ_in_the_spelling_of_accents_become_one(tmp_path, caplog):
+    decomposed, composed = "cafe\u0301", "caf\u00e9"
+    rows = [{"text": "a", "labels": [decomposed]}, {"text": "b", "labels": [composed, "tea"]}]
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in rows))
+    (tmp_path / "labels.tsv").write_text(f"{decomposed}\tde\u0301ca\n", encoding="utf-8")
+    report = ReadReport()
+    corpus = read_corpus(file, report=report)
+    assert (list(corpus.index.ids), corpus.index.names[0]) == ([composed, "tea"], "d\u00e9ca")
+    assert corpus.label_lists() == [[composed], [composed, "tea"]]
+    assert "1 label differs from another only in how accents are spelled" in str(report)
+    read_corpus(file)
+    assert repr(composed) in caplog.text
+    again = read_corpus(file, index=LabelIndex([decomposed]))  # as of an old model
+    assert (again.label_lists(), again.unknown.tolist()) == ([[decomposed]] * 2, [0, 1])

@@ -1,0 +1,89 @@
+"""Which files are the shards of a corpus."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from labelgrove.data.formats.shards import fetched, output_names, shard_files, shards_of
+from labelgrove.errors import DataError, MissingExtraError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.jsonl.gz", "a.jsonl", "c.parquet", ".a.jsonl.1.partial", "labels.tsv", "notes"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def test_a_folder_has_its_corpus_files_in_order(folder: Path) -> None:
+    names = [file.name for file in shard_files(folder)]
+    assert names == ["a.jsonl", "b.jsonl.gz", "c.parquet"]
+    assert output_names(shard_files(folder)) == ["a.jsonl", "b.jsonl", "c.jsonl"]
+
+
+def test_a_pattern_and_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [file.name for file in shard_files(f"{folder}/?.jsonl*")] == ["a.jsonl", "b.jsonl.gz"]
+    assert shard_files(folder / "a.jsonl") == [folder / "a.jsonl"]
+    monkeypatch.chdir(folder)
+    assert shard_files("*.parquet") == [Path("c.parquet")]
+
+
+def test_a_name_with_brackets_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "a[1].jsonl"
+    file.touch()
+    assert shard_files(file) == [file]
+
+
+def test_no_shards_are_an_error(folder: Path) -> None:
+    with pytest.raises(DataError, match="no file matches this pattern"):
+        shard_files(folder / "*.csv")
+    (folder / "empty").mkdir()
+    with pytest.raises(DataError, match="has no shards; their names end in"):
+        shard_files(folder / "empty")
+    with pytest.raises(DataError, match="does not exist"):
+        shard_files(folder / "nowhere")
+
+
+def test_two_shards_never_share_an_output(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"two shards would be written to a\.jsonl"):
+        output_names([tmp_path / "a.jsonl", tmp_path / "x" / "a.parquet"])
+
+
+def test_shards_by_url(folder: Path) -> None:
+    names = [f"file://{folder}/{name}" for name in ("a.jsonl", "b.jsonl.gz", "c.parquet")]
+    assert shards_of(f"file://{folder}") == shards_of(Path(f"file://{folder}")) == names
+    assert shards_of(f"file://{folder}/?.jsonl*") == names[:2]
+    assert shards_of(names[0]) == names[:1]
+    assert shards_of(folder) == [str(folder / Path(name).name) for name in names]
+    for wrong, message in (
+        (f"file://{folder}/*.csv", "has no shards"),
+        (f"file://{folder}/nowhere", "does not exist"),
+        ("nosuch://bucket/shards", "cannot be read: Protocol not known: nosuch"),
+    ):
+        with pytest.raises(DataError, match=f"^{re.escape(wrong)}: {message}"):
+            shards_of(wrong)
+
+
+def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder: Path) -> None:
+    (folder / "a.jsonl").write_text("content")
+    url = f"file://{folder}/a.jsonl"
+    with fetched(url) as file:
+        assert file.read_text() == "content" and file.name == "a.jsonl"
+        assert file.parent != folder
+    assert not file.parent.exists()
+    with pytest.raises(DataError, match=f"^{re.escape(url)}, line 3: is bad"), fetched(url) as file:
+        raise DataError("is bad", file=file, line=3)
+    with pytest.raises(DataError, match="cannot be read"), fetched(f"{url}/gone.jsonl"):
+        pass
+    with fetched(str(folder / "a.jsonl")) as file:
+        assert file == folder / "a.jsonl"
+
+
+def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(MissingExtraError, match="reading shards by URL needs the extra `ray`"):
+        shards_of("s3://bucket/shards")

@@ -1,0 +1,107 @@
+"""Corpora as CSV and Parquet files come back as they were."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelgrove import LabelIndex, records
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.formats import Document, ReadOptions, iter_documents, read_corpus, write_corpus
+from labelgrove.data.formats import write as writing
+from labelgrove.data.formats.tables import join_labels, split_labels
+from labelgrove.data.records import field_parts, text_parts
+from labelgrove.errors import ConfigError, DataError
+
+ODD = [
+    Document('a "red", hat\nand more', ["x", "y z"], "d1"),
+    Document("", [], None),
+    Document("b", ["a;b", " c ", "[d]", "e|f"], "d3"),
+    Document("weights", {"x": 0.5, "q|": 2.0}, "d4"),
+    Document("last", ["x", "y"], "d5"),
+]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet"])
+def test_round_trip(tmp_path: Path, name: str) -> None:
+    write_corpus(iter(ODD), tmp_path / name)
+    again = list(iter_documents(tmp_path / name))
+    assert [d.text for d in again] == [d.text for d in ODD]
+    assert [d.id for d in again] == [d.id for d in ODD]
+    for before, after in zip(ODD, again, strict=True):
+        kind: Any = dict if isinstance(before.labels, dict) else list
+        assert kind(after.labels) == kind(before.labels)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_fields_have_columns_of_their_own(tmp_path: Path, name: str) -> None:
+    rows = [
+        {"title": "Spring", "abstract": "", "by": ["Ada L.", "Ben"]},
+        {"title": "Summer", "abstract": "hot", "by": "a|b; c"},
+    ]
+    documents = records(rows, text=["title", "abstract"], fields=["by"])
+    write_corpus([Document(text, ["x"]) for text in documents], tmp_path / name)
+    options = ReadOptions(text_field="title,abstract", fields="by")
+    again = [document.text for document in iter_documents(tmp_path / name, options=options)]
+    assert [text_parts(text) for text in again] == [text_parts(text) for text in documents]
+    assert [field_parts(text) for text in again] == [field_parts(text) for text in documents]
+
+
+def test_the_columns_of_a_plain_corpus(tmp_path: Path) -> None:
+    index = LabelIndex(["c1", "c2"], names=["red", "blue"])
+    corpus = Corpus.from_lists(["hat", "shoe"], [["c1", "c2"], []], index=index)
+    write_corpus(corpus, tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_text() == "text,labels\nhat,c1|c2\nshoe,\n"
+    write_corpus(corpus, tmp_path / "odd.name", format="csv")
+    assert (tmp_path / "odd.name").read_bytes() == (tmp_path / "a.csv").read_bytes()
+    write_corpus(corpus, tmp_path / "a.parquet")
+    read = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "a.parquet")
+    assert read.to_pydict() == {"text": ["hat", "shoe"], "labels": [["c1", "c2"], []]}
+    assert read_corpus(tmp_path / "a.parquet").label_lists() == [["c1", "c2"], []]
+
+
+def test_a_later_document_cannot_add_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "FIRST_ROWS", 2)
+    documents = [Document(str(number), ["x"]) for number in range(5)]
+    write_corpus(documents, tmp_path / "a.csv")
+    assert [d.text for d in iter_documents(tmp_path / "a.csv")] == list("01234")
+    with pytest.raises(DataError, match=r"has 'id', and the first 2 have not.*JSON lines"):
+        write_corpus([*documents, Document("5", [], "d5")], tmp_path / "b.csv")
+    assert not (tmp_path / "b.csv").exists()
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"use a name that ends in \.jsonl, \.csv or \.parquet"):
+        write_corpus(ODD, tmp_path / "a.docx")
+    with pytest.raises(ConfigError, match="compressed already"):
+        write_corpus(ODD, tmp_path / "a.parquet.gz")
+    with pytest.raises(DataError, match="features but no texts"):
+        write_corpus(
+            Corpus(None, LabelIndex("a").encode([["a"]])[0], LabelIndex("a"), features=[[1.0]]),
+            tmp_path / "a.csv",
+        )
+
+
+labels = st.lists(st.text(min_size=1, max_size=6), max_size=4)
+
+
+@settings(deadline=None)
+@given(st.lists(labels, min_size=1, max_size=5))
+def test_any_labels_survive_their_cell(rows: list[list[str]]) -> None:
+    for row in rows:
+        assert split_labels(join_labels(row), "|") == row
+
+
+def test_a_lone_surrogate_does_not_stop_the_writing(tmp_path: Path) -> None:
+    write_corpus([Document("a\ud800b", ["x"])], tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
+        assert list(csv.reader(file)) == [["text", "labels"], ["a?b", "x"]]
+    with pytest.raises(DataError, match="cannot be written in UTF-8"):
+        write_corpus([Document("a\ud800b", ["x"])], tmp_path / "a.parquet")

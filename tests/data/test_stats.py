@@ -1,0 +1,109 @@
+"""Corpus statistics against numbers counted by hand."""
+
+from __future__ import annotations
+
+from labelgrove.data.formats import Document
+from labelgrove.data.stats import Bin, Overlap, Spread, corpus_stats
+
+
+def test_counts_by_hand():
+    stats = corpus_stats(
+        [
+            Document("one two three", ["a", "b"], "1"),
+            Document("one two three", ["a", "a"], "1"),
+            Document("  ", [], "2"),
+            Document("", {"a": 0.5}),
+        ]
+    )
+    assert (stats.documents, stats.labels) == (4, 2)
+    assert (stats.empty_texts, stats.without_labels) == (2, 1)
+    assert (stats.duplicate_texts, stats.duplicate_ids) == (1, 1)
+    assert stats.labels_per_document == Spread(1.0, 1.0, 1.97, 2)
+    assert stats.documents_per_label.mean == 2.0
+    assert stats.words_per_document.median == 1.5
+    assert stats.characters == 28
+    assert stats.top == [("a", 3), ("b", 1)]
+
+
+def test_bins_meet_at_their_borders():
+    frequencies = {"x1": 1, "x10": 10, "x11": 11, "x100": 100, "x101": 101}
+    documents = [
+        Document(f"{label} {i}", [label]) for label, n in frequencies.items() for i in range(n)
+    ]
+    bins = corpus_stats(documents, top=1).bins
+    assert bins == {"head": Bin(1, 101), "torso": Bin(2, 111), "tail": Bin(2, 11)}
+
+
+def test_repeated_texts_and_ids_and_numbers_with_many_digits():
+    stats = corpus_stats(
+        [
+            *[Document("one two", ["a"], "x")] * 4,
+            Document("three", [], "y"),
+            Document("four", [], "z"),
+        ],
+        top=0,
+    )
+    assert (stats.duplicate_texts, stats.duplicate_ids, stats.top) == (3, 3, [])
+    assert stats.labels_per_document == Spread(0.6667, 1.0, 1.0, 1)
+    assert Spread.of([1, 2, 9]) == Spread(4.0, 2.0, 8.86, 9)
+    assert Spread.of(range(4_000)).p99 == 3959.01
+    assert Spread.of([0, 1] * 617).mean == 0.5
+
+
+def test_ten_labels_are_shown_by_default():
+    documents = [Document("x", [f"{n:02}"]) for n in range(12)]
+    assert corpus_stats(documents).top == [(f"{n:02}", 1) for n in range(10)]
+
+
+def test_no_documents():
+    stats = corpus_stats([])
+    assert stats.documents == stats.labels == 0
+    assert stats.words_per_document == Spread(0.0, 0.0, 0.0, 0)
+    assert stats.to_dict()["bins"]["tail"] == {"labels": 0, "occurrences": 0}
+
+
+def test_equal_frequencies_come_in_order_of_labels():
+    stats = corpus_stats([Document("x", ["b", "c"]), Document("y", ["a"])], top=2)
+    assert stats.top == [("a", 1), ("b", 1)]
+
+
+def test_languages_and_scripts_are_shares_of_a_sample():
+    english, german = "the roof of the house", "das Dach und die Wand"
+    stats = corpus_stats(
+        [Document(english, ["a"])] * 2 + [Document(german, ["a"]), Document("", [])]
+    )
+    assert stats.languages == {"English": 0.6667, "German": 0.3333}
+    assert stats.scripts == {"Latin": 1.0}
+    # More documents than the sample holds, and the second half is in another language.
+    many = [Document(english, []) for _ in range(4500)] + [Document(german, [])] * 4500
+    shares = corpus_stats(many).languages
+    assert abs(shares["English"] - 0.5) < 0.01 and abs(shares["German"] - 0.5) < 0.01
+
+
+def test_labels_by_case_spacing_and_accents():
+    stats = corpus_stats(
+        [
+            Document("x", ["Tea Pot", "teapot", "tea"]),
+            Document("y", ["TEA", "cafe\u0301", "caf\u00e9", "pot"]),
+        ]
+    )
+    assert stats.similar_labels == [["TEA", "tea"], ["Tea Pot", "teapot"]]
+    assert stats.respelled_labels.startswith("1 label differs from another only in how accents")
+    assert (stats.labels, stats.labels_per_document.max) == (6, 3)  # as training counts them
+
+
+def test_texts_of_another_part():
+    long = "a sentence of quite a few words that are all about the weather in spring"
+    own = [Document(long, []), Document("short", []), Document("", [])]
+    other = [
+        Document(long, []),
+        Document(long + "!", []),
+        Document(long.upper(), []),
+        Document("something else entirely", []),
+        Document("", []),
+        Document("short", []),
+    ]
+    assert corpus_stats(own, other=other).other == Overlap(documents=6, same=2, similar=2)
+    assert corpus_stats(own, other=[]).other == Overlap(0, 0, 0)
+    assert corpus_stats([], other=other).other == Overlap(6, 0, 0)
+    assert corpus_stats(own).other is None

@@ -1,0 +1,416 @@
+"""Calibration of models: planted ones, whose probabilities are known, and real ones in small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import labelgrove
+from labelgrove import Corpus, Ensemble, LabelIndex, Linear, calibrate
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.data.shop import shop_corpus
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.calibrate import _check_distinct
+from labelgrove.evaluation.calibration import Calibration
+from labelgrove.evaluation.curves import Curve, Scale, fit_curve
+from labelgrove.evaluation.prediction_files import SCORE_DIGITS
+from labelgrove.evaluation.predictions import Predictions
+from labelgrove.evaluation.reliability import reliability
+from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import create
+from labelgrove.methods.requests import Request
+from labelgrove.ranking.beam import SearchParams
+
+LABELS = 30
+
+
+class Planted:
+    """Scores are known beforehand; a label with score s is true with the probability ``truth(s)``.
+
+    ``documents`` are row numbers into one large table.
+    """
+
+    method = "planted"
+    fitted = True
+    calibration_: Any = None
+
+    def __init__(self, truth: Any, *, rows: int = 3000, kind: Any = "product", seed: int = 0):
+        random = np.random.default_rng(seed)
+        self.scores = random.beta(0.4, 1.2, (rows, LABELS)).astype(np.float32)
+        columns = np.arange(LABELS)
+        self.hits = random.random((rows, LABELS)) < truth(self.scores, columns)
+        self.kind = kind
+        self.index_ = LabelIndex([f"l{c}" for c in columns])
+        self.facts_ = TrainingFacts(rows, np.where(columns < 15, 500, 3), True)
+
+    def trees(self) -> dict[str, LabelTree]:
+        return {"tree": LabelTree([[0, 0], [0] * 29 + [1]], np.arange(LABELS))}
+
+    def predict(
+        self, X: Any, k: int = 5, *, raw: bool = False, threads: Any = None, **options: Any
+    ) -> Predictions:
+        asked = Request.of(self.index_, k, None if raw else self.calibration_, **options)
+        scores = self.scores[[int(x) for x in X]]
+        if self.kind == "margin":
+            scores = np.log(scores / (1 - scores))
+        if asked.mask is not None:
+            scores = np.where(asked.mask.allowed, scores, -np.inf)
+        return asked.answer(
+            Predictions.from_scores(scores, k=asked.ranks, index=self.index_, score_kind=self.kind),
+            lambda: np.zeros(LABELS, np.int32),
+        )
+
+    def half(self, first: bool) -> tuple[list[str], Any]:
+        middle = len(self.scores) // 2
+        rows = range(middle) if first else range(middle, len(self.scores))
+        return [str(row) for row in rows], self.hits[list(rows)].astype(np.float32)
+
+
+def error(model: Planted, **options: Any) -> float:
+    """Expected calibration error on the half that calibration has not seen."""
+    texts, truth = model.half(False)
+    found = model.predict(texts, k=10, **options)
+    hits = np.take_along_axis(truth, found.columns, 1) > 0
+    scores = np.clip(found.scores, 0, 1)
+    return reliability(scores, hits).ece
+
+
+def squared(scores: Any, columns: Any) -> Any:
+    return scores**2
+
+
+@pytest.mark.parametrize("kind", ["auto", "isotonic", "beta"])
+def test_planted_probabilities_come_out_right_on_unseen_documents(kind: Any) -> None:
+    model = Planted(squared)
+    before = error(model)
+    found = calibrate(model, *model.half(True), kind=kind, k=10)
+    after = error(model)
+    assert before > 0.1 and after < 0.02
+    assert error(model, raw=True) == before
+    assert found.report is not None
+    assert found.report["before"]["ece"] == pytest.approx(before, abs=0.02)
+    assert found.report["after"]["ece"] == pytest.approx(after, abs=0.02)
+
+
+def test_margins_are_calibrated_as_well() -> None:
+    model = Planted(squared, kind="margin")
+    calibrate(model, *model.half(True), k=10)
+    assert model.predict(["0"]).score_kind == "probability"
+    assert error(model) < 0.02
+
+
+def test_scores_of_two_methods_can_be_compared_afterwards() -> None:
+    one, other = Planted(squared), Planted(lambda s, _: s**0.5, seed=1)
+    for model in (one, other):
+        calibrate(model, *model.half(True), k=10)
+    # 0.8 is too good in one and too bad in the other; both know it now.
+    assert one.calibration_.label_chances([0.8], [0])[0] == pytest.approx(0.64, abs=0.04)
+    assert other.calibration_.label_chances([0.8], [0])[0] == pytest.approx(0.89, abs=0.04)
+
+
+def test_order_stays_unless_labels_have_curves_of_their_own() -> None:
+    for by in ("none", "rank"):
+        model = Planted(squared)
+        texts, _ = model.half(False)
+        raw = model.predict(texts, k=20)
+        calibrate(model, *model.half(True), by=by, k=10)  # type: ignore[arg-type]
+        found = model.predict(texts, k=20)
+        assert np.array_equal(found.columns, raw.columns)
+        falls, fell = np.diff(found.scores, axis=1) < 0, np.diff(raw.scores, axis=1) < 0
+        assert np.array_equal(falls, fell)
+        assert np.array_equal(model.predict(texts, k=3).scores, found.scores[:, :3])
+
+
+def test_labels_by_frequency_get_their_own_curves() -> None:
+    model = Planted(lambda s, c: np.where(c < 15, s, s**3))
+    texts, truth = model.half(False)
+    calibrate(model, *model.half(True), k=10)
+    shared = error(model)
+    found = calibrate(model, *model.half(True), by="frequency", k=10)
+    assert found.report is not None and found.report["own_curves"] == 2
+    assert error(model) < 0.02
+    probabilities = model.predict(texts, k=LABELS)
+    rare = probabilities.columns >= 15
+    hits = np.take_along_axis(truth, probabilities.columns, 1) > 0
+    assert reliability(probabilities.scores[rare], hits[rare]).ece < 0.02
+    assert shared < 0.02  # right on average ...
+    calibrate(model, *model.half(True), k=10)
+    blind = model.predict(texts, k=LABELS)
+    rare, hits = blind.columns >= 15, np.take_along_axis(truth, blind.columns, 1) > 0
+    assert reliability(blind.scores[rare], hits[rare]).ece > 0.05  # ... and wrong for rare labels
+    for row in probabilities.scores:
+        assert (np.diff(row) <= 0).all()
+
+
+def test_levels_are_those_of_the_tree() -> None:
+    tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
+    assert tree.label_depths().tolist() == [2, 1, 2]
+    model = Planted(squared)
+    found = calibrate(model, *model.half(True), by="level", k=10)
+    assert found.groups is not None
+    assert found.groups.tolist() == [2] * 29 + [1]
+    assert error(model) < 0.02
+    model.trees = dict  # type: ignore[method-assign]
+    with pytest.raises(ConfigError, match="no label tree"):
+        calibrate(model, *model.half(True), by="level")
+
+
+def test_thresholds_for_f1_and_for_a_precision() -> None:
+    model = Planted(squared)
+    texts, truth = model.half(False)
+
+    def quality(**options: Any) -> tuple[float, float]:
+        found = model.predict(texts, k=LABELS, **options)
+        right = (found.to_csr() > 0).multiply(sparse.csr_array(truth)).sum()
+        given = found.counts.sum()
+        return right / given, 2 * right / (given + truth.sum())
+
+    calibrate(model, *model.half(True), k=LABELS)
+    best = quality(threshold="auto")[1]
+    assert all(quality(threshold=t)[1] <= best + 0.005 for t in (0.1, 0.2, 0.3, 0.5, 0.7))
+    found = calibrate(model, *model.half(True), k=LABELS, target=0.7)
+    assert quality(threshold="auto")[0] == pytest.approx(0.7, abs=0.03)
+    assert found.report is not None
+    assert found.report["at_threshold"]["precision"] == pytest.approx(0.7, abs=0.03)
+
+
+def test_thresholds_per_label_help_where_labels_differ() -> None:
+    model = Planted(lambda s, c: np.where(c < 15, s**0.2, s**3))
+    reached = {}
+    for per_label in (False, True):
+        found = calibrate(model, *model.half(True), k=LABELS, per_label=per_label)
+        assert found.report is not None
+        reached[per_label] = found.report["at_threshold"]["f1"]
+    assert reached[True] > reached[False] + 0.02
+    assert found.label_thresholds is not None
+    assert isinstance(model.calibration_.minimum(), np.ndarray)
+    assert model.predict(["1"], k=9, threshold="auto").counts[0] <= 9
+
+
+TARGETS: dict[Any, str] = {
+    "micro-F1": "micro-F1@set",
+    "macro-F1": "macro-F1@set",
+    "document-F1": "F1@set",
+}
+
+
+def test_every_target_gets_the_best_sets_by_its_own_metric() -> None:
+    # Documents differ in how good their best labels are, and rare labels are seldom right.
+    random = np.random.default_rng(3)
+    model = Planted(squared, rows=6000)
+    model.scores *= random.uniform(0.2, 1.0, (6000, 1)).astype(np.float32)
+    rare = np.where(np.arange(LABELS) < 15, 1.0, 0.2)
+    model.hits = random.random(model.scores.shape) < model.scores * rare
+    texts, truth = model.half(False)
+    values = {}
+    for target in TARGETS:
+        found = calibrate(model, *model.half(True), k=LABELS, by="frequency", target=target)
+        sets = model.predict(texts, k=LABELS, threshold="auto")
+        values[target] = labelgrove.evaluate(sets, truth, metrics=list(TARGETS.values()))
+        assert found.report is not None
+        for name, key in zip(TARGETS.values(), ("f1", "macro_f1", "document_f1"), strict=True):
+            reported = found.report["at_threshold"][key]
+            assert reported == pytest.approx(values[target][name], abs=0.03)
+    for target, metric in TARGETS.items():
+        others = [values[other][metric] for other in TARGETS if other != target]
+        assert values[target][metric] > max(others) + 0.003
+
+
+def test_a_document_gets_its_set_whatever_k_is() -> None:
+    model = Planted(squared)
+    calibrate(model, *model.half(True), k=10, target="document-F1")
+    texts, _ = model.half(False)
+    sets = model.predict(texts, k=10, threshold="auto")
+    assert sets.counts.min() >= 1 and len(np.unique(sets.counts)) > 3
+    for k in (2, 25):
+        other = model.predict(texts, k=k, threshold="auto")
+        assert np.array_equal(other.counts, np.minimum(sets.counts, k))
+        assert other.ids() == [row[:k] for row in sets.ids()]
+    few = model.predict(texts, k=10, threshold="auto", allow=["l0", "l1"])
+    assert 1 <= few.counts.min() <= few.counts.max() <= 2
+
+
+def test_sets_by_document_follow_curves_that_change_the_order() -> None:
+    model = Planted(lambda s, c: np.where(c < 15, s, s**3))
+    found = calibrate(model, *model.half(True), k=10, by="frequency", target="document-F1")
+    assert found.report is not None
+    texts, truth = model.half(False)
+    sets = model.predict(texts, k=10, threshold="auto")
+    measured = labelgrove.evaluate(sets, truth, metrics=["F1@set"])["F1@set"]
+    assert measured == pytest.approx(found.report["at_threshold"]["document_f1"], abs=0.03)
+    every = model.predict(texts, k=10)
+    assert sets.ids() == [row[:n] for row, n in zip(every.ids(), sets.counts, strict=True)]
+
+
+def test_few_documents_per_label_are_told_where_labels_count_the_same() -> None:
+    model = Planted(lambda s, c: np.full(s.shape, 0.03), rows=60)
+    texts, truth = model.half(True)
+    with pytest.warns(UserWarning, match=r"macro-F1: the labels .* have [12]\.\d documents"):
+        found = calibrate(model, texts, truth, k=LABELS, target="macro-F1")
+    assert found.report is not None and len(found.report["notes"]) == 1
+    assert calibrate(model, texts, truth, k=LABELS).report["notes"] == []  # type: ignore[index]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_state_keeps_everything(target: Any) -> None:
+    model = Planted(squared)
+    own = target != "document-F1"
+    found = calibrate(model, *model.half(True), by="frequency", per_label=own, target=target)
+    again = Calibration.from_state(found.state())
+    texts, _ = model.half(False)
+    raw = model.predict(texts, k=9, raw=True)
+    assert np.array_equal(again(raw).scores, found(raw).scores)
+    assert np.array_equal(again.minimum(), found.minimum())
+    assert again.choose(again(raw)).ids() == found.choose(found(raw)).ids()
+    assert again.report == found.report
+
+
+def test_states_from_before_there_were_sets_by_document_load() -> None:
+    model = Planted(squared)
+    state = calibrate(model, *model.half(True)).state()
+    del state.config["by_document"]
+    assert not Calibration.from_state(state).by_document
+
+
+def test_what_cannot_be_calibrated_is_refused() -> None:
+    model = Planted(squared)
+    texts, truth = model.half(True)
+    with pytest.raises(DataError, match="at least 10 documents"):
+        calibrate(model, texts[:3], truth[:3])
+    with pytest.raises(DataError, match="needs the true labels"):
+        calibrate(model, texts)
+    with pytest.raises(DataError, match="all true or all wrong"):
+        calibrate(model, texts, np.zeros_like(truth))
+    with pytest.raises(ConfigError, match="kind: must be one of"):
+        calibrate(model, texts, truth, kind="platt")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="target: must be micro-F1, macro-F1, document-F1 or"):
+        calibrate(model, texts, truth, target="example-F1")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"per_label: document-F1 .* has no thresholds"):
+        calibrate(model, texts, truth, target="document-F1", per_label=True)
+    with pytest.raises(ConfigError, match="auto needs a calibrated model"):
+        model.predict(texts, threshold="auto")
+    calibrate(model, texts, truth)
+    with pytest.raises(ConfigError, match="no raw scores"):
+        model.predict(texts, threshold="auto", raw=True)
+    model.kind = "margin"
+    with pytest.raises(ConfigError, match="calibrated for scores of the kind product"):
+        model.predict(texts)
+
+
+@pytest.fixture(scope="module")
+def shop() -> tuple[Corpus, Corpus, Corpus]:
+    corpus = shop_corpus(2400, labels=200, seed=3)
+    return corpus.take(range(1200)), corpus.take(range(1200, 1800)), corpus.take(range(1800, 2400))
+
+
+@pytest.mark.parametrize("kind", ["product", "margin"])
+def test_the_linear_method_on_a_small_corpus(shop: Any, kind: str, tmp_path: Any) -> None:
+    train, dev, test = shop
+    search = SearchParams(last_level="noop" if kind == "margin" else "same")
+    tree = TreeParams(branching=4, max_leaf_size=10)
+    model = Linear(search=search, tree=tree).fit(train)
+    raw = model.predict(test, k=10)
+    assert raw.score_kind == kind
+    found = calibrate(model, dev, k=10)
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    predicted = loaded.predict(test, k=10)
+    assert predicted.names() == raw.names()
+    assert np.array_equal(loaded.predict(test, k=10, raw=True).scores, raw.scores)
+    truth = test.labels.toarray() > 0
+    hits = np.take_along_axis(truth, predicted.columns, 1)
+    after = reliability(predicted.scores, hits)
+    assert found.report is not None
+    assert after.ece < 0.03  # 400 labels per bin: chance alone makes nearly 0.02
+    if kind == "product":
+        assert after.ece < reliability(np.clip(raw.scores, 0, 1), hits).ece
+    given = loaded.score_labels(test, [test.index.ids[0]])
+    full = loaded.predict(test, k=len(test.index)).to_csr().toarray()
+    np.testing.assert_allclose(given[:, 0], full[:, 0], atol=4e-5)
+
+
+def test_neighbouring_scores_keep_their_order_and_ties_stay_ties() -> None:
+    flat = Curve("isotonic", np.array([[0.0, 1.0], [0.5, 0.5 + 1e-9]]))
+    calibration = Calibration("isotonic", "none", "product", 4, Scale(False), (flat,))
+    high = np.float32(0.75)
+    low = np.nextafter(high, np.float32(0))
+    found = Predictions.from_scores([[low, high, low, 0.1]], k=4, index=LabelIndex("abcd"))
+    scores = calibration(found).scores[0]
+    assert calibration(found).names() == [["b", "a", "c", "d"]]
+    assert scores[0] > scores[1] == scores[2] > scores[3]
+    assert np.array_equal(calibration(found.top(2)).scores[0], scores[:2])
+    short = calibration(found.above(0.5))
+    assert short.counts.tolist() == [3] and short.columns[0, 3] == -1
+    assert short.scores[0, 3] == -np.inf
+
+
+@pytest.mark.parametrize("by", ["none", "rank", "frequency"])
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), spread=st.sampled_from([1e-7, 1e-5, 1e-3, 0.3]))
+def test_labels_on_a_flat_piece_are_written_with_different_digits_in_their_order(
+    by: Any, seed: int, spread: float
+) -> None:
+    random = np.random.default_rng(seed)
+    units = random.random(300)
+    # Nothing is learnt about scores above 0.9, where all labels of the document are.
+    curve = fit_curve(units, random.random(300) < np.minimum(units, 0.9), "isotonic")
+    groups = random.integers(0, 2, 20).astype(np.int32) if by == "frequency" else None
+    curves = (curve,) if by == "none" else (curve, curve, curve)
+    calibration = Calibration("isotonic", by, "product", 20, Scale(False), curves, groups)
+    index = LabelIndex([f"l{c}" for c in range(20)])
+    scores = (1 - spread * random.random((3, 20))).astype(np.float32)
+    raw = Predictions.from_scores(scores, k=20, index=index)
+    found = calibration(raw)
+    assert np.array_equal(found.columns, raw.columns)
+    written = np.round(found.scores.astype(np.float64), SCORE_DIGITS)
+    assert np.array_equal(np.diff(written, axis=1) < 0, np.diff(raw.scores, axis=1) < 0)
+    np.testing.assert_allclose(found.scores, calibration.chances(raw), atol=20 * 2e-6)
+
+
+def test_rank_ensembles_get_probabilities_of_their_own():
+    train, rest = shop_corpus(600, labels=60), shop_corpus(300, labels=60, part="test")
+    model = Ensemble([Linear(), create("parabel")], rule="rank").fit(train)
+    raw = model.predict(rest, k=10, raw=True)
+    report = calibrate(model, rest).report
+    assert report is not None
+    calibrated = model.predict(rest, k=10)
+    assert np.array_equal(calibrated.columns, raw.columns)
+    # The best labels are likely and the tenth is not: not one probability for all labels.
+    assert calibrated.scores[:, 0].mean() > calibrated.scores[:, 9].mean() + 0.3
+    assert report["after"]["brier"] < 0.5 * np.mean(report["after"]["true"])
+
+
+def test_scores_that_would_collapse_are_refused(monkeypatch):
+    model = Planted(lambda s, _: s, kind="margin")
+    monkeypatch.setattr(Scale, "__call__", lambda self, scores: np.ones(np.shape(scores)))
+    with pytest.raises(DataError, match="the same probability"):
+        calibrate(model, [str(row) for row in range(2000)], model.hits[:2000])
+    assert model.calibration_ is None
+
+
+def test_groups_of_ranks_are_the_documented_ones():
+    curves = tuple(Curve("isotonic", np.array([[0, 1], [0.1 * n, 0.1 * n]])) for n in range(7))
+    calibration = Calibration("isotonic", "rank", "product", 12, Scale(False), curves)
+    found = Predictions.from_scores([np.linspace(1, 0, 12)], k=12, index=LabelIndex("abcdefghijkl"))
+    groups = calibration.chances(found)[0] * 10
+    # The first curve is for all labels.
+    assert groups.round(6).tolist() == [1, 2, 3, 4, 4, 5, 5, 5, 5, 5, 6, 6]
+
+
+def test_most_neighbours_must_stay_apart():
+    scores = [1.0, 0.5, 0.25, 0.125, 0.0625]
+    found = Predictions.from_scores([scores], k=5, index=LabelIndex("abcde"))
+
+    def check(chances):
+        curve = Curve("isotonic", np.array([scores[::-1], chances]))
+        calibration = Calibration("isotonic", "none", "product", 5, Scale(False), (curve,))
+        _check_distinct(calibration, found)
+
+    check([0.1, 0.1, 0.1, 0.2, 0.9])  # two of four neighbours
+    with pytest.raises(DataError, match="3 of 4 neighbouring labels"):
+        check([0.1, 0.1, 0.1, 0.1, 0.9])

@@ -1,0 +1,48 @@
+"""Variety in lists: later labels of a cluster lose score, and only those."""
+
+import numpy as np
+import pytest
+
+from labelgrove import LabelIndex
+from labelgrove.errors import ConfigError
+from labelgrove.evaluation.diversity import diversify
+from labelgrove.evaluation.predictions import Predictions
+
+CLUSTERS = np.array([0, 0, 1, 1], np.int32)
+SCORES = np.array([[0.9, 0.8, 0.5, 0.4], [0.1, 0.6, 0.7, 0.2]])
+
+
+def predicted(k=4, kind="product"):
+    return Predictions.from_scores(SCORES, k=k, index=LabelIndex("abcd"), score_kind=kind)
+
+
+def test_later_labels_of_a_cluster_are_multiplied_down():
+    diverse = diversify(predicted(), CLUSTERS, 0.5)
+    assert diverse.names() == [["a", "c", "b", "d"], ["c", "b", "d", "a"]]
+    np.testing.assert_allclose(diverse.scores, [[0.9, 0.5, 0.4, 0.2], [0.7, 0.6, 0.1, 0.05]])
+    assert diverse.score_kind == "product"
+
+
+def test_no_strength_changes_nothing():
+    same = diversify(predicted(), CLUSTERS, 0.0)
+    assert same.names() == predicted().names()
+    assert np.array_equal(same.scores, predicted().scores)
+
+
+def test_full_strength_puts_first_labels_of_all_clusters_first():
+    diverse = diversify(predicted(), CLUSTERS, 1.0)
+    assert [row[:2] for row in diverse.names()] == [["a", "c"], ["c", "b"]]
+    assert (diverse.scores[:, 2:] == 0).all()
+
+
+def test_padding_stays_at_the_end():
+    short = predicted().above(0.45)
+    diverse = diversify(short, CLUSTERS, 0.5)
+    assert diverse.counts.tolist() == [3, 2]
+    assert diverse.names() == [["a", "c", "b"], ["c", "b"]]
+    assert diverse.columns[0, 3] == -1 and diverse.scores[0, 3] == -np.inf
+
+
+def test_margins_are_refused():
+    with pytest.raises(ConfigError, match="margins"):
+        diversify(predicted(kind="margin"), CLUSTERS, 0.5)

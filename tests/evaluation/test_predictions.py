@@ -1,0 +1,230 @@
+import math
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import labelgrove
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.errors import ConfigError, DataError, MissingPackageError, NotFittedError
+from labelgrove.evaluation.predictions import Predictions, ScoredLabel, check_fitted
+
+INDEX = LabelIndex("abcd", names=["Ape", "Bat", "Cat", "Dog"])
+SCORES = np.array([[0.5, 0.75, 0.5, 0.0], [-math.inf, 0.25, -math.inf, 1.0]], np.float32)
+
+
+@pytest.fixture
+def predictions():
+    return Predictions.from_scores(SCORES, k=3, index=INDEX)
+
+
+def test_best_first_ties_by_column_and_minus_infinity_never(predictions):
+    assert predictions.ids() == [["b", "a", "c"], ["d", "b"]]
+    assert predictions.names() == [["Bat", "Ape", "Cat"], ["Dog", "Bat"]]
+    assert predictions.counts.tolist() == [3, 2]
+    assert predictions.columns[1].tolist() == [3, 1, -1]
+    assert predictions.scores[1].tolist() == [1.0, 0.25, -math.inf]
+    assert predictions.score_kind == "product"
+
+
+def test_k_beyond_the_labels_gives_all_of_them():
+    p = Predictions.from_scores(SCORES, k=99, index=INDEX, score_kind="margin")
+    assert (p.k, len(p), p.score_kind) == (4, 2, "margin")
+    assert p.ids()[0] == ["b", "a", "c", "d"]
+
+
+def test_rows_read_as_scored_labels(predictions):
+    assert predictions[1] == [ScoredLabel("d", "Dog", 1.0), ScoredLabel("b", "Bat", 0.25)]
+    assert list(predictions) == [predictions[0], predictions[1]]
+
+
+def test_from_csr_takes_stored_entries_only():
+    matrix = sparse.csr_array((np.float32([0.0, 0.5, 0.5]), [3, 2, 1], [0, 1, 1, 3]), shape=(3, 4))
+    p = Predictions.from_csr(matrix, k=9, index=INDEX)
+    assert p.ids() == [["d"], [], ["b", "c"]]
+    assert p.k == 2
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), min_size=5, max_size=5),
+        min_size=1,
+        max_size=5,
+    ),
+    st.integers(1, 6),
+)
+@settings(deadline=None, max_examples=50)
+def test_dense_sparse_and_round_trip_agree(rows, k):
+    dense = np.array(rows, np.float32) + 1  # nothing is zero, so all is stored
+    index = LabelIndex("vwxyz")
+    a = Predictions.from_scores(dense, k=k, index=index)
+    b = Predictions.from_csr(sparse.csr_array(dense), k=k, index=index)
+    c = Predictions.from_csr(a.to_csr(), k=k, index=index)
+    assert a.ids() == b.ids() == c.ids()
+    np.testing.assert_array_equal(a.scores, c.scores)
+
+
+def test_to_csr_keeps_zero_scores_and_sorts_columns():
+    matrix = Predictions.from_scores(SCORES, k=4, index=INDEX).to_csr()
+    assert matrix.shape == (2, 4)
+    assert matrix.nnz == 6
+    assert matrix.indices.tolist() == [0, 1, 2, 3, 1, 3]
+
+
+def test_top_narrows_and_keeps_short_rows(predictions):
+    assert predictions.top(1).ids() == [["b"], ["d"]]
+    assert predictions.top(9).ids() == predictions.ids()
+    with pytest.raises(ConfigError, match="k must be at least 1"):
+        predictions.top(0)
+
+
+def test_above_keeps_scores_that_reach_the_threshold(predictions):
+    assert predictions.above(0.5).ids() == [["b", "a", "c"], ["d"]]
+    assert predictions.above(2.0).ids() == [[], []]
+    assert predictions.above(-math.inf).ids() == predictions.ids()
+
+
+def test_without_moves_the_next_label_up(predictions):
+    fewer = predictions.without([(0, 1), (1, 0), (1, 1)])
+    assert fewer.ids() == [["a", "c"], ["d"]]
+    assert fewer.columns[0].tolist() == [0, 2, -1]
+    assert fewer.scores[0].tolist() == [0.5, 0.5, -math.inf]
+    mask = sparse.coo_array((np.ones(2), ([0, 1], [1, 1])), shape=(2, 4))
+    assert predictions.without(mask).ids() == fewer.ids()
+    assert predictions.without([]).ids() == predictions.ids()
+    # Padding of document 1 must not be mistaken for the last label of document 0.
+    assert predictions.without([(0, 3)]).ids() == predictions.ids()
+
+
+@pytest.mark.parametrize("pairs", [[(2, 0)], [(0, 4)], [(-1, 0)], [(0, -1)]])
+def test_without_refuses_pairs_outside(predictions, pairs):
+    with pytest.raises(DataError, match="pair 0 to remove"):
+        predictions.without(pairs)
+
+
+@pytest.mark.parametrize("pairs", [[1, 2], [(0, 1, 2)], [(0.5, 1.0)], [("a", "b")]])
+def test_without_refuses_what_is_not_pairs(predictions, pairs):
+    with pytest.raises(DataError, match="pairs of integers"):
+        predictions.without(pairs)
+
+
+def test_concat_pads_to_the_widest(predictions):
+    both = Predictions.concat([predictions.top(1), predictions])
+    assert both.ids() == [["b"], ["d"], ["b", "a", "c"], ["d", "b"]]
+    assert both.columns[0].tolist() == [1, -1, -1]
+    assert both.scores[0].tolist() == [0.75, -math.inf, -math.inf]
+    assert both.columns.dtype == np.int32
+    assert both.scores.dtype == np.float32
+
+
+def test_concat_refuses_what_does_not_fit_together(predictions):
+    with pytest.raises(DataError, match="nothing"):
+        Predictions.concat([])
+    margin = Predictions.from_scores(SCORES, k=2, index=INDEX, score_kind="margin")
+    with pytest.raises(DataError, match="different kinds"):
+        Predictions.concat([predictions, margin])
+    other = Predictions.from_scores(SCORES, k=2, index=LabelIndex("efgh"))
+    with pytest.raises(DataError, match="different label indexes"):
+        Predictions.concat([predictions, other])
+
+
+def test_nan_and_wrong_width_are_refused():
+    with pytest.raises(DataError, match="row 0 contains NaN"):
+        Predictions.from_scores([[1.0, math.nan]], k=1, index=LabelIndex("ab"))
+    with pytest.raises(DataError, match="2 columns but the index has 4"):
+        Predictions.from_scores([[1.0, 2.0]], k=1, index=INDEX)
+
+
+def test_arrays_that_disagree_are_refused():
+    columns, scores = np.zeros((2, 1), np.int32), np.zeros((2, 1), np.float32)
+    counts = np.ones(2, np.int32)
+    with pytest.raises(DataError, match="n x k"):
+        Predictions(columns, scores[:1], counts, INDEX)
+    with pytest.raises(DataError, match="one entry per document"):
+        Predictions(columns, scores, counts[:1], INDEX)
+    with pytest.raises(DataError, match="between 0 and k"):
+        Predictions(columns, scores, counts + 1, INDEX)
+    with pytest.raises(DataError, match="between 0 and k"):
+        Predictions(columns, scores, counts - 2, INDEX)
+    assert Predictions(columns, scores, counts - 1, INDEX).ids() == [[], []]
+
+
+def test_other_scores_bring_another_order(predictions):
+    other = predictions.with_scores(np.array([[0.1, 0.2, 0.2], [0.5, 0.75, 9.0]]))
+    assert other.ids() == [["a", "c", "b"], ["b", "d"]]  # of equal ones, the first column
+    assert other.scores[1].tolist() == [0.75, 0.5, -math.inf]
+    assert other.columns[1].tolist() == [1, 3, -1]
+
+
+def test_no_documents():
+    p = Predictions.from_scores(np.zeros((0, 4)), k=2, index=INDEX)
+    assert (len(p), p.ids(), p.to_csr().shape) == (0, [], (0, 4))
+
+
+def test_only_fitted_models_are_let_through():
+    model = labelgrove.Linear()
+    with pytest.raises(NotFittedError, match="this Linear is not fitted yet"):
+        check_fitted(model)
+    check_fitted(model.fit(["red shoes", "blue hat"], [["a"], ["b"]]))
+
+
+def test_plain_dictionaries(predictions):
+    assert predictions.to_dicts()[1] == [
+        {"id": "d", "name": "Dog", "score": 1.0},
+        {"id": "b", "name": "Bat", "score": 0.25},
+    ]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_have_a_row_per_label(predictions, library):
+    pytest.importorskip(library)
+    frame = predictions.to_frame(library)
+    assert list(frame.columns) == ["document", "rank", "id", "name", "score"]
+    assert frame["document"].to_list() == [0, 0, 0, 1, 1]
+    assert frame["rank"].to_list() == [1, 2, 3, 1, 2]
+    assert frame["name"].to_list() == ["Bat", "Ape", "Cat", "Dog", "Bat"]
+    assert frame["id"].to_list() == list("bacdb")
+    assert frame["score"].to_list() == [0.75, 0.5, 0.5, 1.0, 0.25]
+    own = predictions.to_frame(library, documents=("x", "y"))
+    assert own["document"].to_list() == ["x", "x", "x", "y", "y"]
+    assert len(predictions.above(2.0).to_frame(library)) == 0
+
+
+def test_documents_of_a_frame_are_named_by_position(predictions):
+    pandas = pytest.importorskip("pandas")
+    ids = pandas.Series(["x", "y"], index=[1, 0])
+    assert predictions.to_frame(documents=ids)["document"].to_list() == ["x", "x", "x", "y", "y"]
+    with pytest.raises(DataError, match="1 ids for 2 documents"):
+        predictions.to_frame(documents=["x"])
+
+
+def test_frames_need_a_library(predictions, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingPackageError, match="to_frame needs pandas: pip install pandas"):
+        predictions.to_frame()
+    with pytest.raises(ConfigError, match="must be pandas or polars, got 'dask'"):
+        predictions.to_frame("dask")
+
+
+def test_predictions_are_displayed_in_a_few_lines(predictions):
+    assert repr(predictions).splitlines() == [
+        "Predictions(2 documents, 3 best labels, scores: product)",
+        "  0: Bat 0.750, Ape 0.500, Cat 0.500",
+        "  1: Dog 1.000, Bat 0.250",
+    ]
+    assert "no label" in repr(predictions.above(2.0))
+    html = predictions._repr_html_()
+    assert "<td>Bat 0.750</td><td>Ape 0.500</td>" in html and "<th>3</th>" in html
+
+
+def test_many_long_predictions_are_displayed_in_a_few_lines():
+    index = LabelIndex([f"<i>{number}</i>{'x' * 9000}" for number in range(300)])
+    many = Predictions.from_scores(np.ones((1000, 300)), k=300, index=index)
+    assert repr(many).splitlines()[-1] == "  and 995 more"
+    assert len(repr(many)) < 2000 and len(many._repr_html_()) < 5000
+    assert "<i>" not in many._repr_html_() and "and 995 more" in many._repr_html_()
+    nothing = many.of_rows(np.zeros(0, np.int64))
+    assert repr(nothing).startswith("Predictions(0 documents") and nothing._repr_html_()

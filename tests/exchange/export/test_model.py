@@ -1,0 +1,151 @@
+"""Exported models answer as the models that they came from, with masks and all."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import labelgrove
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.exchange.export.model import ExportedModel
+from labelgrove.methods import create
+from labelgrove.methods.explaining.explain import explain
+from support.exported_models import MODELS, trained
+from test_contract import planted, tiny_training
+
+TEXTS = planted(30, seed=7)[0]
+
+
+def assert_alike(found: Any, wanted: Any) -> None:
+    assert found.score_kind == wanted.score_kind
+    assert np.array_equal(found.counts, wanted.counts)
+    assert np.allclose(found.scores, wanted.scores, rtol=1e-3, atol=1e-5)
+    assert (found.columns == wanted.columns).mean() > 0.98  # equal scores up to rounding may swap
+
+
+@pytest.fixture(params=MODELS)
+def pair(
+    request: pytest.FixtureRequest, tmp_path: Path, quick_graphs: None
+) -> tuple[Any, ExportedModel]:
+    model = trained(request.param)
+    labelgrove.export(model, tmp_path / "out")
+    return model, labelgrove.load(tmp_path / "out")
+
+
+def test_answers_are_those_of_the_model(pair: tuple[Any, ExportedModel]) -> None:
+    model, out = pair
+    assert isinstance(out, ExportedModel)
+    assert out.method == model.method and out.index_ == model.index_
+    labels = list(model.index_.ids)
+    for asked in (
+        {"k": 3},
+        {"k": 100},
+        {"k": 2, "allow": labels[:3]},
+        {"k": 3, "deny": labels[2:5]},
+        {"k": 4, "threshold": 0.1},
+        {"k": 3, "threads": 1},
+    ):
+        assert_alike(out.predict(TEXTS, **asked), model.predict(TEXTS, **asked))
+    assert len(out.predict([], k=2)) == 0
+    texts, truth = planted(30, seed=7)
+    assert abs(out.score(texts, truth) - model.score(texts, truth)) < 0.05
+
+
+def test_scores_of_given_labels(pair: tuple[Any, ExportedModel]) -> None:
+    model, out = pair
+    labels = list(model.index_.names)[:4]
+    wanted = model.score_labels(TEXTS[:5], labels)
+    assert np.allclose(out.score_labels(TEXTS[:5], labels), wanted, rtol=1e-3, atol=1e-5)
+    pattern = sparse.csr_array(np.eye(5, len(model.index_)))
+    found = out.score_labels(TEXTS[:5], pattern)
+    assert np.allclose(found.diagonal(), model.score_labels(TEXTS[:5], pattern).diagonal(), 1e-3)
+
+
+def test_calibration_travels_and_can_be_made_anew(tmp_path: Path, quick_graphs: None) -> None:
+    model = copy.deepcopy(trained("lightxml"))
+    texts, labels = planted(60, seed=3)
+    labelgrove.calibrate(model, labelgrove.Corpus.from_lists(texts, labels, index=model.index_))
+    labelgrove.export(model, tmp_path / "out")
+    out = labelgrove.load(tmp_path / "out")
+    assert_alike(out.predict(TEXTS, k=3), model.predict(TEXTS, k=3))
+    assert_alike(out.predict(TEXTS, k=3, raw=True), model.predict(TEXTS, k=3, raw=True))
+    out.calibration_ = None
+    out.save(tmp_path / "out", overwrite=True)
+    again = labelgrove.load(tmp_path / "out")
+    assert again.calibration_ is None
+    assert_alike(again.predict(TEXTS, k=3), model.predict(TEXTS, k=3, raw=True))
+
+
+def test_diversity_uses_the_tree(tmp_path: Path, quick_graphs: None) -> None:
+    model = trained("cascadexml with a ranker")
+    labelgrove.export(model, tmp_path / "out")
+    found = labelgrove.load(tmp_path / "out").predict(TEXTS, k=3, diversity=0.5)
+    assert_alike(found, model.predict(TEXTS, k=3, diversity=0.5))
+
+
+def test_travels_to_other_processes(tmp_path: Path, quick_graphs: None) -> None:
+    labelgrove.export(trained("lightxml"), tmp_path / "out")
+    out = labelgrove.load(tmp_path / "out")
+    assert repr(out) == f"ExportedModel(lightxml, fp32, {str(tmp_path / 'out')!r})"
+    assert "<b>ExportedModel(lightxml" in out._repr_html_()
+    first = out.predict(TEXTS, k=2)
+    assert_alike(pickle.loads(pickle.dumps(out)).predict(TEXTS, k=2), first)
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path, quick_graphs: None) -> None:
+    model = trained("lightxml")
+    labelgrove.export(model, tmp_path / "out")
+    out = labelgrove.load(tmp_path / "out")
+    with pytest.raises(DataError, match="cannot predict from features"):
+        out.predict(np.eye(3))
+    with pytest.raises(ConfigError, match="exported model; load it with"):
+        type(model).load(tmp_path / "out")
+    model.save(tmp_path / "plain")
+    with pytest.raises(ConfigError, match="not an exported model"):
+        ExportedModel.load(tmp_path / "plain")
+    with pytest.raises(UnsupportedError, match="already exported"):
+        labelgrove.export(out, tmp_path / "twice")
+    with pytest.raises(UnsupportedError, match="explain the original model"):
+        explain(out, TEXTS[0], str(model.index_.ids[0]))
+    for grow in (lambda: out.add_labels(["new"]), lambda: out.update(["a"], [["new"]])):
+        with pytest.raises(UnsupportedError, match="cannot learn"):
+            grow()
+    with pytest.raises(ConfigError, match="exists already"):
+        labelgrove.export(model, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["lightxml", "vectors of a pretrained encoder"])
+def test_the_service_takes_it(name: str, tmp_path: Path, quick_graphs: None) -> None:
+    pytest.importorskip("fastapi")
+    from labelgrove.serve.served import Options, Served
+
+    model = trained(name)
+    labelgrove.export(model, tmp_path / "out")
+    served = Served.load(tmp_path / "out", threads=1)
+    _, rows = served.answer(Options(2, deny=(str(model.index_.ids[0]),)), TEXTS[:3])
+    wanted = model.predict(TEXTS[:3], k=2, deny=[str(model.index_.ids[0])]).names()
+    assert [[label["name"] for label in row] for row in rows] == wanted
+
+
+def test_documents_with_fields(tmp_path: Path, quick_graphs: None) -> None:
+    method, settings = MODELS["cascadexml with a ranker"]
+    texts, labels = planted(60)
+    rows = [{"t": text, "by": own[0]} for text, own in zip(texts, labels, strict=True)]
+    encoder = tiny_training()["encoder"] | {"fields": ["by"]}
+    model = create(method, tiny_training() | settings | {"encoder": encoder})
+    model.fit(labelgrove.records(rows, text="t", fields="by"), labels)
+    labelgrove.export(model, tmp_path / "out")
+    out = labelgrove.load(tmp_path / "out")
+    assert out.facts_.fields == model.facts_.fields
+    assert_alike(out.predict(rows[:20], k=3), model.predict(rows[:20], k=3))
+    others = [row | {"by": "red"} for row in rows[:20]]
+    assert_alike(out.predict(others, k=3), model.predict(others, k=3))
+    assert not np.allclose(out.predict(others, k=3).scores, out.predict(rows[:20], k=3).scores)
+    with pytest.raises(DataError, match="'bye'"):
+        out.predict([{"t": "x", "bye": "y"}])

@@ -1,0 +1,246 @@
+"""A made-up project of Annif, imported by the command."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import labelgrove
+from labelgrove.cli import app
+from labelgrove.core.params import read_toml
+from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.exchange.annif import USUAL, AnnifProject, project_vocabulary, read_project
+from labelgrove.exchange.annif import starting_settings as settings_of
+from labelgrove.exchange.vocabularies import read_vocabulary
+from labelgrove.methods import create
+
+CATS, TEA, OLD = (f"http://example.org/{name}" for name in ("cats", "tea", "old"))
+PROJECTS = f"""
+[things-en]
+language=en
+vocab=things
+backend=omikuji
+analyzer=snowball(english,token_min_length=2)
+cluster_balanced=False
+ngram=2
+min_df=1
+limit=100
+
+[things-de]
+language=en
+vocab=things(de,exclude={TEA})
+backend=svc
+"""
+SUBJECTS = f"""uri,notation,label_en,label_de
+<{CATS}>,,cats,Katzen
+{TEA},,"tea, any",
+{OLD},,,
+"""
+TURTLE = """
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix ex: <http://example.org/> .
+ex:cats a skos:Concept ; skos:prefLabel "Katzen"@de, "cats"@en ; skos:altLabel "felines"@en .
+ex:tea a skos:Concept ; skos:prefLabel "tea, any"@en .
+ex:old a skos:Concept ; skos:prefLabel "phlogiston"@en ; owl:deprecated true .
+"""
+
+
+@pytest.fixture
+def annif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a configuration and a loaded vocabulary."""
+    monkeypatch.delenv("ANNIF_DATADIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "projects.cfg").write_text(PROJECTS, encoding="utf-8")
+    vocabulary = tmp_path / "data" / "vocabs" / "things"
+    vocabulary.mkdir(parents=True)
+    (vocabulary / "subjects.csv").write_text(SUBJECTS, encoding="utf-8")
+    with gzip.open("train.tsv.gz", "wt", encoding="utf-8") as file:
+        file.write(f"a purring cat\t<{CATS}>\na cup of tea\t<{TEA}> <{OLD}>\n")
+    return tmp_path
+
+
+def imported(*arguments: object) -> str:
+    """What the command says; its errors are raised."""
+    words = ["import", "annif-project", *map(str, arguments), "--out", "out"]
+    return CliRunner().invoke(app, words, catch_exceptions=False).output
+
+
+def documents(name: str = "train") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(f"out/{name}.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_what_is_imported_can_be_trained(annif: Path) -> None:
+    Path("texts").mkdir()
+    Path("texts/a.txt").write_text("cats again")
+    Path("texts/a.key").write_text("cats\n")
+    Path("more.csv").write_text(f"document_id,text,subject_uris\n7,green tea,<{TEA}> {CATS}\n")
+    record = {"text": "black tea", "subjects": [{"label": "tea, any"}, {"uri": CATS}]}
+    Path("test.jsonl").write_text(json.dumps(record) + "\n")
+    parts = ["--train", "train.tsv.gz", "--train", "texts", "--dev", "more.csv"]
+    said = imported("projects.cfg:things-en", *parts, "--test", "test.jsonl")
+    assert documents() == [
+        {"text": "a purring cat", "labels": [CATS]},
+        {"text": "a cup of tea", "labels": [TEA]},
+        {"text": "cats again", "labels": [CATS], "id": "a"},
+    ]
+    assert documents("dev") == [{"text": "green tea", "labels": [TEA, CATS], "id": "7"}]
+    assert documents("test") == [{"text": "black tea", "labels": [TEA, CATS]}]
+    assert Path("out/labels.tsv").read_text() == f"{CATS}\tcats\n{TEA}\ttea, any\n"
+    assert "train: left out 1 subjects" in said and "snowball" in said
+    settings = read_toml("out/settings.toml")
+    assert settings == {
+        "method": "bonsai",
+        "tfidf": {"min_df": 1, "min_token_length": 2, "ngram_range": [1, 2]},
+    }
+    model = create(settings.pop("method"), settings).fit(labelgrove.read_corpus("out"))
+    assert model.predict(["a purring thing"], k=1).names() == [["cats"]]
+
+
+def test_language_and_exclusions_are_the_projects(annif: Path) -> None:
+    imported("projects.cfg:things-de", "--train", "train.tsv.gz", "--gzip")
+    assert Path("out/labels.tsv").read_text() == f"{CATS}\tKatzen\n"
+    with gzip.open("out/train.jsonl.gz") as file:
+        assert [json.loads(line)["labels"] for line in file] == [[CATS], []]
+    project = AnnifProject("a", {"vocab": f"things(exclude=*,include={TEA},exclude_type=x)"}, annif)
+    vocabulary = project_vocabulary(project, data=annif / "data")
+    assert [row.id for row in vocabulary.rows] == [TEA]
+    assert "exclude_type is not applied" in vocabulary.notes[0]
+
+
+def test_skos_gives_the_same_labels_as_the_table(annif: Path) -> None:
+    pytest.importorskip("rdflib")
+    Path("things.ttl").write_text(TURTLE)
+    for language in ("en", "de"):
+        table = read_vocabulary("data/vocabs/things/subjects.csv", language)
+        assert read_vocabulary("things.ttl", language) == table
+    with pytest.raises(DataError, match=r"no names in the language 'fi', only in de, en.*vocab=ID"):
+        read_vocabulary("things.ttl", "fi")
+    Path("broken.ttl").write_text("<a> <b")
+    with pytest.raises(DataError, match=r"broken\.ttl: cannot be read as RDF"):
+        read_vocabulary("broken.ttl", "en")
+    Path("none.ttl").write_text("<http://a> <http://b> <http://c> .")
+    with pytest.raises(DataError, match="no concepts in use"):
+        read_vocabulary("none.ttl", "en")
+
+
+def test_skos_without_its_extra(annif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rdflib", None)
+    Path("things.ttl").write_text(TURTLE)
+    with pytest.raises(MissingExtraError, match=r"reading things\.ttl needs the extra `skos`"):
+        imported("projects.cfg:things-en", "--train", "train.tsv.gz", "--vocab", "things.ttl")
+    assert not Path("out").exists()
+
+
+def test_a_tsv_vocabulary(annif: Path) -> None:
+    Path("things.tsv").write_text(f"<{CATS}>\tmoggies\n")
+    imported("projects.cfg:things-en", "--train", "train.tsv.gz", "--vocab", "things.tsv")
+    assert Path("out/labels.tsv").read_text() == f"{CATS}\tmoggies\n"
+
+
+def test_our_backend_brings_its_corpus_and_settings(annif: Path) -> None:
+    section = "[own]\nlanguage=en\nvocab=things\nbackend=labelgrove\nranker.C=2\ncalibrate=0.1\n"
+    Path("own.cfg").write_text(section)
+    saved = annif / "data/projects/own/labelgrove-train"
+    saved.mkdir(parents=True)
+    (saved / "corpus.jsonl").write_text(json.dumps({"text": "a cat", "labels": [CATS]}) + "\n")
+    imported("own.cfg")
+    assert documents() == [{"text": "a cat", "labels": [CATS]}]
+    assert read_toml("out/settings.toml") == {**USUAL, "ranker": {"C": 2}}
+    tables = {"backend": "labelgrove", "method": "bonsai", "ranker": {"C": 2}, "n_trees": 1}
+    settings, _ = settings_of(AnnifProject("own", tables, Path("projects.toml")))
+    assert settings == {"method": "bonsai", "ranker": {"C": 2}, "n_trees": 1}
+
+
+def test_toml_and_folders_of_configurations(annif: Path) -> None:
+    Path("projects.d").mkdir()
+    Path("projects.d/a.toml").write_text('[a]\nvocab = "things"\nbackend = "omikuji"\n')
+    Path("projects.d/b.cfg").write_text("[b]\nvocab=things\nbackend=tfidf\n")
+    project = read_project("projects.d:a")
+    assert settings_of(project) == ({"method": "parabel"}, [])
+    assert len(project_vocabulary(project).rows) == 2
+    assert settings_of(read_project("projects.d:b")) == ({"method": "linear"}, [])
+
+
+@pytest.mark.parametrize(
+    ("section", "method", "note"),
+    [
+        ({"backend": "svc"}, "ova", ""),
+        ({"backend": "mllm"}, "linear", "matcher"),
+        ({"backend": "ensemble"}, "linear", "import the projects behind it"),
+        ({"backend": "fasttext"}, "linear", "fasttext has no counterpart"),
+        ({"backend": "tfidf", "transform": "limit(9)"}, "linear", "limit(9) is left out"),
+    ],
+)
+def test_what_has_no_counterpart_is_said(section: Any, method: str, note: str) -> None:
+    settings, notes = settings_of(AnnifProject("a", section, Path("projects.cfg")))
+    assert settings == {"method": method}
+    assert len(notes) == bool(note)
+    assert all(note in sentence for sentence in notes)
+
+
+def test_snowball_becomes_stems_of_single_words() -> None:
+    section = {"backend": "tfidf", "analyzer": "snowball(german)"}
+    settings, (note,) = settings_of(AnnifProject("a", section, Path("projects.cfg")))
+    assert settings == {"method": "linear", "tfidf": {"analyzer": "stem"}}
+    assert "words are counted beside their stems" in note
+    settings, (note,) = settings_of(AnnifProject("a", section | {"ngram": "2"}, Path("p.cfg")))
+    assert settings["tfidf"] == {"min_token_length": 3, "ngram_range": [1, 2]}
+    assert "has no counterpart" in note
+
+
+@pytest.mark.parametrize(
+    ("project", "flags", "message"),
+    [
+        ("projects.cfg", [], r"several projects; choose one: projects\.cfg:things-en"),
+        ("projects.cfg:thing", [], "has no project 'thing', only things-en, things-de"),
+        ("nowhere.cfg:a", [], r"nowhere\.cfg: does not exist; the folder contains"),
+        ("train.tsv.gz", [], r"is no projects\.cfg of Annif"),
+        ("empty.cfg", [], "has no projects"),
+        ("projects.cfg:things-en", [], "--train is missing: Annif does not keep the corpora"),
+        ("bad.cfg:no-vocab", ["--train", "train.tsv.gz"], "no-vocab has no vocab="),
+        ("bad.cfg:odd-vocab", ["--train", "train.tsv.gz"], "must look like name"),
+        ("bad.cfg:ngram", ["--train", "train.tsv.gz"], "ngram=two must be a whole number"),
+        ("bad.cfg:unloaded", ["--train", "train.tsv.gz"], "run annif load-vocab others"),
+        ("bad.cfg:finnish", ["--train", "train.tsv.gz"], "'fi', only in en, de"),
+        ("bad.cfg:nothing", ["--train", "train.tsv.gz"], "excludes every subject"),
+        ("projects.cfg:things-en", ["--train", "gone.tsv"], r"gone\.tsv: does not exist"),
+        ("projects.cfg:things-en", ["--train", "bad.tsv"], "line 1: there is no tab"),
+        ("projects.cfg:things-en", ["--train", "bad.jsonl"], "line 1: is no document of Annif"),
+        (
+            "projects.cfg:things-en",
+            ["--train", "train.tsv.gz", "--vocab", "more.csv"],
+            "needs the columns uri and label_en",
+        ),
+    ],
+)
+def test_mistakes_leave_nothing_behind(
+    annif: Path, project: str, flags: list[str], message: str
+) -> None:
+    Path("empty.cfg").touch()
+    Path("bad.tsv").write_text("no subjects\n")
+    Path("bad.jsonl").write_text("[1]\n")
+    Path("more.csv").write_text("text\nhello\n")
+    Path("bad.cfg").write_text(
+        "[no-vocab]\nbackend=svc\n[odd-vocab]\nvocab=a(\n[ngram]\nvocab=things\nngram=two\n"
+        "backend=omikuji\n[unloaded]\nvocab=others\n[finnish]\nvocab=things\nlanguage=fi\n"
+        "[nothing]\nvocab=things(exclude=*)\n"
+    )
+    with pytest.raises((ConfigError, DataError), match=message):
+        imported(project, *flags)
+    assert not Path("out").exists()
+
+
+def test_existing_files_and_bad_lines(annif: Path) -> None:
+    Path("bad.tsv").write_text(f"no subjects\na cat\t<{CATS}>\n")
+    assert "1 bad line" in imported("projects.cfg:things-en", "--train", "bad.tsv", "--skip-bad")
+    with pytest.raises(ConfigError, match=r"settings\.toml already exists; add --force"):
+        imported("projects.cfg:things-en", "--train", "bad.tsv", "--skip-bad")
+    imported("projects.cfg:things-en", "--train", "train.tsv.gz", "--force")
+    assert len(documents()) == 2

@@ -1,0 +1,205 @@
+"""Models travel to a stand-in for the Hub and back; nothing leaves this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import labelgrove
+from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
+from labelgrove.exchange import hub as hub_module
+from labelgrove.exchange.hub_files import plain_name, published_files, without_paths
+from support.hub_server import TOKEN, FakeHub, fake_hub
+
+pytest.importorskip("huggingface_hub")
+TEXTS, LABELS = ["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats", "red"]]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
+    monkeypatch.setenv("LABELGROVE_CACHE", str(tmp_path / "cache"))
+    with fake_hub() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return labelgrove.Linear().fit(TEXTS, LABELS)
+
+
+def there(hub: FakeHub) -> dict[str, Any]:
+    return {"endpoint": hub.endpoint, "token": TOKEN}
+
+
+def test_there_and_back(hub: FakeHub, model: Any) -> None:
+    commit = labelgrove.push(model, "me/tags", licence="mit", **there(hub))
+    repository = hub.repositories["me/tags"]
+    assert repository.private and repository.branches["main"] == commit
+    back = labelgrove.from_pretrained("me/tags", **there(hub))
+    assert back.predict(TEXTS, k=2).names() == model.predict(TEXTS, k=2).names()
+    card = repository.commits[commit]["README.md"].decode()
+    assert "license: mit" in card and 'from_pretrained("me/tags")' in card.replace("'", '"')
+    # Of the training documents, nothing but counts.
+    assert "shoes" not in card
+
+
+def test_a_copy_is_fetched_once_and_serves_when_the_hub_is_gone(hub: FakeHub, model: Any) -> None:
+    commit = labelgrove.push(model, "me/tags", **there(hub))
+    labelgrove.from_pretrained("me/tags", **there(hub))
+    before = len(hub.requests)
+    labelgrove.from_pretrained("me/tags", **there(hub))
+    assert len(hub.requests) == before + 1  # which commit it is now
+    labelgrove.from_pretrained("me/tags", revision=commit, **there(hub))
+    assert len(hub.requests) == before + 1  # a commit never changes
+    nowhere = {"endpoint": "http://127.0.0.1:9", "token": TOKEN}
+    found = labelgrove.from_pretrained("me/tags", **nowhere)
+    assert found.index_ == model.index_
+    with pytest.raises(ConfigError, match="hub:me/other"):
+        labelgrove.from_pretrained("me/other", **nowhere)
+
+
+def test_revisions(hub: FakeHub, model: Any) -> None:
+    first = labelgrove.push(model, "me/tags", **there(hub))
+    other = labelgrove.Linear().fit(TEXTS, [["x"], ["y"], ["z"]])
+    labelgrove.push(other, "me/tags", revision="next", **there(hub))
+    assert hub.repositories["me/tags"].branches["main"] == first
+    ids = {
+        revision: list(
+            labelgrove.from_pretrained("me/tags", revision=revision, **there(hub)).index_.ids
+        )
+        for revision in (None, "next", first)
+    }
+    assert ids["next"] == ["x", "y", "z"] and ids[None] == ids[first] == list(model.index_.ids)
+    with pytest.raises(ConfigError, match="no such revision"):
+        labelgrove.from_pretrained("me/tags", revision="gone", **there(hub))
+
+
+def test_a_card_that_somebody_wrote_is_kept(hub: FakeHub, model: Any, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text("# Mine\n")
+    (tmp_path / "model" / "notes.txt").write_text("not listed, so not published")
+    commit = labelgrove.push(tmp_path / "model", "me/tags", private=False, **there(hub))
+    files = hub.repositories["me/tags"].commits[commit]
+    assert files["README.md"] == b"# Mine\n" and "notes.txt" not in files
+    assert labelgrove.from_pretrained("me/tags", endpoint=hub.endpoint, token=False).index_
+
+
+def test_local_paths_stay_at_home(hub: FakeHub, tmp_path: Path) -> None:
+    from support.exported_models import trained
+
+    model = trained("vectors of a pretrained encoder")
+    encoder = Path(model.encoder.encoder)
+    assert encoder.is_absolute()
+    both = labelgrove.Ensemble(members=[model, model], rule="mean")
+    both.fit(["a red shoe", "a blue hat"] * 2, [["a"], ["b"]] * 2).save(tmp_path / "both")
+    model.save(tmp_path / "one")
+    for folder in ("one", "both"):
+        assert any(
+            str(encoder.parent).encode() in file.read_bytes()
+            for file in (tmp_path / folder).rglob("*.*")
+        )
+        for content in published_files(tmp_path / folder).values():
+            content = content if isinstance(content, bytes) else content.read_bytes()
+            assert str(encoder.parent).encode() not in content
+        labelgrove.push(tmp_path / folder, f"me/{folder}", **there(hub))
+        back = labelgrove.from_pretrained(f"me/{folder}", verify="full", **there(hub))
+        here = labelgrove.load(tmp_path / folder)
+        assert (
+            back.predict(["a red shoe"], k=2).names() == here.predict(["a red shoe"], k=2).names()
+        )
+    assert back.members_[0].encoder.encoder == encoder.name
+    assert without_paths({"a": [{"text_encoder": "../e"}, 3]}) == {"a": [{"text_encoder": "e"}, 3]}
+    names = [plain_name(name) for name in ("/home/me/gte-small", "C:\\models\\e", "org/name")]
+    assert names == ["gte-small", "e", "org/name"]
+    names = [plain_name(name) for name in ("org/name@a/b", "name@main", "/home/me@x/gte")]
+    assert names == ["org/name@a/b", "name@main", "gte"]
+
+
+def test_what_is_no_model_is_not_fetched(hub: FakeHub, model: Any) -> None:
+    labelgrove.push(model, "me/tags", **there(hub))
+    repository = hub.repositories["me/tags"]
+    oid = repository.commit("broken", {"manifest.json": b"{}"})
+    with pytest.raises(ModelFormatError, match="does not describe"):
+        labelgrove.from_pretrained("me/tags", revision=oid, **there(hub))
+    hub.requests.clear()
+    repository.commits[oid] = {"config.json": b"{}", "weights.bin": b"x"}
+    with pytest.raises(ConfigError, match="holds no labelgrove model"):
+        labelgrove.from_pretrained("me/tags", revision=oid, **there(hub))
+    assert not any("weights.bin" in asked for asked in hub.requests)
+
+
+def test_a_file_that_was_changed_on_the_hub_is_refused(hub: FakeHub, model: Any) -> None:
+    commit = labelgrove.push(model, "me/tags", **there(hub))
+    files = hub.repositories["me/tags"].commits[commit]
+    name = next(name for name in files if name.endswith(".safetensors"))
+    files[name] = files[name][:-1] + bytes([files[name][-1] ^ 1])
+    with pytest.raises(ModelFormatError, match="altered or damaged"):
+        labelgrove.from_pretrained("me/tags", **there(hub))
+
+
+def test_refusals_are_sentences(hub: FakeHub, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="no such repository, or no access"):
+        labelgrove.from_pretrained("me/nothing", **there(hub))
+    with pytest.raises(ConfigError, match="hub:me/tags"):
+        labelgrove.push(model, "me/tags", endpoint=hub.endpoint, token="hf_wrong")
+    with pytest.raises(ConfigError, match="'tags' is not the name of a repository: owner/name"):
+        labelgrove.push(model, "tags")
+    with pytest.raises(ConfigError, match="neither a folder nor the name of a repository"):
+        labelgrove.from_pretrained("tags", **there(hub))
+    with pytest.raises(ConfigError, match="licence: must be an identifier"):
+        labelgrove.push(model, "me/tags", licence="mit\nbase_model: x", **there(hub))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingExtraError, match=r"the extra `hub`"):
+        hub_module.fetch("me/tags")
+
+
+def test_the_command_line(
+    hub: FakeHub, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.save(tmp_path / "model")
+    for name, value in (("HF_ENDPOINT", hub.endpoint), ("HF_TOKEN", TOKEN)):
+        monkeypatch.setenv(name, value)
+
+    def run(*words: str) -> str:
+        command = [sys.executable, "-m", "labelgrove", *words]
+        done = subprocess.run(command, capture_output=True, text=True, input="a red hat\n")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    folder = str(tmp_path / "model")
+    card = run("push", folder, "me/tags", "--licence", "mit", "--card")
+    assert card.startswith("---") and not hub.repositories
+    told = json.loads(run("push", folder, "me/tags", "--licence", "mit", "--json"))
+    assert told["commit"] == hub.repositories["me/tags"].branches["main"]
+    found = json.loads(run("predict", "hub:me/tags", "-", "--k", "1"))
+    assert found["labels"] == model.predict(["a red hat"], k=1).names()[0]
+
+
+def test_two_processes_may_fetch_the_same_model(
+    hub: FakeHub, model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labelgrove.push(model, "me/tags", **there(hub))
+    download = hub_module._download
+
+    def overtaken(*given: Any) -> None:
+        monkeypatch.setattr(hub_module, "_download", download)
+        hub_module.fetch("me/tags", **there(hub))
+        download(*given)
+
+    monkeypatch.setattr(hub_module, "_download", overtaken)
+    folder = hub_module.fetch("me/tags", **there(hub))
+    assert labelgrove.load(folder).predict(["hat"], k=1).names() == [["hats"]]
+
+
+def test_a_note_of_the_last_commit_that_was_cut_off_is_no_copy(hub: FakeHub, model: Any) -> None:
+    labelgrove.push(model, "me/tags", **there(hub))
+    folder = hub_module.fetch("me/tags", **there(hub))
+    (folder.parent / "revisions" / "main").write_text("")
+    with pytest.raises(ConfigError, match="hub:me/tags"):
+        hub_module.fetch("me/tags", endpoint="http://127.0.0.1:9", token=TOKEN)

@@ -1,0 +1,178 @@
+"""The costs of prediction, of rows of a bench and of models that are already trained."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelgrove import Linear
+from labelgrove.cli import app
+from labelgrove.data.corpus import Corpus
+from labelgrove.errors import ConfigError, ModelFormatError
+from labelgrove.experiments.bench import costs as module
+from labelgrove.experiments.bench.config import Bench
+from labelgrove.experiments.bench.costs import BATCHES, FEWEST, MOST, WARM_UP, Costs, costs_table
+from labelgrove.experiments.bench.run import price_models, run_bench
+from test_contract import planted
+
+QUICK = Costs(seconds=0.0)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "shop"
+    folder.mkdir()
+    texts, labels = planted(150)
+    rows = [{"text": t, "labels": y} for t, y in zip(texts, labels, strict=True)]
+    for name, part in (("train", rows[:100]), ("dev", rows[100:])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+    return folder
+
+
+class Clock:
+    """A clock on which a document takes a millisecond to predict, and a call one more."""
+
+    def __init__(self) -> None:
+        self.now, self.sizes = 0.0, list[int]()
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def predict(self, documents: Any, **_: Any) -> None:
+        self.sizes.append(len(documents))
+        self.now += 0.001 * (1 + len(documents))
+
+
+def test_numbers_are_medians_of_calls_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = Corpus.from_lists(*planted(30))
+    model, clock = Linear(), Clock()
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(model, "predict", clock.predict)
+    result = Costs(seconds=1.0).of(model, corpus)
+    assert list(result) == ["cpu"]  # linear has no network, whatever the machine has
+    one, many = (result["cpu"][str(size)] for size in BATCHES)
+    assert one == {"ms_per_document": 2.0, "documents_per_second": 500.0, "calls": MOST}
+    # A batch of 128 takes 0.129 s, and the calls end when a second has passed.
+    assert many["ms_per_document"] == pytest.approx(129 / 128, abs=1e-4)
+    assert many["calls"] == 8
+    assert clock.sizes == [1] * (WARM_UP + MOST) + [4] * WARM_UP + [128] * 8
+    clock.sizes.clear()
+    assert QUICK.of(model, corpus)["cpu"]["128"]["calls"] == FEWEST
+
+
+def test_a_network_is_measured_where_it_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    from labelgrove.methods import create
+
+    model = create("lightxml")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert Costs().devices(model) == ["cuda", "cpu"]
+    assert Costs("cpu").devices(model) == ["cpu"]
+    assert Costs("cuda").devices(Linear()) == ["cpu"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert Costs().devices(model) == ["cpu"]
+
+
+def test_rows_of_a_bench_have_costs_once(data: Path, tmp_path: Path) -> None:
+    bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]})
+    run_bench(bench, data, tmp_path)
+    messages: list[str] = []
+    seen: list[Any] = []
+    for _ in range(2):
+        options: dict[str, Any] = {"say": messages.append, "done": seen.append}
+        records = run_bench(bench, data, tmp_path, costs=QUICK, **options)
+    before = "linear: measured before"
+    assert messages == [before, "linear: measuring the costs of prediction", before]
+    run_bench(bench, data, tmp_path, costs=replace(QUICK, threads=1), say=messages.append)
+    assert messages[3:] == messages[:2]  # with other threads the numbers are others
+    assert seen[0]["prediction"] == seen[1]["prediction"] == records[0]["prediction"]
+    assert records[0]["prediction"]["cpu"]["128"]["documents_per_second"] > 0
+    table = costs_table(records).splitlines()
+    assert table[0].split("|")[-3:-1] == [" cpu ms, batch 1 ", " cpu docs/s, batch 128 "]
+    assert [cell.strip() for cell in table[2].split("|")[1:4]] == ["linear", "shop", "11"]
+
+
+def test_trained_models_are_measured_without_training(data: Path, tmp_path: Path) -> None:
+    texts, labels = planted(60)
+    model = Linear().fit(texts, labels)
+    model.save(tmp_path / "one")
+    messages: list[str] = []
+    for _ in range(2):
+        records = price_models(
+            [tmp_path / "one"], data, tmp_path / "run", costs=QUICK, say=messages.append
+        )
+    assert messages == ["one: measuring the costs of prediction"]
+    on_one = replace(QUICK, threads=1)
+    price_models([tmp_path / "one"], data, tmp_path / "run", costs=on_one, say=messages.append)
+    assert len(messages) == 2
+    assert records[0]["train_seconds"] == sum(t.wall for t in model.timings_.values()) > 0
+    assert records[0]["model_bytes"] > 1000
+    with pytest.raises(ModelFormatError):
+        price_models([data], data, tmp_path / "run", costs=QUICK)
+
+
+def test_the_training_of_networks_is_counted_in_updates(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from labelgrove.methods import create
+    from labelgrove.methods.ensemble.method import Ensemble
+    from test_contract import tiny_training
+
+    settings = deepcopy(tiny_training())  # other tests share it
+    settings["training"]["max_steps"] = 3
+    model = create("cascadexml", settings).fit(*planted(60))
+    joined = Ensemble([model, Linear().fit(*planted(60)), model], rule="rank").join()
+    joined.save(tmp_path / "joined")
+    flags = ["--costs", "--data", str(data), "--run", str(tmp_path / "run")]
+    app(["bench", str(tmp_path / "joined"), *flags, "--threads", "1"], standalone_mode=False)
+    record = json.loads(next((tmp_path / "run" / "rows").iterdir()).read_text())
+    assert record["story"]["updates"] == 6
+    assert record["story"]["tokens_per_second"] > 0
+    assert "cpu" in record["prediction"]
+
+
+def test_the_command_runs_several_corpora(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "bench.toml"
+    config.write_text('intervals = 0\nbaseline = "ova"\n[[methods]]\nmethod = "ova"\n')
+    other = tmp_path / "other"
+    other.symlink_to(data)
+    flags = ["bench", "--config", str(config), "--data", str(data), "--data", str(other)]
+    app([*flags, "--costs", "--json"], standalone_mode=False)
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [(line["row"], line["corpus"]) for line in lines] == [("ova", "shop"), ("ova", "other")]
+    assert all("prediction" in line for line in lines)
+    app([*flags, "--costs"], standalone_mode=False)
+    assert "| ova | other |" in capfd.readouterr().out.replace("  ", " ")
+    assert (tmp_path / "bench.bench" / "bench-other" / "rows" / "ova.json").exists()
+    with pytest.raises(ConfigError, match="3 --config and 2 --data do not fit"):
+        app([*flags, "--config", str(config), "--config", str(config)], standalone_mode=False)
+    with pytest.raises(ConfigError, match="give --config FILE, or the folders"):
+        app(["bench", "model", "--data", str(data)], standalone_mode=False)
+    with pytest.raises(ConfigError, match="trained models take none of them"):
+        app(["bench", "m", "--costs", "--data", str(data), "--only", "ova"], standalone_mode=False)
+    (tmp_path / "same").mkdir()
+    (tmp_path / "same" / data.name).symlink_to(data)
+    twice = ["bench", "--config", str(config), "--data", str(data)]
+    with pytest.raises(ConfigError, match="have the same names"):
+        app([*twice, "--data", str(tmp_path / "same" / data.name)], standalone_mode=False)
+    with pytest.raises(ConfigError, match="have the same names"):
+        app([*twice, "--data", str(data)], standalone_mode=False)
+
+
+def test_a_row_without_its_model_is_an_error_of_that_row(data: Path, tmp_path: Path) -> None:
+    methods = [{"method": "linear"}, {"method": "ova"}]
+    bench = Bench.from_config({"intervals": 0, "baseline": "linear", "methods": methods})
+    run_bench(bench, data, tmp_path)
+    shutil.rmtree(tmp_path / "models" / "linear")
+    seen: list[Any] = []
+    records = run_bench(bench, data, tmp_path, costs=QUICK, done=seen.append)
+    assert "no such" in records[0]["error"]
+    assert "prediction" in records[1] and "gain" in seen[1]
+    assert "error" not in run_bench(bench, data, tmp_path)[0]  # it is measured all the same

@@ -1,0 +1,303 @@
+"""Benches of quick linear methods on a small corpus."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import labelgrove
+from labelgrove.engines import LocalEngine
+from labelgrove.errors import ConfigError
+from labelgrove.experiments.bench.config import Bench, Row, create_row
+from labelgrove.experiments.bench.run import encoders_of, run_bench
+from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
+from support.sharding import assert_same_bits
+from test_contract import planted
+
+PARABEL: dict[str, Any] = {
+    "method": "parabel",
+    "published": {"P@1": 80.0, "P@3": 60.0, "source": "a paper"},
+}
+LINEAR: dict[str, Any] = {"method": "linear", "published": {"P@1": 84.0}}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    texts, labels = planted(150)
+    rows = [{"text": t, "labels": y} for t, y in zip(texts, labels, strict=True)]
+    for name, part in (("train", rows[:100]), ("dev", rows[100:]), ("more", rows[100:120])):
+        lines = "".join(json.dumps(row) + "\n" for row in part)
+        (folder / f"{name}.jsonl").write_text(lines)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    folder = tmp_path_factory.mktemp("bench")
+    bench = Bench.from_config(
+        {
+            "intervals": 20,
+            "held_out": "more.jsonl",
+            "methods": [
+                PARABEL,
+                LINEAR,
+                {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.5}},
+                {"name": "both", "of": ["parabel", "linear"], "rule": "learnt"},
+                {"name": "theirs", "published": {"P@1": 88.0}},
+            ],
+        }
+    )
+    return folder, run_bench(bench, data, folder)
+
+
+def test_rows_are_trained_and_measured(finished: Any) -> None:
+    folder, records = finished
+    assert [record["row"] for record in records] == ["parabel", "linear", "C 0.5", "both", "theirs"]
+    for record in records[:4]:
+        assert list(record["metrics"]) == list(METRICS)
+        assert record["metrics"]["P@1"] > 90
+        low, high = record["intervals"]["P@3"]
+        assert low <= record["metrics"]["P@3"] <= high
+        assert 0 < record["latency_ms"]["p50"] <= record["latency_ms"]["p99"]
+        assert record["machine"]["cores"] > 0
+        assert record["model_bytes"] > 0 and record["peak_memory_bytes"] > 0
+    assert records[0]["gain"] == {"P@1": 0.0, "P@3": 0.0, "P@5": 0.0}
+    assert records[1]["published_gain"] == {"P@1": 5.0}
+    assert "metrics" not in records[4]
+    assert [record["source"] for record in records[:2]] == ["a paper", ""]
+    alone = [record["stages"] for record in records[:2]]
+    assert records[3]["stages"] == alone[0] | alone[1]  # the same tf-idf, counted once
+    assert records[3]["train_seconds"] > sum(records[3]["stages"].values())
+    stored = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert stored == records
+    assert labelgrove.load(folder / "models" / "c-0-5").ranker.C == 0.5
+
+
+def test_stages_of_other_rows_are_reused_and_their_time_is_counted(finished: Any) -> None:
+    folder, records = finished
+    log = (folder / "cache" / "log.jsonl").read_text().splitlines()
+    made = [e["stage"] for e in map(json.loads, log) if e["kind"] == "stage_computing"]
+    assert made.count("tfidf") == 1
+    linear, other = records[1]["stages"], records[2]["stages"]
+    kinds = sorted(name.split()[0] for name in linear.keys() & other.keys())
+    assert kinds == ["tfidf", "tree"]
+    assert all(linear[name] == other[name] > 0 for name in linear.keys() & other.keys())
+    assert records[2]["train_seconds"] == pytest.approx(sum(other.values()))
+
+
+def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None:
+    folder, records = finished
+    messages: list[str] = []
+    tables = [PARABEL, LINEAR, {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.25}}]
+    bench = Bench.from_config({"intervals": 20, "held_out": "more.jsonl", "methods": tables})
+    again = run_bench(bench, data, folder, only=["linear"], say=messages.append)
+    assert messages == ["parabel: measured before", "linear: measured before"]
+    assert again[:2] == records[:2]
+    assert "metrics" not in again[2]  # other settings, and not asked for
+    assert "C 0.5: not measured" in bench_table(again)
+    with pytest.raises(ConfigError, match="--only nothing: no such row"):
+        run_bench(bench, data, folder, only=["nothing"])
+
+
+def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
+    rows = [
+        PARABEL,
+        {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.5}},
+        {"name": "bad", "method": "linear", "tfidf": {"min_df": 1000}},
+        {"name": "both", "of": ["parabel", "C 0.5"], "rule": "rank"},
+    ]
+    bench = Bench.from_config({"intervals": 0, "methods": rows})
+    one = run_bench(bench, data, tmp_path / "one")
+    many = run_bench(bench, data, tmp_path / "many", engine=LocalEngine())
+    told = ("row", "metrics", "error", "key", "published")
+    for mine, theirs in zip(one, many, strict=True):
+        assert {k: mine.get(k) for k in told} == {k: theirs.get(k) for k in told}
+        # Stages that rows share count in both, wherever they were computed.
+        assert mine.get("stages", {}).keys() == theirs.get("stages", {}).keys()
+    assert "min_df" in many[2]["error"]
+    for slug in ("parabel", "c-0-5", "both"):
+        models = [labelgrove.load(tmp_path / name / "models" / slug) for name in ("one", "many")]
+        assert_same_bits(*models)
+    said: list[str] = []
+    again = run_bench(bench, data, tmp_path / "many", engine=LocalEngine(), say=said.append)
+    assert said[0] == "bad: a worker trains it" and "parabel: measured before" in said
+    assert [r.get("metrics") for r in again] == [r.get("metrics") for r in many]
+
+
+def test_only_an_ensemble_trains_its_members_too(data: Path, tmp_path: Path) -> None:
+    tables = [PARABEL, LINEAR, {"method": "ova"}, {"name": "both", "of": ["parabel", "linear"]}]
+    bench = Bench.from_config({"intervals": 0, "methods": tables})
+    records = run_bench(bench, data, tmp_path / "one", only=["both"])
+    assert ["metrics" in record for record in records] == [True, True, False, True]
+    # Trained in another folder, a row counts as finished where its files are copied to.
+    for name in ("rows", "models"):
+        shutil.copytree(tmp_path / "one" / name, tmp_path / "two" / name)
+    messages: list[str] = []
+    run_bench(bench, data, tmp_path / "two", only=["both"], say=messages.append)
+    assert messages == [f"{name}: measured before" for name in ("parabel", "linear", "both")]
+
+
+def test_a_changed_file_beside_the_corpus_is_measured_again(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(data, folder)
+    table = folder / "labels.tsv"
+    table.write_text("red\trot\n")
+    bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]})
+    messages: list[str] = []
+    for _ in range(2):
+        run_bench(bench, folder, tmp_path / "bench", say=messages.append)
+    table.write_text("red\trouge\n")
+    with (tmp_path / "bench" / "cache" / "log.jsonl").open("a") as log:
+        log.write('{"kind": "stage_')  # by a run that was killed
+    run_bench(bench, folder, tmp_path / "bench", say=messages.append)
+    training, before = "linear: training and measuring", "linear: measured before"
+    assert messages == [training, before, training]
+
+
+def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from support.tiny_encoders import make_encoder
+
+    texts, labels = (str(make_encoder(tmp_path / name, "bert")) for name in ("texts", "labels"))
+    settings = {"method": "xtransformer", "encoder": {"encoder": texts}}
+    assert [content.params.encoder for content in encoders_of(Row("x", settings))] == [texts]
+    settings["indexing"] = {"vectors": "text-emb", "text_encoder": labels}
+    encoders = [content.params.encoder for content in encoders_of(Row("x", settings))]
+    assert encoders == [texts, labels]
+
+
+def test_a_row_that_fails_is_reported_and_does_not_stop_others(data: Path, tmp_path: Path) -> None:
+    tables = [{"name": "bad", "method": "linear", "n_trees": 0}, {"method": "ova"}]
+    tables.append({"name": "both", "of": ["bad", "ova"]})
+    bench = Bench.from_config({"intervals": 0, "methods": tables, "baseline": "ova"})
+    records = run_bench(bench, data, tmp_path)
+    assert records[0]["error"].startswith("labelgrove train ended with 1: n_trees")
+    assert records[1]["metrics"]["P@1"] > 90
+    assert records[1]["intervals"] == {}
+    assert "its member bad failed; see its error" in records[2]["error"]
+    assert "bad: failed" in bench_table(records)
+
+
+MARGINS = {"name": "m", "method": "linear", "search": {"last_level": "noop"}}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "at least one"),
+        ({"methods": [{}]}, "number 1 has neither a method nor a name"),
+        ({"methods": [{"name": "x"}]}, "x: needs a method, or only published numbers"),
+        ({"methods": [{"method": "linear"}, {"method": "linear"}]}, "two rows are called 'linear'"),
+        ({"methods": [{"method": "linear", "ranker": {"D": 1}}]}, r"linear: ranker.D: unknown key"),
+        ({"methods": [{"method": "linear", "published": {"P@2": 1}}]}, r"published.P@2: unknown"),
+        ({"methods": [{"method": "linear", "published": {"P@1": "a"}}]}, "must be a number"),
+        ({"methods": [{"name": "e", "of": ["linear"]}]}, "'linear', which is not a row above it"),
+        ({"methods": [{"name": "e", "of": "linear"}]}, "of must be a list"),
+        ({"methods": [{"method": "linear"}], "interval": 3}, "did you mean intervals"),
+        ({"methods": [{"method": "linear"}], "baseline": "linaer"}, "baseline.linaer: unknown key"),
+        (
+            {"methods": [{"method": "linear"}, {"name": "e", "of": ["linear"], "rule": "best"}]},
+            "e: rule: must be one of",
+        ),
+        (
+            {"methods": [{"method": "linear"}, {"name": "e", "of": ["linear"], "weights": [1, 2]}]},
+            "e: weights: must be 1 numbers",
+        ),
+        (
+            {"methods": [{"method": "linear"}, {"name": "e", "of": ["linear"], "rule": "learnt"}]},
+            'e: rule "learnt" learns from documents that no row has seen',
+        ),
+        (
+            {"methods": [{"method": "linear"}, MARGINS, {"name": "e", "of": ["linear", "m"]}]},
+            "e: rule: 2 linear gives margins",
+        ),
+    ],
+)
+def test_wrong_configs_are_refused_before_training(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Bench.from_config(config)
+
+
+def test_rows_start_from_others_from_files_and_from_flags(tmp_path: Path) -> None:
+    (tmp_path / "l.toml").write_text('method = "linear"\nn_trees = 2\n[ranker]\nC = 3.0\n')
+    tables = [
+        {"name": "file", "config": "l.toml", "ranker": {"eps": 0.2}},
+        {"name": "other", "base": "file", "ranker": {"eps": 0.4}, "n_trees": 1},
+        {"name": "ensemble", "method": "ensemble", "members": [{"method": "linear"}]},
+        {"name": "joined", "of": ["file", "other"], "rule": "rank"},
+        {"name": "theirs", "published": {"P@1": 1.0}},
+    ]
+    flags = ["ranker.max_iterations=7"]
+    rows = Bench.from_config({"methods": tables}, settings=flags, folder=tmp_path).rows
+    first, second = (row.settings for row in rows[:2])
+    assert first == {
+        "method": "linear",
+        "n_trees": 2,
+        "ranker": {"C": 3.0, "eps": 0.2, "max_iterations": 7},
+    }
+    assert second == first | {"n_trees": 1, "ranker": first["ranker"] | {"eps": 0.4}}
+    assert create_row(rows[2]).members[0].ranker.max_iterations == 7
+    assert rows[3].settings == {"rule": "rank", "method": "ensemble"}
+    assert rows[4].settings is None
+    with pytest.raises(ConfigError, match=r"--set rankr: unknown key; did you mean ranker\?"):
+        Bench.from_config({"methods": tables}, settings=["rankr.C=1"], folder=tmp_path)
+    with pytest.raises(ConfigError, match="names 'nothing', which is not a row above it"):
+        Bench.from_config({"methods": [{"name": "x", "base": "nothing"}]})
+
+
+def test_files_are_found_or_named(data: Path, tmp_path: Path) -> None:
+    bench = Bench.from_config({"methods": [{"name": "x", "published": {"P@1": 1.0}}]})
+    with pytest.raises(ConfigError, match=r"has no file train\.\*"):
+        run_bench(bench, tmp_path, tmp_path / "run")
+    named = {"test": "none.jsonl", "methods": [{"name": "x", "published": {"P@1": 1.0}}]}
+    with pytest.raises(ConfigError, match=r"none\.jsonl: no such file"):
+        run_bench(Bench.from_config(named), data, tmp_path / "run")
+
+
+def test_weights_are_not_learnt_from_what_is_measured(data: Path, tmp_path: Path) -> None:
+    for name in ("train.jsonl", "dev.jsonl"):
+        bench = Bench.from_config({"held_out": name, "methods": [{"method": "linear"}]})
+        with pytest.raises(ConfigError, match="must contain documents that no row"):
+            run_bench(bench, data, tmp_path)
+
+
+def test_joined_rows_leave_a_model(finished: Any) -> None:
+    folder, records = finished
+    model = labelgrove.load(folder / "models" / "both")
+    assert [member.method for member in model.members_] == ["linear", "linear"]
+    assert model.predict(["a red hat"], k=2).k == 2
+    assert records[3]["metrics"]["P@1"] > 90
+
+
+def test_the_table_has_what_was_published_below() -> None:
+    records: list[dict[str, Any]] = [
+        {"row": "parabel", "published": {"P@1": 50.0}},
+        {"row": "new", "published": {"P@1": 55.0, "P@5": 20.0}},
+    ]
+    add_gains(records, "parabel")
+    lines = bench_table(records).splitlines()
+    assert lines[2].startswith("| parabel, published | 50.00 |")
+    assert "+10.0/-/- %" in lines[3]
+    assert len({len(line) for line in lines}) == 1
+    records[1]["source"] = "a paper"
+    assert "| new, published (a paper) | 55.00 |" in bench_table(records)
+
+
+def test_the_command_prints_a_table_and_json(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from labelgrove.cli import app
+
+    config = tmp_path / "bench.toml"
+    config.write_text('intervals = 0\nbaseline = "ova"\n[[methods]]\nmethod = "ova"\n')
+    flags = ["bench", "--config", str(config), "--data", str(data)]
+    app([*flags, "--threads", "1"], standalone_mode=False)
+    assert "| ova " in capfd.readouterr().out
+    app([*flags, "--json"], standalone_mode=False)
+    assert json.loads(capfd.readouterr().out)["metrics"]["P@1"] > 90
+    assert (tmp_path / "bench.bench" / "rows" / "ova.json").exists()

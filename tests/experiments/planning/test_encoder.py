@@ -1,0 +1,146 @@
+"""Plans of methods with an encoder: real updates are timed, and none is compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+
+from labelgrove import Corpus
+from labelgrove.errors import ConfigError, LabelgroveError
+from labelgrove.experiments.planning import constants
+from labelgrove.experiments.planning import encoder as encoders
+from labelgrove.experiments.planning.plan import plan_training
+from labelgrove.methods import create
+from support.tiny_encoders import make_encoder
+
+WORDS = ["red", "blue", "shoe", "hat"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("encoder") / "tiny", "bert", words=WORDS)
+
+
+def corpus(n: int) -> Corpus:
+    texts = [" ".join(WORDS[(i + j) % 4] for j in range(1 + i % 6)) for i in range(n)]
+    return Corpus.from_lists(texts, [[WORDS[i % 4], WORDS[i % 3]] for i in range(n)])
+
+
+def settings(encoder: Path, **training: Any) -> dict[str, Any]:
+    table = {"batch_size": 16, "epochs": 2} | training
+    return {
+        "encoder": {"encoder": str(encoder), "max_tokens": 6},
+        "training": table,
+        "device": "cpu",
+        "n_jobs": 1,
+    }
+
+
+@pytest.mark.parametrize("method", ["lightxml", "cascadexml", "xtransformer", "xrtransformer"])
+def test_neural_plans_tell_tokens_and_time(encoder: Path, method: str) -> None:
+    plan = plan_training(create(method, settings(encoder)), corpus(400))
+    assert plan.notes == ()
+    assert plan.device == "cpu"
+    assert plan.tokens_per_document is not None
+    assert 3 < plan.tokens_per_document <= 6
+    assert plan.cut_documents is not None
+    assert 0.1 < plan.cut_documents < 0.9
+    assert plan.stages["network"].high > 0 and "compiling" not in plan.stages
+
+
+def costs(**changes: Any) -> encoders.EncoderCosts:
+    known = {"text": 1e-3, "token": 2e-3, "update": 0.5, "tokens": 5.0, "cut": 0.0}
+    return encoders.EncoderCosts(**{"device": "cpu", **known, **changes})
+
+
+def test_times_are_tokens_by_costs(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "encoder_costs", lambda *_, **__: costs())
+    model = create("lightxml", settings(encoder, epochs=2))
+    plan = plan_training(model, corpus(1000))
+    work = model.outline(1000, 4).encoder
+    assert work.learns and work.reads
+    passes, updates = 1000 * 5.0 * 2e-3, 63
+    seconds = work.learns * (passes + updates * 0.5) + work.reads * passes / 3 + 0.5
+    assert plan.stages["network"].low == pytest.approx(seconds / constants.MARGIN)
+    assert plan.stages["network"].high == pytest.approx(seconds * constants.MARGIN)
+    assert plan.stages["tokens"].high == pytest.approx(1.0 * constants.MARGIN)
+
+
+def test_compiling_is_a_stage_and_is_never_timed(
+    encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_gpu = costs(device="cuda")
+    monkeypatch.setattr(encoders, "encoder_costs", lambda *_, **__: on_gpu)
+    plans = [
+        plan_training(create("cascadexml", settings(encoder, compile=compiled)), corpus(1000))
+        for compiled in (False, True)
+    ]
+    assert "compiling" not in plans[0].stages
+    span = plans[1].stages["compiling"]
+    assert (span.low, span.high) == constants.COMPILING
+    assert plans[1].stages["network"].high < plans[0].stages["network"].high
+    monkeypatch.undo()
+    refuse = pytest.fail
+    monkeypatch.setattr("torch.compile", lambda *_, **__: refuse("a timed update was compiled"))
+    monkeypatch.setattr("torch.nn.Module.compile", lambda *_, **__: refuse("compiled"))
+    model = create("cascadexml", settings(encoder, compile=True))
+    assert plan_training(model, corpus(100)).seconds is not None
+
+
+def test_auto_on_a_gpu_names_the_stages_of_its_network(
+    encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoders, "encoder_costs", lambda *_, **__: costs(device="cuda"))
+    monkeypatch.setattr("labelgrove.methods.auto.method._has_gpu", lambda device: True)
+    given = {"encoder": {"encoder": str(encoder), "max_tokens": 6}, "device": "cpu"}
+    plan = plan_training(create("auto", given), corpus(1000))
+    assert list(plan.stages) == [
+        "auto 1: linear",
+        *(f"auto 2: cascadexml: {stage}" for stage in ("tfidf", "tokens", "network", "tree")),
+        "auto 2: cascadexml: ranker",
+        "auto 3: join cascadexml",
+        "auto 4: matcher",
+        "auto 5: join matcher",
+        "auto 6: linear again, on all documents",
+        "auto 7: matcher again, on all documents",
+    ]
+
+
+def test_passes_over_the_documents(encoder: Path) -> None:
+    twice = create("lightxml", settings(encoder) | {"held_out": 0.0})
+    work = twice.outline(100, 10).encoder
+    assert (work.learns, work.reads) == (2, 1)  # the ranker on top reads all documents once
+    alone = create("lightxml", settings(encoder) | {"held_out": 0.0, "rerank": {"enabled": False}})
+    assert alone.outline(100, 10).encoder.reads == 0
+    steps = create("cascadexml", settings(encoder, max_steps=10) | {"held_out": 0.0})
+    assert steps.outline(320, 10).encoder.learns == pytest.approx(0.5)
+    # XR-Transformer's own list of updates counts, not the epochs beside it.
+    levels = settings(encoder, epochs=5, evaluations_per_epoch=1.0) | {"held_out": 0.2}
+    levels["heads"] = {"steps": [1000, 1000, 400]}
+    work = create("xrtransformer", levels).outline(14_146, 30_938).encoder
+    passes = 2400 * 16 / (0.8 * 14_146)
+    assert work.learns == pytest.approx(2400 * 16 / 14_146)
+    assert work.reads == pytest.approx(3 + 0.2 * (passes + 1))
+    work = create("linear-vectors", {"encoder": {"encoder": str(encoder)}}).outline(100, 10).encoder
+    assert (work.learns, work.reads) == (0, 1)
+
+
+def test_trees_are_told_as_they_will_be(encoder: Path) -> None:
+    clusters = create("xtransformer", settings(encoder) | {"indexing": {"clusters": 2}})
+    assert plan_training(clusters, corpus(20), calibrate=False).tree == (2, 4)
+    clusters.set_params(indexing__clusters=8)
+    with pytest.raises(ConfigError, match="8 clusters, but only 4 labels"):
+        plan_training(clusters, corpus(20))
+    several = create("parabel-pretrained", {"encoder": {"encoder": str(encoder)}})
+    assert plan_training(several, corpus(20), calibrate=False).trees == 3
+
+
+def test_an_encoder_that_is_missing_leaves_a_plan_without_times(tmp_path: Path) -> None:
+    model = create("lightxml", settings(tmp_path / "nowhere"))
+    with pytest.raises(LabelgroveError):
+        plan_training(model, corpus(20))  # its memory cannot be told either

@@ -1,0 +1,144 @@
+"""Charts show what they should, whatever the values are, as SVG in a page and as PNG files."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelgrove import Corpus, Linear
+from labelgrove.errors import MissingExtraError
+from labelgrove.experiments.report import write_report
+from labelgrove.experiments.report.charts import Chart, Series, bar_chart, line_chart, row_chart
+from labelgrove.experiments.report.look import LOOK, colours
+from support.report_pages import Page
+
+NAMES = {"title": "t", "summary": "s", "x_name": "x", "y_name": "y"}
+CORPUS = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+HOSTILE = "_$a$ </text><script>'\"&\x00\ud800"
+
+
+def lines(chart: Chart) -> list[list[tuple[float, float]]]:
+    """The points of the curves."""
+    return [line.get_xydata().tolist() for line in chart.figure.axes[0].lines]
+
+
+@given(
+    # Beyond single precision matplotlib cannot set the limits of a logarithmic axis.
+    st.lists(st.tuples(st.floats(width=32), st.floats(width=32)), max_size=6),
+    st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_any_points_make_a_chart(points: list[tuple[float, float]], log: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chart = line_chart([Series("a", points), Series("b", [])], log=log, **NAMES)
+        Page(chart.svg("chart"))
+    usable = [p for p in points if all(abs(v) < 1e300 for v in p) and not (log and min(p) <= 0)]
+    assert lines(chart)[-1] == [list(point) for point in usable]
+
+
+def test_a_single_point_is_a_dot_and_gaps_are_left_out() -> None:
+    chart = line_chart([Series("a", [(1, 0.5), (2, math.nan)], dots=False)], **NAMES)
+    assert lines(chart) == [[[1, 0.5]]]
+    assert chart.figure.axes[0].lines[0].get_marker() == "o"
+
+
+def test_bands_surround_their_curves() -> None:
+    chart = line_chart([Series("a", [(1, 2), (2, 3)], band=[(1, 1, 3), (2, 2, 4)])], **NAMES)
+    (band,) = chart.figure.axes[0].collections
+    assert band.get_datalim(chart.figure.axes[0].transData).bounds == (1, 1, 1, 3)
+
+
+def test_bars_are_as_high_as_their_values() -> None:
+    series = [("one", [50.0, 100.0, math.nan]), ("two", [10.0, 20.0, 30.0])]
+    chart = bar_chart(["a", "b", "c"], series, y_range=(0, 100), **NAMES)
+    bars = chart.figure.axes[0].patches
+    assert [bar.get_height() for bar in bars] == [50, 100, 10, 20, 30]
+    edges = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars)
+    assert all(end <= start for (_, end), (start, _) in pairwise(edges))
+
+
+def test_rows_are_as_long_as_their_values() -> None:
+    chart = row_chart([("a", 2.0, "2 s"), ("b", 1.0, "1 s")], title="", summary="")
+    _, first, _, second = (bar.get_width() for bar in chart.figure.axes[0].patches)
+    assert (first, second) == (2, 1)
+    assert {text.get_text() for text in chart.figure.axes[0].texts} == {"a", "b", "2 s", "1 s"}
+    Page(row_chart([], title="", summary="").svg("empty"))
+
+
+def test_many_runs_get_a_legend_of_several_rows_and_differ() -> None:
+    many = [Series(f"a rather long name of run {n}", [(0, n), (1, n)], n) for n in range(9)]
+    chart = line_chart(many, **NAMES)
+    (legend,) = chart.figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == [f"a rather long name of run {n}" for n in range(9)]
+    drawn = chart.figure.axes[0].lines
+    assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn}) == 9
+    single = line_chart(many[:1], **NAMES)
+    assert not single.figure.legends
+    assert chart.figure.get_figheight() > single.figure.get_figheight()
+
+
+def test_svg_is_escaped_described_and_takes_its_colours_from_the_page() -> None:
+    series = [
+        Series(HOSTILE, [(0, 0), (1, 1)], band=[(0, 0, 1), (1, 0, 1)]),
+        Series("b", [(0, 1)], 1),
+    ]
+    chart = line_chart(series, **NAMES | {"title": HOSTILE, "summary": HOSTILE})
+    svg = chart.svg("chart")
+    page = Page(svg)
+    assert all(link.removeprefix("#") in page.ids for link in page.links) and page.links
+    assert {tag for tag, _ in page.tags} <= {
+        *("svg", "title", "desc", "defs", "g", "path", "text", "use", "clippath", "rect")
+    }
+    # In the title, the description and the legend; only the control characters are replaced.
+    assert page.text.count("_$a$ </text><script>'\"&\ufffd\ufffd") == 3
+    assert "#" not in svg.replace("url(#chart-", "").replace('href="#chart-', "")
+    assert "var(--accent)" in svg and "var(--run-1)" in svg and "font-family" not in svg
+    assert svg == chart.svg("chart")
+
+
+def test_the_colours_come_from_the_stylesheet() -> None:
+    used = set(colours())
+    assert {"ink", "muted", "line", "accent", *(f"run-{n}" for n in range(1, 6))} <= used
+    assert f"--ink: light-dark({colours()['ink']}, " in LOOK.read_text(encoding="utf-8")
+
+
+def test_png_files_are_light_and_the_same_each_time(tmp_path: Path) -> None:
+    image_module = pytest.importorskip("PIL.Image")
+    chart = bar_chart(["a"], [("one", [100.0])], y_range=(0, 100), **NAMES)
+    for name in ("a.png", "b.png"):
+        chart.png(tmp_path / name)
+    with image_module.open(tmp_path / "a.png") as image:
+        pixels = image.convert("RGB")
+        assert pixels.getpixel((2, 2)) == (255, 255, 255)
+        middle = pixels.getpixel((image.width // 2, image.height // 2))
+        assert bytes(middle).hex() == colours()["accent"][1:]
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_a_report_writes_its_charts(tmp_path: Path) -> None:
+    model = Linear().fit(CORPUS)
+    write_report(model, CORPUS, tmp_path / "r.html", png_folder=tmp_path / "png")
+    names = {file.name for file in (tmp_path / "png").iterdir()}
+    assert {"curve-p.png", "calibration.png", "long-tail.png", "stages.png"} <= names
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_without_the_extra_a_sentence_says_what_to_install_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=r"writing reports .*the extra `report`"):
+        write_report(None, CORPUS, tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()

@@ -1,0 +1,169 @@
+"""Findings beside slow twins that count with loops."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.evaluation.metrics.ranking import Judged, judge
+from labelgrove.evaluation.predictions import Predictions
+from labelgrove.experiments.report.findings import (
+    calibration,
+    frequency_bands,
+    missed_labels,
+    most_wrong,
+    sibling_confusion,
+    tail_curve,
+    thinned,
+)
+from labelgrove.labels.tree import LabelTree
+from support.judgements import LABELS, best, judgements, true
+
+
+@given(judgements(), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_missed_labels_are_those_that_are_not_among_the_best(judged: Judged, k: int) -> None:
+    rows, columns = missed_labels(judged, k)
+    expected = [
+        (row, label)
+        for row in range(len(judged))
+        for label in true(judged, row)
+        if label not in best(judged, row, k)
+    ]
+    assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == expected
+
+
+@given(judgements(), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_sibling_confusion_counts_what_loops_count(judged: Judged, k: int) -> None:
+    tree = LabelTree([[0, 0, 0], [0, 0, 1, 1, 1, 2, 2]], [3, 1, 0, 6, 2, 5, 4])
+    leaf = {int(c): int(p) for c, p in zip(tree.leaf_labels, tree.parents[-1], strict=True)}
+    pairs: dict[tuple[int, int], int] = {}
+    wrong_places = beside = 0
+    for row in range(len(judged)):
+        missed = [c for c in true(judged, row) if c not in best(judged, row, k)]
+        for label in best(judged, row, k):
+            if label in true(judged, row):
+                continue
+            wrong_places += 1
+            siblings = [c for c in missed if leaf[c] == leaf[label]]
+            beside += bool(siblings)
+            for sibling in siblings:
+                pairs[sibling, label] = pairs.get((sibling, label), 0) + 1
+    found = sibling_confusion(judged, tree, k=k, most=1000)
+    assert {(p.true, p.predicted): p.documents for p in found.pairs} == pairs
+    assert (found.wrong, found.beside_missed, found.leaves) == (wrong_places, beside, 3)
+    counts = [pair.documents for pair in found.pairs]
+    assert counts == sorted(counts, reverse=True)
+    assert len(sibling_confusion(judged, tree, k=k, most=1).pairs) == min(1, len(pairs))
+
+
+def test_labels_that_only_other_runs_know_have_no_siblings() -> None:
+    tree = LabelTree([[0, 0]], [0, 1])
+    p = Predictions.from_scores([[0.1, 0.2, 0.9]], k=1, index=LabelIndex("abz"))
+    found = sibling_confusion(judge(p, [[1, 0, 0]]), tree, k=1)
+    assert (found.pairs, found.wrong) == ((), 1)
+
+
+@given(judgements(), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_calibration_is_the_mean_distance_over_bins(judged: Judged, k: int) -> None:
+    pairs = [
+        (float(judged.predictions.scores[row, place]), bool(judged.hits[row, place]))
+        for row in range(len(judged))
+        for place in range(len(best(judged, row, k)))
+    ]
+    found = calibration(judged, k=k, bins=4)
+    if not pairs:
+        assert found is None
+        return
+    assert found is not None
+    error = 0.0
+    for number, row in enumerate(found.bins):
+        inside = [(s, hit) for s, hit in pairs if min(int(s * 4), 3) == number]
+        assert row.labels == len(inside)
+        if inside:
+            score = sum(s for s, _ in inside) / len(inside)
+            right = sum(hit for _, hit in inside) / len(inside)
+            assert np.isclose(row.score, score) and np.isclose(row.right, right)
+            error += len(inside) / len(pairs) * abs(score - right)
+    assert np.isclose(found.error, error)
+
+
+def test_scores_outside_0_to_1_are_not_taken_for_probabilities() -> None:
+    for outside in (-0.5, 1.5):
+        p = Predictions.from_scores([[outside, 0.5]], k=2, index=LabelIndex("ab"))
+        assert calibration(judge(p, [[1, 0]]), k=2) is None
+    margins = Predictions.from_scores([[0.5]], k=1, index=LabelIndex("a"), score_kind="margin")
+    assert calibration(judge(margins, [[1]]), k=1) is None
+
+
+def test_probabilities_that_hold_have_no_error() -> None:
+    p = Predictions.from_scores([[0.5]] * 4, k=1, index=LabelIndex("a"))
+    found = calibration(judge(p, [[1], [0], [1], [0]]), k=1)
+    assert found is not None and found.error == 0
+
+
+@given(judgements(), st.lists(st.integers(0, 40), min_size=LABELS, max_size=LABELS))
+@settings(max_examples=60, deadline=None)
+def test_frequency_bands_add_up(judged: Judged, frequencies: list[int]) -> None:
+    bands = frequency_bands(judged, frequencies, k=3)
+    for band in bands:
+        inside = [c for c in range(LABELS) if band.low <= frequencies[c] <= band.high]
+        occurrences = sum(c in inside for row in range(len(judged)) for c in true(judged, row))
+        hits = sum(
+            c in inside and c in true(judged, row)
+            for row in range(len(judged))
+            for c in best(judged, row, 3)
+        )
+        unknown = int(judged.unknown.sum()) if band.low == 0 else 0
+        assert (band.labels, band.occurrences, band.hits) == (
+            len(inside),
+            occurrences + unknown,
+            hits,
+        )
+    assert sum(band.labels for band in bands) == LABELS
+    assert sum(band.occurrences for band in bands) == judged.sizes.sum()
+
+
+@given(judgements())
+@settings(max_examples=60, deadline=None)
+def test_most_wrong_documents_come_first_and_right_ones_never(judged: Judged) -> None:
+    found = most_wrong(judged, k=3, most=100)
+    values = [document.ndcg for document in found]
+    assert values == sorted(values)
+    rows = {document.row for document in found}
+    for row in range(len(judged)):
+        size = int(judged.sizes[row])
+        places = judged.hits[row, : min(3, size)]
+        perfect = len(places) == min(3, size) and bool(places.all())
+        assert (row in rows) == (size > 0 and not perfect)
+    for document in found:
+        expected = [c for c in true(judged, document.row) if c not in best(judged, document.row, 3)]
+        assert list(document.missed) == expected
+
+
+def test_among_equally_wrong_documents_the_most_confident_comes_first() -> None:
+    p = Predictions.from_scores([[0.3, 0], [0.9, 0], [0, 1]], k=1, index=LabelIndex("ab"))
+    assert [d.row for d in most_wrong(judge(p, [[0, 1]] * 3), k=1)] == [1, 0]
+
+
+def test_bands_have_names_and_recall() -> None:
+    p = Predictions.from_scores([[0.9, 0.5, 0.1]], k=1, index=LabelIndex("abc"))
+    bands = frequency_bands(judge(p, [[1, 1, 0]]), [7, 1, 0], k=1)
+    assert [band.name for band in bands] == ["0", "1", "4–7"]
+    assert np.isnan(bands[0].recall) and [band.recall for band in bands[1:]] == [0, 1]
+
+
+def test_tail_curve_is_short_for_any_number_of_labels() -> None:
+    curve = tail_curve(np.arange(300_000), points=50)
+    assert len(curve) <= 50
+    assert curve[0] == (1, 299_999) and curve[-1] == (299_999, 1)
+    assert tail_curve([0, 0]) == []
+
+
+def test_thinned_keeps_both_ends() -> None:
+    assert thinned(range(1000), 10)[0] == 0 and thinned(range(1000), 10)[-1] == 999
+    assert len(thinned(range(1000), 10)) == 10

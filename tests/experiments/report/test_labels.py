@@ -1,0 +1,87 @@
+"""The table of labels beside a slow twin, and as data for the page's script."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("matplotlib")
+
+from labelgrove import Corpus, LabelIndex, Predictions
+from labelgrove.evaluation.metrics.ranking import Judged
+from labelgrove.experiments.report import write_report
+from labelgrove.experiments.report.labels import Example, label_table
+from support.judgements import best, judgements, true
+from support.label_reports import made, read_data
+from support.report_pages import Page
+
+
+@given(judgements(), st.integers(1, 4))
+@settings(max_examples=100, deadline=None)
+def test_the_table_has_what_loops_count(judged: Judged, k: int) -> None:
+    table = label_table([judged], k=k)
+    documents = range(len(judged))
+    has = [set(true(judged, row)) for row in documents]
+    got = [set(best(judged, row, k)) for row in documents]
+    labels = sorted(set().union(*has, *got), key=lambda one: (-sum(one in h for h in has), one))
+    assert table.columns.tolist() == labels
+    pairs: Counter[tuple[int, int]] = Counter()
+    for h, g in zip(has, got, strict=True):
+        pairs.update((m, w) for m in h - g for w in g - h)
+        pairs.update((w, m) for m in h - g for w in g - h)
+    for row, label in enumerate(labels):
+        right = [d for d in documents if label in has[d] & got[d]]
+        scores = table.scores[0]
+        assert scores.true[row] == sum(label in h for h in has)
+        assert (scores.predicted[row], scores.hits[row]) == (
+            sum(label in g for g in got),
+            len(right),
+        )
+        together = {other: pairs[label, other] for other in labels if pairs[label, other]}
+        assert table.confusions[row] == max(together.values(), default=0)
+        partner = int(table.partners[row])
+        assert (labels[partner] in together) if together else partner == -1
+        assert set(table.right[row]) <= set(right)
+        assert len(table.right[row]) == min(3, len(right))
+        missed = [Example(d, True) for d in documents if label in has[d] - got[d]]
+        wrong = [Example(d, False) for d in documents if label in got[d] - has[d]]
+        assert set(table.wrong[row]) <= {*missed, *wrong}
+        assert len(table.wrong[row]) == min(3, len(missed) + len(wrong))
+        if missed and wrong:
+            assert {e.missed for e in table.wrong[row]} == {True, False}
+
+
+def test_examples_are_the_surest_ones() -> None:
+    scores = np.array([[0.1, 0.9], [0.8, 0.1], [0.7, 0.2], [0.9, 0.1], [0.6, 0.5]])
+    corpus = Corpus.from_lists([""] * 5, [["a"]] * 5, index=LabelIndex("ab"))
+    p = Predictions.from_scores(scores, k=1, index=corpus.index)
+    report = write_report(p, corpus, None, intervals=None)
+    assert report.labels.right == [[3, 1, 2], []]
+    assert report.labels.wrong == [[Example(0, True)], [Example(0, False)]]
+    assert report.labels.partners.tolist() == [1, 0]
+
+
+def test_a_report_on_many_labels_is_one_file(tmp_path: Path) -> None:
+    corpus, predictions = made()
+    out = tmp_path / "r.html"
+    report = write_report(predictions, corpus, out, intervals=None)
+    page = Page(out.read_text(encoding="utf-8"))
+    page.check(out.read_text(encoding="utf-8"))
+    rows = page.tables["Labels, percent"]
+    assert len(rows) == 21 and rows[1][0] == "<b>Label</b> & 7"
+    assert rows[1][1] == f"{int((corpus.labels[:, 7] > 0).sum()):,}"
+    assert f"The 20 most frequent of {len(report.labels):,} labels" in page.text
+    assert [file.name for file in tmp_path.iterdir()] == ["r.html"]
+    data = read_data(out)
+    assert data["names"][0] == "<b>Label</b> & 7" and data["ids"][0] == "id:7"
+    assert len(data["names"]) == len(data["right"]) == len(report.labels)
+    title, text = data["documents"][data["wrong"][0][0] // 2]
+    assert title.startswith("Document ") and "alert" in text
+
+    write_report(predictions, corpus, out, intervals=None, worst=0)
+    assert "alert" not in out.read_text(encoding="utf-8")

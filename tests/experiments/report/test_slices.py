@@ -1,0 +1,104 @@
+"""Slices: the metrics of the documents of each value, from given values, records or files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelgrove import Corpus, Linear, records
+from labelgrove.errors import DataError
+from labelgrove.evaluation.metrics import evaluate
+from labelgrove.experiments.report import measure_report, to_html
+from labelgrove.experiments.report.slices import MOST_VALUES
+from support.report_pages import Page
+
+ROWS = [
+    {"text": f"{colour} {thing} {i}", "language": language, "kind": kind, "labels": [colour, thing]}
+    for i, (colour, thing, language, kind) in enumerate(
+        [
+            ("red", "hat", "en", ["new"]),
+            ("blue", "shoe", "en", ["new", "sale"]),
+            ("red", "shoe", "de", []),
+            ("blue", "hat", "fi", ["sale"]),
+        ]
+        * 6
+    )
+]
+TEXTS = [str(row["text"]) for row in ROWS]
+LABELS = [row["labels"] for row in ROWS]
+
+
+@pytest.fixture(scope="module")
+def model() -> Linear:
+    return Linear().fit(TEXTS[:9], LABELS[:9])
+
+
+def test_slices_have_the_values_of_evaluate(model: Linear) -> None:
+    corpus = Corpus.from_lists(TEXTS, LABELS)
+    languages = [row["language"] for row in ROWS]
+    report = measure_report(
+        model, corpus, slices={"language": languages}, intervals=30, against=[model], name="me"
+    )
+    found = report.slices["language"]
+    assert [(one.value, one.documents) for one in found] == [("en", 12), ("de", 6), ("fi", 6)]
+    for one in found:
+        rows = np.flatnonzero(np.array(languages) == one.value)
+        part = corpus.take(rows)
+        expected = evaluate(
+            model.predict(part, k=10), part, metrics=["P@1", "nDCG@3"], intervals=30
+        )
+        for evaluation in one.evaluations:
+            assert evaluation["P@1"] == pytest.approx(expected["P@1"])
+            assert evaluation.intervals["P@1"] == pytest.approx(expected.intervals["P@1"])
+    html = to_html(report)
+    page = Page(html)
+    page.check(html)
+    table = page.tables["language, me, percent"]
+    assert table[0][:3] == ["language", "documents", "P@1"]
+    assert table[1][:2] == ["en", "12"]
+    assert table[1][2].startswith(f"{100 * found[0].evaluations[0]['P@1']:.2f} [")
+    assert report.to_dict()["slices"]["language"]["de"]["documents"] == 6
+
+
+def test_a_document_counts_for_each_of_its_values_or_for_none(model: Linear) -> None:
+    corpus = Corpus.from_lists(TEXTS, LABELS)
+    kinds = {"kind": [row["kind"] for row in ROWS]}
+    found = measure_report(model, corpus, slices=kinds, intervals=None).slices["kind"]
+    counts = [(one.value, one.documents) for one in found]
+    assert counts == [("new", 12), ("sale", 12), ("(no value)", 6)]
+
+
+def test_many_values_are_joined(model: Linear) -> None:
+    corpus = Corpus.from_lists(TEXTS, LABELS)
+    found = measure_report(model, corpus, slices={"n": range(24)}, intervals=None).slices["n"]
+    assert len(found) == MOST_VALUES + 1
+    assert (found[-1].value, found[-1].documents) == ("(4 other values)", 4)
+
+
+def test_values_come_from_records_and_files(model: Linear, tmp_path: Path) -> None:
+    documents = records(ROWS, text="text", fields="language")
+    corpus = Corpus.from_lists(documents, LABELS)
+    trained = Linear().fit(corpus)
+    inside = measure_report(trained, corpus, slices=["language"], intervals=None)
+    file = tmp_path / "test.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    read = measure_report(model, file, slices=["language", "kind"], intervals=None)
+    for report in (inside, read):
+        values = [(one.value, one.documents) for one in report.slices["language"]]
+        assert values == [("en", 12), ("de", 6), ("fi", 6)]
+    assert len(read.slices["kind"]) == 3
+
+
+def test_slices_that_are_not_there_are_refused(model: Linear, tmp_path: Path) -> None:
+    corpus = Corpus.from_lists(TEXTS, LABELS)
+    with pytest.raises(DataError, match="no document has a value in the field 'language'"):
+        measure_report(model, corpus, slices=["language"])
+    with pytest.raises(DataError, match="1 values of 'language' but 24 documents"):
+        measure_report(model, corpus, slices={"language": ["en"]})
+    file = tmp_path / "test.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    with pytest.raises(DataError, match="'tongue'"):
+        measure_report(model, file, slices=["tongue"])

@@ -1,0 +1,315 @@
+"""Searches reuse stages, keep to their budget, resume, and never end below the defaults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("optuna")
+
+from labelgrove import Corpus, Linear, tune
+from labelgrove.core.params import read_toml
+from labelgrove.data.shop import shop_corpus
+from labelgrove.engines import LocalEngine
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.experiments.tuning import attempts, search, study
+from labelgrove.experiments.tuning.attempts import Attempt
+from labelgrove.experiments.tuning.search import Tuned
+from labelgrove.methods import create
+
+RANKER = {"ranker.C": {"low": 0.1, "high": 10, "log": True}, "ranker.threshold": [0.0, 0.1, 0.2]}
+
+
+@pytest.fixture(scope="module")
+def parts() -> tuple[Corpus, Corpus]:
+    train = shop_corpus(600, labels=60, seed=0)
+    dev = shop_corpus(200, labels=60, seed=0, part="dev")
+    return train, dev.reindex(train.index)
+
+
+def computed(folder: Path) -> list[str]:
+    lines = (folder / "stages" / "log.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    return [event["stage"] for event in events if event["kind"] == "stage_computing"]
+
+
+def test_features_and_trees_are_computed_once(parts: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    result = tune("linear", *parts, trials=6, space=RANKER, folder=folder)
+    assert len(result.trials) == 6
+    stages = computed(folder)
+    assert stages.count("tfidf") == 1
+    assert stages.count("tree") == 1
+    assert stages.count("ranker") == 6
+
+
+def test_settings_of_the_search_alone_train_nothing_again(parts: Any, tmp_path: Path) -> None:
+    space = {"search.beam": [5, 10, 20, 40]}
+    base = {"ranker": {"negatives": "tfn"}}
+    tune("linear", *parts, trials=5, space=space, base=base, folder=tmp_path / "study")
+    assert computed(tmp_path / "study") == ["tfidf", "tree", "ranker"]
+
+
+def test_without_reuse_nothing_is_shared(parts: Any, tmp_path: Path) -> None:
+    shared = tune("linear", *parts, trials=4, space=RANKER, seed=3)
+    alone = tune(
+        "linear", *parts, trials=4, space=RANKER, seed=3, reuse=False, folder=tmp_path / "s"
+    )
+    assert computed(tmp_path / "s") == []
+    assert [t.value for t in alone.trials] == [t.value for t in shared.trials]
+
+
+def test_the_best_is_what_a_model_with_its_settings_reaches(parts: Any, tmp_path: Path) -> None:
+    train, dev = parts
+    result = tune("linear", train, dev, trials=6, metric="P@3", folder=tmp_path / "study")
+    assert result.default_value is not None
+    assert result.value >= result.default_value
+    assert result.value == max(t.value for t in result.trials if t.value is not None)
+    config = read_toml(tmp_path / "study" / "best.toml")
+    model = create(config.pop("method"), config).fit(train)
+    from labelgrove.evaluation.metrics import evaluate
+
+    again = evaluate(model.predict(dev, k=3), dev.labels, unknown=dev.unknown, metrics=["P@3"])
+    assert float(again["P@3"]) == pytest.approx(result.value)
+    assert result.create().ranker.C == model.ranker.C
+    first = result.trials[0]
+    defaults = {key: getattr(Linear().ranker, key) for key in ("C", "threshold", "negatives")}
+    assert {key: first.settings[f"ranker.{key}"] for key in defaults} == defaults
+
+
+def test_equal_seeds_try_equal_settings(parts: Any) -> None:
+    first, second = (tune("linear", *parts, trials=4, space=RANKER, seed=5) for _ in range(2))
+    assert [t.settings for t in first.trials] == [t.settings for t in second.trials]
+    other = tune("linear", *parts, trials=4, space=RANKER, seed=6)
+    assert [t.settings for t in other.trials] != [t.settings for t in first.trials]
+
+
+def test_a_study_resumes(parts: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    tune("linear", *parts, trials=3, space=RANKER, folder=folder)
+
+    def stop(text: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune("linear", *parts, trials=3, space=RANKER, folder=folder, say=stop)
+    result = tune("linear", *parts, trials=2, space=RANKER, folder=folder)
+    assert [t.number for t in result.trials] == list(range(6))
+    assert len({t.settings["ranker.C"] for t in result.trials}) == 6  # none is tried again
+    assert computed(folder).count("tfidf") == 1
+    lines = (folder / "trials.jsonl").read_text().splitlines()
+    assert [json.loads(line)["value"] for line in lines] == [t.value for t in result.trials]
+
+
+def test_a_trial_that_was_killed_counts_as_failed(
+    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Attempt._measured
+    asked = []
+
+    def measured(self: Any, model: Any, dev: Any) -> float:
+        asked.append(model)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return real(self, model, dev)
+
+    monkeypatch.setattr(Attempt, "_measured", measured)
+    with pytest.raises(KeyboardInterrupt):
+        tune("linear", *parts, trials=3, space=RANKER, folder=tmp_path / "s")
+    result = tune("linear", *parts, trials=1, space=RANKER, folder=tmp_path / "s")
+    assert [t.state for t in result.trials] == ["complete", "failed", "complete"]
+
+
+def test_another_search_does_not_mix_with_a_study(parts: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    tune("linear", *parts, trials=1, space=RANKER, folder=folder)
+    with pytest.raises(ConfigError, match="differs in metric"):
+        tune("linear", *parts, trials=1, space=RANKER, metric="P@1", folder=folder)
+    with pytest.raises(ConfigError, match="differs in data"):
+        few = parts[0].take(np.arange(300))
+        tune("linear", few, parts[1], trials=1, space=RANKER, folder=folder)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(ConfigError, match="not a study"):
+        tune("linear", *parts, trials=1, space=RANKER, folder=tmp_path / "mine")
+
+
+def test_no_trial_starts_that_would_end_far_behind_the_budget(
+    parts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    real = Attempt._measured
+
+    def measured(self: Any, model: Any, dev: Any) -> float:
+        clock[0] += 3.0
+        return real(self, model, dev)
+
+    monkeypatch.setattr(Attempt, "_measured", measured)
+    for module in (study, attempts):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    messages: list[str] = []
+    result = tune("linear", *parts, budget=10.0, space=RANKER, say=messages.append)
+    assert [t.seconds for t in result.trials] == [3.0, 3.0, 3.0]  # a fourth would end at 12
+    assert result.seconds == 9.0
+    assert len(messages) == 3
+    assert "(defaults)" in messages[0]
+
+
+def test_poor_trials_are_pruned(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "HALVING_FROM", 100)
+    space = {"ranker.threshold": {"low": 0.05, "high": 1.5}}  # large ones drop too much
+    result = tune("linear", *parts, trials=8, space=space)
+    assert result.trials[0].state == "complete"
+    pruned = [t for t in result.trials if t.state == "pruned"]
+    assert pruned
+    assert all(t.settings["ranker.threshold"] > 0.1 and t.value is None for t in pruned)
+    assert result.to_json()["pruned"] == len(pruned)
+
+
+def test_stages_are_deleted_when_they_grow_too_large(
+    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study, "CACHE_BYTES", 1)
+    tune("linear", *parts, trials=2, space=RANKER, folder=tmp_path / "small")
+    assert not list((tmp_path / "small" / "stages" / "stages").glob("*/*"))
+    monkeypatch.undo()
+    tune("linear", *parts, trials=2, space=RANKER, folder=tmp_path / "large")
+    assert len(list((tmp_path / "large" / "stages" / "stages").glob("*/*"))) == 4
+
+
+def test_without_dev_a_part_of_the_corpus_chooses(parts: Any) -> None:
+    train, _ = parts
+    result = tune("linear", train, trials=1)
+    assert result.value > 0
+    with pytest.raises(DataError, match="too few"):
+        tune("linear", train.take(np.arange(12)), trials=1)
+
+
+def test_importances_are_reported(parts: Any) -> None:
+    space = {"ranker.threshold": [0.1, 9.0], "tree.kmeans_iterations": [1, 2]}
+    result = tune("linear", *parts, trials=10, space=space)
+    assert next(iter(result.importances)) == "ranker.threshold"
+    assert sum(result.importances.values()) == pytest.approx(1, abs=0.01)
+    assert "what mattered: ranker.threshold" in result.table()
+    assert result.to_json()["trials"] == 10
+
+
+def test_a_trial_that_fails_does_not_stop_the_others(parts: Any) -> None:
+    result = tune("linear", *parts, trials=6, space={"tfidf.min_df": ["auto", 10**6]}, seed=1)
+    assert {t.state for t in result.trials} == {"complete", "failed"}
+    assert any("min_df" in t.note for t in result.trials)
+    with pytest.raises(ConfigError, match="min_df"):
+        tune("linear", *parts, trials=2, base={"tfidf": {"min_df": 10**6}}, space=RANKER)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("too large"), type("OutOfMemoryError", (RuntimeError,), {})("too large")]
+)
+def test_settings_that_do_not_fit_into_memory_are_a_failed_trial(
+    parts: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    fit = Linear.fit
+
+    def greedy(self: Any, *given: Any, **options: Any) -> Any:
+        if self.ranker.threshold != 0.1:
+            raise error
+        return fit(self, *given, **options)
+
+    monkeypatch.setattr(Linear, "fit", greedy)
+    result = tune("linear", *parts, trials=4, space={"ranker.threshold": [0.1, 0.2]}, seed=1)
+    assert {(t.settings["ranker.threshold"], t.state) for t in result.trials} == {
+        (0.1, "complete"),
+        (0.2, "failed"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget": "soon"}, "10m"),
+        ({"budget": -1}, "10m"),
+        ({"metric": "Q@1"}, "Q"),
+        ({"trials": 0}, "at least 1"),
+        ({"space": {"ranker.D": [1]}}, r"space: ranker\.D: unknown key"),
+        ({"base": {"ranker": {"C": -1}}}, "ranker.C"),
+        ({"method": "liner"}, "linear"),
+        ({"method": "ensemble", "base": {"members": [{"method": "linear"}]}}, "search space"),
+    ],
+)
+def test_wrong_arguments(parts: Any, settings: dict[str, Any], message: str) -> None:
+    arguments = {"method": "linear"} | settings
+    with pytest.raises(ConfigError, match=message):
+        tune(arguments.pop("method"), *parts, **arguments)
+
+
+def test_tables_of_results() -> None:
+    trial = search.Trial(0, {"ranker.C": 1.0}, 0.5, 2.0, "complete", defaults=True)
+    result = Tuned("linear", "P@1", {}, {"ranker.C": 1.0}, 0.5, 0.5, [trial], {}, 2.0)
+    assert "0 (defaults)" in result.table()
+    assert "50.00" in result.table()
+
+
+def test_defaults_outside_the_space_are_not_claimed(parts: Any) -> None:
+    result = tune("linear", *parts, trials=1, space={"ranker.C": [3.0]})
+    assert result.default_value is None
+    assert "defaults" not in result.table()
+
+
+class Two(LocalEngine):
+    """An engine with two workers, which are this process."""
+
+    workers = 2
+
+
+def outcomes(result: Tuned) -> list[Any]:
+    return [(t.number, t.settings, t.value, t.state, t.note) for t in result.trials]
+
+
+def test_workers_find_what_one_process_finds(
+    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "HALVING_FROM", 100)
+    space = {"ranker.threshold": {"low": 0.05, "high": 1.5}, "n_trees": [1, 0]}
+    settings: dict[str, Any] = {"trials": 6, "space": space, "seed": 1}
+    one = tune("linear", *parts, **settings)
+    states = [trial.state for trial in one.trials]
+    assert set(states) == {"complete", "pruned", "failed"}, states
+    assert outcomes(tune("linear", *parts, **settings, engine="local")) == outcomes(one)
+    # Settings are drawn at random as long as few trials have ended, so two at a time are the same.
+    two = tune("linear", *parts, **settings, engine=Two(), folder=tmp_path / "two")
+    assert [t.settings for t in two.trials] == [t.settings for t in one.trials]
+    values = {t.number: t.value for t in one.trials}
+    assert all(t.value == values[t.number] for t in two.trials if t.state == "complete")
+    assert outcomes(tune("linear", *parts, **settings, engine=Two())) == outcomes(two)
+    stages = computed(tmp_path / "two")
+    assert stages.count("tfidf") == 2  # of a quarter and of all documents
+    assert tune("linear", *parts, **settings | {"trials": 1}, folder=tmp_path / "two").folder
+
+
+def test_stages_that_several_trials_need_are_held(
+    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[set[str]] = []
+    real = Attempt.here
+
+    def here(self: Any, part: Any, dev: Any, run: Any, callbacks: Any = ()) -> Any:
+        asked.append({name for name, key, _ in known if key in run.held})
+        found = real(self, part, dev, run, callbacks)
+        known.extend(found.stages)
+        return found
+
+    known: list[Any] = []
+    monkeypatch.setattr(Attempt, "here", here)
+    tune("linear", *parts, trials=4, space=RANKER, engine="local", folder=tmp_path / "s")
+    assert asked == [set(), set(), {"tfidf", "tree"}, {"tfidf", "tree"}]
+
+
+def test_settings_that_fail_first_are_an_error_of_the_search(parts: Any) -> None:
+    for engine in (None, "local"):
+        with pytest.raises(ConfigError, match="n_trees"):
+            tune("linear", *parts, trials=2, base={"n_trees": 0}, space=RANKER, engine=engine)

@@ -1,0 +1,99 @@
+"""Search spaces: what may stand in them, and that the built-in ones fit their methods."""
+
+from __future__ import annotations
+
+import tomllib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labelgrove import Corpus
+from labelgrove.errors import ConfigError, MissingExtraError
+from labelgrove.experiments.tuning.space import (
+    Choice,
+    Range,
+    built_in_space,
+    checked_space,
+    laid_over,
+    parse_space,
+    value_of,
+)
+from labelgrove.experiments.tuning.study import Study
+from labelgrove.methods import METHODS, create
+
+
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"auto", "ensemble"}))
+def test_built_in_spaces_fit_their_methods(method: str) -> None:
+    try:
+        model = create(method)
+    except MissingExtraError:
+        pytest.skip("needs torch")
+    space = checked_space(built_in_space(model), method, {})
+    for key, span in space.items():
+        assert all(create(method, laid_over({}, {key: value})) for value in span.ends)
+        value_of(model, key)  # every name leads somewhere
+
+
+def test_reranking_is_searched_where_it_is_on() -> None:
+    pytest.importorskip("torch")
+    without, with_it = (
+        built_in_space(create("cascadexml", {"rerank": {"enabled": on}})) for on in (False, True)
+    )
+    assert "rerank.share" in with_it
+    assert "rerank.share" not in without
+
+
+def test_spaces_from_toml() -> None:
+    text = """
+    [space]
+    "ranker.C" = {low = 0.1, high = 10, log = true}
+    "tree.branching" = {low = 4, high = 32, step = 4}
+    ranker.negatives = ["tfn", "tfn+man"]
+    "tfidf.ngram_range" = {values = [[1, 1], [1, 2]]}
+    """
+    space = checked_space(parse_space(tomllib.loads(text)["space"]), "linear", {})
+    assert space["ranker.C"] == Range(0.1, 10.0, log=True)
+    assert space["tree.branching"] == Range(4.0, 32.0, step=4.0, whole=True)
+    assert space["ranker.negatives"] == Choice(("tfn", "tfn+man"))
+    assert space["tfidf.ngram_range"] == Choice(((1, 1), (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({}, "is empty"),
+        ({"ranker.C": 3}, "list of values"),
+        ({"ranker.C": []}, "at least one"),
+        ({"ranker.C": {"low": 1}}, "numbers"),
+        ({"ranker.C": {"low": 1, "high": "x"}}, "numbers"),
+        ({"ranker.C": {"low": 2, "high": 1}}, "below"),
+        ({"ranker.C": {"low": 0, "high": 1, "log": True}}, "above 0"),
+        ({"ranker.C": {"low": 1, "high": 2, "log": "yes"}}, "true or false"),
+        ({"ranker.C": {"low": 1, "high": 2, "step": 0}}, "step"),
+        ({"ranker.C": {"low": 1, "hihg": 2}}, "did you mean ranker.C.high"),
+        ({"ranker.C": {"values": [1], "log": True}}, "cannot go with"),
+        ({"ranker.C": {"low": -1, "high": 2}}, "greater than 0"),
+        ({"ranker.CC": [1.0]}, "unknown key"),
+        ({"rnker.C": [1.0]}, "did you mean ranker"),
+        ({"tree.branching": {"low": 2.5, "high": 8}}, "whole number"),
+        ({"ranker.a.b": [1]}, "one level"),
+    ],
+)
+def test_wrong_spaces_are_refused_with_their_name(space: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        checked_space(parse_space(space), "linear", {})
+
+
+@pytest.mark.parametrize("method", ["cascadexml", "lightxml", "xrtransformer", "xtransformer"])
+def test_a_search_begins_with_the_defaults_also_where_these_are_derived(method: str) -> None:
+    pytest.importorskip("torch")
+    from test_contract import planted, tiny_training
+
+    base = {"encoder": {"encoder": tiny_training()["encoder"]["encoder"]}, "device": "cpu"}
+    space = checked_space(built_in_space(create(method, base)), method, base)
+    corpus = Corpus.from_lists(*planted(60))
+    study: Any = SimpleNamespace(method=method, base=base, space=space, corpus=corpus)
+    defaults = Study._defaults(study)
+    assert set(defaults) == set(space)
+    assert defaults["training.epochs"] == create(method, base).settled(corpus).training.epochs

@@ -1,0 +1,326 @@
+"""Explanations of linear models: sums and products hold, and words stand where it is said."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from labelgrove import (
+    Corpus,
+    LabelIndex,
+    Linear,
+    Neighbours,
+    SearchParams,
+    TfidfParams,
+    TreeParams,
+    records,
+)
+from labelgrove.errors import ConfigError, DataError, NotFittedError, UnsupportedError
+from labelgrove.methods.explaining.explain import explain, explain_best
+from labelgrove.methods.explaining.explanation import Explanation, Reason, Span
+from support.models import Plain
+from test_contract import planted
+
+TEXT = "We sell a RED shoe, a very red one"
+REDS = [(10, 13), (27, 30)]
+SMALL = TreeParams(branching=2, max_leaf_size=3)
+
+
+def fitted(**settings: Any) -> Linear:
+    texts, labels = planted(80)
+    return Linear(tree=SMALL, **settings).fit(texts, labels)
+
+
+def check_sums(why: Explanation) -> None:
+    """Contributions and bias are the margin on every level; probabilities multiply to the score."""
+    for path in why.paths:
+        for step in path.steps:
+            assert step.total == pytest.approx(step.margin, abs=1e-9)
+        chances = [step.probability or 0.0 for step in path.steps if step.counts]
+        assert float(np.prod(chances)) == pytest.approx(path.score, rel=1e-4, abs=1e-7)
+    total = sum(path.weight * path.score for path in why.paths)
+    assert why.score == pytest.approx(total, rel=1e-6)
+
+
+@pytest.mark.parametrize("top", [None, 1, 3])
+def test_contributions_and_bias_add_up_to_each_margin(top: int | None) -> None:
+    model = fitted()
+    scores = model.score_labels([TEXT], list(model.index_.ids))[0]
+    for label, score in zip(model.index_.ids, scores, strict=True):
+        why = explain(model, TEXT, label, top=top)
+        check_sums(why)
+        assert why.score == pytest.approx(float(score), rel=1e-6)
+        assert len(why.paths) == 1
+        assert [step.nodes for step in why.paths[0].steps] == list(model.rankers()[0].tree.widths)
+        if top is not None:
+            assert all(len(step.reasons) <= top for step in why.paths[0].steps)
+            assert len(why.reasons) <= top
+        elif why.reasons:
+            listed = sum(reason.contribution for reason in why.reasons)
+            steps = why.paths[0].steps
+            margins = sum(step.weight * (step.margin - step.bias) for step in steps)
+            assert sum(step.weight for step in steps) == pytest.approx(1.0)
+            assert listed == pytest.approx(margins, abs=1e-9)
+
+
+def test_a_label_is_explained_by_its_word_wherever_it_stands() -> None:
+    model = fitted()
+    predicted = model.predict([TEXT], k=2)
+    found = explain_best(model, TEXT, k=2)
+    assert [why.name for why in found] == predicted.names()[0]
+    assert [why.score for why in found] == pytest.approx(predicted.scores[0].tolist(), rel=1e-6)
+    why = next(why for why in found if why.name == "colour red")
+    best = why.reasons[0]
+    assert (best.text, best.kind) == ("red", "term")
+    assert model.vectorizer_ is not None
+    column = model.vectorizer_.terms().index("red")
+    assert best.value == model.vectorizer_.transform([TEXT])[0, column]
+    assert [TEXT[slice(*span)] for span in best.spans] == ["RED", "red"]
+    assert [TEXT[h.start : h.end] for h in why.highlights() if h.strength == 1.0] == ["RED", "red"]
+
+
+def test_the_steps_say_what_their_nodes_are_about() -> None:
+    model = fitted()
+    steps = explain(model, TEXT, "colour red").paths[0].steps
+    assert [step.level for step in steps] == list(range(1, len(steps) + 1))
+    assert steps[-1].labels == 1 and steps[-1].examples == ()
+    for step in steps[:-1]:
+        assert step.labels >= len(step.examples) >= 1
+        assert set(step.examples) <= set(model.index_.names)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_trees": 3},
+        {"tfidf": TfidfParams(ngram_range=(1, 2))},
+        {"tfidf": TfidfParams(n_buckets=512)},
+        {"tfidf": TfidfParams(analyzer="char_wb", ngram_range=(2, 3))},
+        {"search": SearchParams(post_processor="sigmoid")},
+    ],
+    ids=str,
+)
+def test_other_settings_are_explained_as_well(settings: dict[str, Any]) -> None:
+    model = fitted(**settings)
+    why = explain(model, TEXT, "colour red")
+    check_sums(why)
+    assert why.score == pytest.approx(
+        float(model.score_labels([TEXT], ["colour red"])[0, 0]), rel=1e-6
+    )
+    assert len(why.paths) == model.n_trees
+    strong = why.reasons[0].spans
+    assert any(span.start < end and span.end > start for span in strong for start, end in REDS)
+
+
+def test_scores_that_are_margins() -> None:
+    model = fitted(search=SearchParams(last_level="noop"))
+    why = explain(model, TEXT, "colour red", top=None)
+    assert why.score_kind == "margin"
+    assert why.score == pytest.approx(why.paths[0].steps[-1].margin, abs=1e-5)
+    listed = sum(reason.contribution for reason in why.reasons)
+    last = why.paths[0].steps[-1]
+    assert listed + last.bias == pytest.approx(last.margin, abs=1e-9)
+
+
+def test_a_dense_block_and_features_without_texts() -> None:
+    texts, labels = planted(80)
+    names = sorted({label for row in labels for label in row})
+    dense = np.array([[float(name in row) for name in names] for row in labels], np.float32)
+    both = Linear(tree=SMALL).fit(texts, labels, dense=dense)
+    label = labels[0][0]
+    why = explain(both, texts[0], label, dense=dense[0])
+    check_sums(why)
+    assert any(step.vector != 0 for step in why.paths[0].steps)
+    expected = both.predict([texts[0]], k=1, dense=dense[:1]).scores[0, 0]
+    best = explain_best(both, texts[0], k=1, dense=dense[0])[0]
+    assert best.score == pytest.approx(float(expected), rel=1e-6)
+
+    matrix = sparse.csr_array(dense)
+    alone = Linear(tree=SMALL).fit(matrix, labels)
+    why = explain(alone, matrix[[0]], label)
+    check_sums(why)
+    assert why.reasons[0].kind == "feature"
+    assert why.reasons[0].text == f"feature {names.index(label)}"
+    assert why.highlights() == []
+    with pytest.raises(DataError, match="one document, got 2"):
+        explain(alone, matrix[[0, 1]], label)
+
+
+def test_texts_without_any_known_word_and_empty_texts() -> None:
+    model = fitted()
+    for text in ("", "qqqq", "🌳"):
+        why = explain(model, text, "colour red")
+        check_sums(why)
+        assert why.reasons == () and why.highlights() == []
+        assert "no word of the text counts" in why.notes[0]
+    assert explain(model, "red", "colour red").notes == ()
+
+
+def test_predictions_are_the_same_after_explaining() -> None:
+    model = fitted()
+    before = model.predict([TEXT], k=5)
+    explain_best(model, TEXT, k=3)
+    after = model.predict([TEXT], k=5)
+    assert before.scores.tobytes() == after.scores.tobytes()
+
+
+def test_saved_models_explain_the_same(tmp_path: Any) -> None:
+    import labelgrove
+
+    model = fitted()
+    model.save(tmp_path / "model")
+    assert explain(labelgrove.load(tmp_path / "model"), TEXT, "colour red") == explain(
+        model, TEXT, "colour red"
+    )
+
+
+def test_a_calibrated_model_tells_its_probability_besides() -> None:
+    model = fitted()
+    plain = explain(model, TEXT, "colour red")
+    halves = SimpleNamespace(label_chances=lambda scores, columns: scores / (1 + columns))
+    model.calibration_ = halves  # type: ignore[attr-defined]
+    why = explain(model, TEXT, "colour red")
+    assert plain.calibrated is None and plain.score is not None
+    assert why.calibrated == pytest.approx(plain.score / (1 + model.index_.column("colour red")))
+    assert why.score == plain.score
+
+
+def test_an_explanation_is_json() -> None:
+    why = explain(fitted(), TEXT, "colour red")
+    made = json.loads(json.dumps(why.to_dict()))
+    assert made["name"] == "colour red" and made["score_kind"] == "product"
+    assert made["reasons"][0]["spans"] == [[10, 13], [27, 30]]
+    assert made["paths"][0]["steps"][0]["bias"] == why.paths[0].steps[0].bias
+    assert made["highlights"][0] == list(why.highlights()[0])
+
+
+def test_nearest_documents_bear_the_label_and_are_like_the_text() -> None:
+    texts, labels = planted(80)
+    corpus = Corpus.from_lists(texts, labels, ids=[f"d{n}" for n in range(80)])
+    model = Linear().fit(corpus)
+    row = next(n for n, names in enumerate(labels) if "colour red" in names)
+    near = explain(model, texts[row], "colour red", corpus=corpus, neighbours=4).neighbours
+    assert len(near) == 4
+    assert near[0].similarity == pytest.approx(1.0, abs=1e-5)
+    assert texts[row].startswith(near[0].excerpt.rstrip("…")[:20])
+    assert all("colour red" in labels[n.document] and n.id == f"d{n.document}" for n in near)
+    similarities = [n.similarity for n in near]
+    assert similarities == sorted(similarities, reverse=True)
+    assert "red" in near[0].terms
+    unknown = explain(model, texts[row], "colour red", corpus=Corpus.from_lists(["x"], [["z"]]))
+    assert unknown.neighbours == ()
+
+
+def test_ids_and_names_both_name_a_label() -> None:
+    texts, labels = planted(40)
+    ids = sorted({label for row in labels for label in row})
+    index = LabelIndex(ids, names=[f"{label} things" for label in ids])
+    model = Linear().fit(texts, labels, index=index)
+    assert explain(model, TEXT, "colour red") == explain(model, TEXT, "colour red things")
+    assert (explain(model, TEXT, "colour red").id, explain(model, TEXT, "colour red").name) == (
+        "colour red",
+        "colour red things",
+    )
+
+
+def test_what_cannot_be_explained_is_refused_with_a_sentence() -> None:
+    model = fitted()
+    with pytest.raises(DataError, match="unknown label 'pink'"):
+        explain(model, TEXT, "pink")
+    with pytest.raises(DataError, match="one text, not a list"):
+        explain(model, [TEXT], "colour red")
+    with pytest.raises(DataError, match="fitted on texts alone"):
+        explain(model, TEXT, "colour red", dense=[1.0])
+    for options in ({"top": 0}, {"top": True}, {"gradient_steps": 0}, {"gradient_steps": None}):
+        with pytest.raises(ConfigError, match=f"{next(iter(options))}: must be"):
+            explain(model, TEXT, "colour red", **options)
+    with pytest.raises(NotFittedError):
+        explain(Linear(), TEXT, "colour red")
+    other = Plain(model, method="oracle")
+    with pytest.raises(UnsupportedError, match="oracle cannot be explained"):
+        explain(other, TEXT, "colour red")
+
+
+def test_an_ensemble_as_it_is_trained() -> None:
+    from labelgrove.methods.ensemble.method import Ensemble
+
+    texts, labels = planted(80)
+    short = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
+    model = Ensemble([Linear(tree=SMALL), Linear(tfidf=short)], rule="rank").fit(texts, labels)
+    found = explain_best(model, TEXT, k=2)
+    predicted = model.predict([TEXT], k=2)
+    assert [why.name for why in found] == predicted.names()[0]
+    assert [why.score for why in found] == pytest.approx(predicted.scores[0].tolist(), rel=1e-6)
+    for member, alone in zip(found[0].members, model.members_, strict=True):
+        check_sums(member)
+        assert member == explain(alone, TEXT, found[0].name)
+
+
+class Together(Plain):
+    """What an explanation needs of an ensemble."""
+
+    candidates = 4
+
+    def __init__(self, *members: Any) -> None:
+        super().__init__(members[0], method="ensemble")
+        self.members_ = list(members)
+
+    def submodels(self) -> list[Any]:
+        return self.members_
+
+    def predict(self, X: Any, k: int = 5, **request: Any) -> Any:
+        return self.members_[0].predict(X, k=k)
+
+
+def test_an_ensemble_is_explained_by_its_members() -> None:
+    model = fitted()
+    oracle = Plain(model, method="oracle")
+    both = Together(model, fitted(tfidf=TfidfParams(ngram_range=(1, 2))), oracle)
+    why = explain(both, TEXT, "colour red", top=5)
+    assert [member.method for member in why.members] == ["linear", "linear"]
+    assert why.members[0] == explain(model, TEXT, "colour red", top=5)
+    assert why.score == why.members[0].score or why.score == pytest.approx(why.members[0].score)
+    assert len(why.notes) == 1 and "member 3" in why.notes[0]
+    assert "RED" in [TEXT[h.start : h.end] for h in why.highlights() if h.strength > 0.9]
+    assert len(why.to_dict()["members"]) == 2
+    missing = model.predict([TEXT], k=11).names()[0][-1]
+    assert explain(both, TEXT, missing).score is None
+    with pytest.raises(UnsupportedError, match="no member"):
+        explain(Together(oracle), TEXT, "colour red")
+
+
+def test_highlights_do_not_overlap_and_add_up() -> None:
+    reasons = (
+        Reason("a b", 1.0, spans=(Span(0, 3),)),
+        Reason("b", -0.5, spans=(Span(2, 3), Span(8, 9))),
+        Reason("c", 2.0, spans=(Span(3, 4),)),
+        Reason("d", 3.0),
+    )
+    why = Explanation("x", "x", "linear", 1.0, "product", reasons)
+    assert [tuple(h) for h in why.highlights()] == [
+        (0, 2, 0.5),
+        (2, 3, 0.25),
+        (3, 4, 1.0),
+        (8, 9, -0.25),
+    ]
+
+
+def test_values_of_fields_are_reasons() -> None:
+    rows = [{"t": f"book {n}", "by": ["Ada", "Ben"][n % 2]} for n in range(12)]
+    documents = records(rows, text="t", fields="by")
+    labels = [[["a"], ["b"]][n % 2] for n in range(12)]
+    for model in (Linear(), Neighbours()):
+        model.fit(documents, labels)
+        for asked in ({"t": "book 1", "by": "ben"}, documents[1]):
+            why = explain(model, asked, "b", corpus=Corpus.from_lists(documents, labels))
+            values = [reason for reason in why.reasons if reason.text == "by: ben"]
+            assert len(values) == 1 and values[0].contribution > 0 and values[0].spans == ()
+            assert "by: ben" in why.neighbours[0].terms
+            assert why.neighbours[0].excerpt.startswith("book")
+    with pytest.raises(DataError, match="trained on plain texts"):
+        explain(Linear().fit(["red", "blue"], [["a"], ["b"]]), {"t": "x"}, "a")

@@ -1,0 +1,99 @@
+"""A node's margin is the kernel's, and a sum of what features give, however weights are stored."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from labelgrove.data.features import Features
+from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.explaining.rankers import labels_below, node_path, ranker_steps
+from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.ranker import Ranker, train_ranker
+from labelgrove.ranking.solver import RankerParams
+
+TREE = LabelTree([[0, 0, 0], [0, 0, 1, 2, 2], [0, 0, 1, 2, 3, 3, 4]], [3, 0, 6, 1, 5, 2, 4])
+
+
+def problem(blocks: str) -> tuple[Features, sparse.csr_array]:
+    random = np.random.default_rng(0)
+    labels = sparse.csr_array((random.random((60, 7)) < 0.3).astype(np.float32))
+    terms = sparse.random_array((60, 30), density=0.3, rng=random, dtype=np.float32)
+    terms = sparse.csr_array(terms + labels @ (random.random((7, 30)) < 0.2))
+    dense = (labels @ random.normal(size=(7, 5))).astype(np.float32)
+    return Features(
+        terms if "sparse" in blocks else None, dense if "dense" in blocks else None
+    ), labels
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("blocks", ["sparse", "dense", "sparse dense"])
+def test_every_margin_is_the_kernels(blocks: str, storage: str) -> None:
+    features, labels = problem(blocks)
+    ranker = train_ranker(features, labels, TREE, RankerParams(bias=2.0))
+    ranker = ranker.compressed(storage)  # type: ignore[arg-type]
+    bare = SearchParams(post_processor="noop")
+    seen = dense = 0
+    for row in range(6):
+        document = features.take([row]).parts()
+        for column in range(7):
+            steps = ranker_steps(
+                ranker, document, column, params=bare, terms=None, examples=lambda columns: ()
+            )
+            for step in steps:
+                # The nodes of a level are the labels of the tree above it.
+                above = Ranker(
+                    TREE.coarsen(step.level),
+                    ranker.levels[: step.level],
+                    features=ranker.features,
+                    bias=ranker.bias,
+                    width=ranker.width,
+                )
+                node = step.node if step.level < 3 else column
+                kernel = above.score(document, [node], params=bare)[0, 0]
+                assert step.margin == pytest.approx(kernel, abs=2e-5)
+                assert step.total == pytest.approx(step.margin, abs=1e-12)
+                assert step.counts == (step.level == 3) and step.probability is None
+                seen += len(step.reasons)
+                dense += step.vector != 0
+    assert (seen > 100) == ("sparse" in blocks)
+    assert (dense > 50) == ("dense" in blocks)
+
+
+@pytest.mark.parametrize(
+    "kind", ["l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"]
+)
+@pytest.mark.parametrize("last_level", ["same", "noop"])
+def test_probabilities_are_those_of_the_search(kind: str, last_level: str) -> None:
+    features, labels = problem("sparse dense")
+    ranker = train_ranker(features, labels, TREE)
+    params = SearchParams(post_processor=kind, last_level=last_level)  # type: ignore[arg-type]
+    for row in range(6):
+        document = features.take([row]).parts()
+        for column in range(7):
+            steps = ranker_steps(
+                ranker, document, column, params=params, terms=None, examples=lambda columns: ()
+            )
+            score = float(ranker.score(document, [column], params=params)[0, 0])
+            if last_level == "noop":
+                assert [step.counts for step in steps] == [False, False, True]
+                assert score == pytest.approx(steps[-1].margin, abs=2e-5)
+                assert steps[-1].probability is None
+                continue
+            chances = [step.probability or 0.0 for step in steps if step.counts]
+            product = float(np.prod(chances))
+            if kind == "log-sigmoid":
+                score = np.exp(score)
+            assert product == pytest.approx(score, rel=1e-4, abs=1e-7)
+
+
+def test_paths_and_what_lies_below_a_node() -> None:
+    for column in range(7):
+        path = node_path(TREE, column)
+        assert path[-1] == TREE.leaf_positions[column]
+        for level, node in enumerate(path):
+            assert column in labels_below(TREE, level, node)
+    for level, width in enumerate(TREE.widths):
+        below = [labels_below(TREE, level, node).tolist() for node in range(width)]
+        assert [c for columns in below for c in columns] == TREE.leaf_labels.tolist()

@@ -1,0 +1,139 @@
+"""What models keep: settings in and out, model folders, names that lead to classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import labelgrove
+from labelgrove import Linear, calibrate
+from labelgrove.core.params import read_toml, to_toml
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.data.shop import shop_corpus
+from labelgrove.disk.bundle import read_manifest
+from labelgrove.errors import ConfigError
+from labelgrove.methods import METHODS, create, method_class
+from labelgrove.methods.settings import check_count
+from labelgrove.methods.stored import _current
+
+
+def test_config_round_trip_through_toml(tmp_path: Path) -> None:
+    model = create("linear", {"random_state": 3, "ranker": {"C": 2}, "tfidf": {"max_df": 0.5}})
+    file = tmp_path / "c.toml"
+    file.write_text(to_toml(model.to_config()))
+    again = Linear.from_config(read_toml(file))
+    assert again.to_config() == model.to_config()
+    assert again.n_jobs is None
+
+
+def test_presets_give_way_to_what_is_asked_for() -> None:
+    preset = METHODS["ova"].preset["tree"]["max_leaf_size"]
+    assert create("ova").tree.max_leaf_size == preset
+    assert create("ova", {"tree": {"max_leaf_size": 7}}).tree.max_leaf_size == 7
+    create("ova", {"tree": {"max_leaf_size": 7}})
+    assert METHODS["ova"].preset["tree"]["max_leaf_size"] == preset
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"ranker": 3}, "ranker: must be a table"),
+        ({"rankr": {}}, "did you mean ranker"),
+        ({"ranker": {"c": 1}}, r"did you mean ranker\.C"),
+        ({"random_state": -1}, "at least 0"),
+        ({"random_state": "x"}, "whole number"),
+        ({"n_jobs": 1.5}, "whole number"),
+        ({"n_jobs": 0}, "n_jobs: must be at least 1 and at most 1024, or -1 or none"),
+        ({"n_jobs": -2}, "n_jobs: must be at least 1"),
+        ({"n_jobs": 1025}, "n_jobs: must be at least 1"),
+        ({"random_state": True}, "whole number"),
+    ],
+)
+def test_wrong_settings_name_their_path(config: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        create("linear", config)
+
+
+@pytest.mark.parametrize("jobs", [None, -1, 1, 1024])
+def test_numbers_of_threads_at_their_limits(jobs: int | None) -> None:
+    assert create("linear", {"n_jobs": jobs, "random_state": 0}).n_jobs == jobs
+
+
+def test_counts_begin_at_one() -> None:
+    check_count("n_trees", 1)
+    for wrong in (0, 1.0, True, None):
+        with pytest.raises(ConfigError, match="n_trees: must be a whole number of at least 1"):
+            check_count("n_trees", wrong)
+
+
+def test_a_group_of_the_wrong_kind_is_refused_by_fit() -> None:
+    with pytest.raises(ConfigError, match="tree: must be TreeParams"):
+        Linear(tree="bonsai").fit(["a", "b"], [["x"], ["y"]])  # type: ignore[arg-type]
+
+
+def test_unknown_methods_are_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'linear'"):
+        method_class("lineal")
+    with pytest.raises(ConfigError, match="methods: "):
+        method_class("zzz")
+
+
+def test_a_group_given_as_none_gets_its_defaults() -> None:
+    assert Linear(tree=None).tree == Linear().tree  # type: ignore[arg-type]
+    assert list(Linear.groups) == ["tfidf", "tree", "ranker", "search"]
+
+
+def test_constructors_share_no_groups() -> None:
+    first, second = Linear(), Linear()
+    first.set_params(ranker__C=9.0)
+    assert second.ranker.C != 9.0
+
+
+def test_training_facts_survive_the_disk(tmp_path: Path) -> None:
+    model = Linear().fit(["red", "blue", "red"], [["a"], ["a", "b"], []])
+    model.save(tmp_path / "m")
+    config = read_toml(tmp_path / "m" / "config.toml")
+    assert config.pop("method") == "linear"
+    assert Linear.from_config(config).to_config() == model.trained_config()
+    facts = labelgrove.load(tmp_path / "m").facts_
+    assert (facts.documents, facts.frequencies.tolist()) == (3, [2, 1])
+    assert TrainingFacts.from_state(facts.state()).documents == 3
+
+
+def test_a_model_of_another_method_is_not_loaded(tmp_path: Path) -> None:
+    from labelgrove.disk.model_folder import save_model
+
+    save_model(tmp_path / "m", method="other", params={}, parts={})
+    with pytest.raises(ConfigError, match=r"labelgrove\.load"):
+        Linear.load(tmp_path / "m")
+    with pytest.raises(ConfigError, match="unknown method 'other'"):
+        labelgrove.load(tmp_path / "m")
+
+
+def test_a_stored_setting_that_has_gone_is_read_as_its_equal() -> None:
+    stored = {"heads": {"logits": "gather", "kept": 3}, "n_jobs": None}
+    assert _current(stored) == {"heads": {"logits": "auto", "kept": 3}, "n_jobs": None}
+    assert stored["heads"]["logits"] == "gather"  # type: ignore[index]
+    # Mined documents counted in full before there was a weight.
+    assert _current({"ranker": {"C": 1.0}}) == {"ranker": {"C": 1.0, "mined_weight": 1.0}}
+    kept = {"ranker": {"mined_weight": 0.5}}
+    assert _current(kept) == kept
+    without = {"ranker": {"C": 1.0}, "rerank": {}}
+    assert _current(without) == without
+    stored = {"heads": {"full_chunk": None}, "training": {"table_steps": "row", "lr": 0.1}}
+    assert _current(stored) == {"heads": {}, "training": {"lr": 0.1}}
+
+
+def test_the_date_of_training_survives_calibration(tmp_path: Path) -> None:
+    model = Linear().fit(shop_corpus(100, labels=20))
+    model.created_ = "2024-02-03T04:05:06+00:00"
+    model.save(tmp_path / "model")
+    loaded = Linear.load(tmp_path / "model")
+    test = shop_corpus(100, labels=20, part="test")
+    calibrate(loaded, test)
+    assert loaded.predict(test).score_kind == "probability"  # from now on, unless raw is asked for
+    assert loaded.predict(test, raw=True).score_kind == "product"
+    loaded.save(tmp_path / "model", overwrite=True)
+    manifest = read_manifest(tmp_path / "model", kind="model")
+    assert manifest["created"] == "2024-02-03T04:05:06+00:00"
