@@ -24,7 +24,7 @@ from labelgrove.disk.stages import Stages
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods import METHODS, MethodEntry
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model
 
 
 def count_labels(labels: Any, smoothing: float) -> Part:
@@ -34,7 +34,7 @@ def count_labels(labels: Any, smoothing: float) -> Part:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Popular(Estimator):
+class Popular(Model):
     """Gives every text the most frequent labels."""
 
     method: ClassVar[str] = "popular"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from labelgrove.experiments.planning.plan import Plan
-    from labelgrove.methods.estimator import Estimator
+    from labelgrove.methods.base import Model
 
 MOST_STAGES = 8  # that a summary for people names
 
@@ -32,7 +32,7 @@ def show(
 
 
 def summary(
-    model: Estimator,
+    model: Model,
     out: Path,
     plan: Plan | None,
     measured: TimedEvaluation | None,
@@ -70,7 +70,7 @@ def summary(
     return facts
 
 
-def _held_out(model: Estimator) -> dict[str, dict[str, float]]:
+def _held_out(model: Model) -> dict[str, dict[str, float]]:
     """Metrics on the held-out part, in percent: of the method, and of linear or its members."""
     from labelgrove.methods.held_out import held_out_metrics
 
@@ -82,7 +82,7 @@ def _held_out(model: Estimator) -> dict[str, dict[str, float]]:
     }
 
 
-def _learnt_from(model: Estimator) -> dict[str, int]:
+def _learnt_from(model: Model) -> dict[str, int]:
     """The documents that the model, or each of its members, learnt from."""
     models = list(model.submodels()) or [model]
     numbered = [f"{number} {each.method}" for number, each in enumerate(models, 1)]
@@ -103,7 +103,7 @@ def _margin(facts: Mapping[str, Any]) -> tuple[int, float]:
     return count, 100 * max(widest(value / 100, count) for value in values)
 
 
-def _next_commands(model: Estimator, out: Path, dev: Path | None) -> list[str]:
+def _next_commands(model: Model, out: Path, dev: Path | None) -> list[str]:
     """Commands to copy and run; without --dev, the name TEST.jsonl must be replaced."""
     name, folder = common.command_name(), shlex.quote(str(out))
     facts = model.facts_

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from labelgrove.data.corpus import Corpus
     from labelgrove.disk.run_folder import RunFolder, RunStatus
-    from labelgrove.methods.estimator import Estimator
-    from labelgrove.methods.interface import Model
+    from labelgrove.methods.base import Model
 
 
 def train(
@@ -221,7 +220,7 @@ def train(
 
 
 def _fit_shards(
-    model: Estimator,
+    model: Model,
     corpus: Path,
     run: RunFolder | None,
     where: options.Where,
@@ -276,7 +275,7 @@ def _fit_shards(
     return measured
 
 
-def _check_extras(model: Estimator, documents: options.Documents, label_tree: Path | None) -> None:
+def _check_extras(model: Model, documents: options.Documents, label_tree: Path | None) -> None:
     """Raises an error, before the work, if a flag does not fit the method or other flags."""
     for argument, value in (("dense", documents.dense), ("label_tree", label_tree)):
         if value is not None and argument not in model.takes:

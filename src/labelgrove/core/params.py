@@ -22,7 +22,7 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -63,35 +63,37 @@ def param(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-class Arguments:
-    """Base of dataclasses whose constructor suggests a name for an argument that it lacks."""
-
-    if not TYPE_CHECKING:  # type checkers know the arguments from the fields
-
-        def __new__(cls, *_: Any, **arguments: Any) -> Self:
-            # What is no dataclass has a constructor of its own, such as that of exported models.
-            names = argument_names(cls) if dataclasses.is_dataclass(cls) else list(arguments)
-            for name, value in arguments.items():
-                if name not in names:
-                    problem = f"{cls.__name__} has no such argument"
-                    inside = cls._arguments_inside(value)
-                    raise ArgumentError(unknown_key(name, names, inside=inside, problem=problem))
-            return super().__new__(cls)
-
-    @classmethod
-    def _arguments_inside(cls, value: Any) -> dict[str, list[str]]:
-        """How to pass ``value`` to an argument of an argument, by the former's name."""
-        return {}
-
-
 def argument_names(cls: type) -> list[str]:
     """What the constructor of a dataclass takes."""
     return [field.name for field in dataclasses.fields(cls) if field.init]
 
 
+def refuse_unknown(
+    cls: type,
+    arguments: Mapping[str, Any],
+    inside: Callable[[Any], Mapping[str, list[str]]] = lambda value: {},
+) -> None:
+    """Refuses arguments that the constructor of a dataclass lacks, and suggests names.
+
+    ``inside`` says how to pass a value to an argument of an argument, by the former's name.
+    """
+    # What is no dataclass has a constructor of its own, such as that of exported models.
+    names = argument_names(cls) if dataclasses.is_dataclass(cls) else list(arguments)
+    for name, value in arguments.items():
+        if name not in names:
+            problem = f"{cls.__name__} has no such argument"
+            raise ArgumentError(unknown_key(name, names, inside=inside(value), problem=problem))
+
+
 @dataclasses.dataclass
-class Params(Arguments):
+class Params:
     """Base of parameter groups: one level of named values, no nesting."""
+
+    if not TYPE_CHECKING:  # type checkers know the arguments from the fields
+
+        def __new__(cls, *_: Any, **arguments: Any) -> Self:
+            refuse_unknown(cls, arguments)
+            return super().__new__(cls)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Field values by name, as scikit-learn asks for them."""

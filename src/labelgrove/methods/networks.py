@@ -23,7 +23,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.explaining.networks import network_paths
-from labelgrove.methods.interface import Pieces
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.name_rows import named_labels
 from labelgrove.methods.neural import (
     Compared,

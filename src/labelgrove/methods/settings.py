@@ -1,19 +1,22 @@
-"""Settings of a model: its groups of parameters and their checks."""
+"""The settings of a model: its groups of parameters, their checks, and what scikit-learn asks.
+
+scikit-learn itself is not imported: that takes longer than loading a model and predicting.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
-from labelgrove.core.params import Params, as_table, checked
+from labelgrove.core.params import Params, argument_names, as_table, checked, unknown_key
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
 
@@ -64,18 +67,80 @@ def group(kind: type[P], **values: Any) -> Group[P]:
     return Group(kind, values)
 
 
-class Groups:
+@cache
+def groups_of(cls: type) -> dict[str, Group[Any]]:
     """The groups of a model class by name, from its fields."""
+    members = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+    return {name: value for name, value in members.items() if isinstance(value, Group)}
 
-    def __get__(self, _: object, owner: type) -> dict[str, Group[Any]]:
-        fields = dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ()
-        values = {field.name: inspect.getattr_static(owner, field.name, None) for field in fields}
-        return {name: value for name, value in values.items() if isinstance(value, Group)}
+
+def from_config(cls: type[Any], config: Mapping[str, Any]) -> Any:
+    """An unfitted model from config tables: a table per group, other keys are arguments."""
+    groups, names = groups_of(cls), sorted(argument_names(cls))
+    arguments: dict[str, Any] = {}
+    for key, value in config.items():
+        if key not in names:
+            inside = keys_inside(cls, lambda group, inner: f"{group.name}.{inner}")
+            raise ConfigError(unknown_key(key, names, inside=inside))
+        if key in groups:
+            arguments[key] = groups[key].from_table(value)
+        else:
+            arguments[key] = None if value == "none" else value  # TOML has no null
+    model = cls(**arguments)
+    model.check_settings()
+    return model
+
+
+def get_params(model: Any, *, deep: bool) -> dict[str, Any]:
+    """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
+    params: dict[str, Any] = {}
+    for name in sorted(argument_names(type(model))):
+        params[name] = value = getattr(model, name)
+        if deep and isinstance(value, Params):
+            params |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
+    return params
+
+
+def set_params(model: Any, params: Mapping[str, Any]) -> None:
+    """Sets arguments by the names of :func:`get_params`."""
+    names, nested = sorted(argument_names(type(model))), defaultdict[str, dict[str, Any]](dict)
+    for key, value in params.items():
+        name, _, inner = key.partition("__")
+        if name not in names:
+            inside = keys_inside(type(model), lambda group, inner: f"{group.name}__{inner}")
+            raise ConfigError(unknown_key(name, names, inside=inside))
+        if inner:
+            nested[name][inner] = value
+        else:
+            setattr(model, name, value)
+    for name, values in nested.items():
+        getattr(model, name).set_params(**values)
+
+
+def keys_inside(cls: type, written: Callable[[Group[Any], str], str]) -> dict[str, list[str]]:
+    """The keys of all groups, and how each of them is written."""
+    inside = defaultdict[str, list[str]](list)
+    for group in groups_of(cls).values():
+        for key in argument_names(group.kind):
+            inside[key].append(written(group, key))
+    return inside
+
+
+def arguments_inside(cls: type, value: Any) -> dict[str, list[str]]:
+    """How to pass ``value`` to an argument of a group, by the former's name."""
+    text = repr(value) if len(repr(value)) <= 40 else "..."
+
+    def written(group: Group[Any], key: str) -> str:
+        if group.values:  # a new group would have other values than the method's
+            return f"{group.name}={{{key!r}: {text}}}"
+        return f"{group.name}={group.kind.__name__}({key}={text})"
+
+    return keys_inside(cls, written)
 
 
 def check_settings(model: Any) -> None:
     """Checks a model's arguments against their types, and its groups; ``fit`` does it first."""
-    values, groups = vars(model), type(model).groups
+    values, groups = vars(model), groups_of(type(model))
     for name, group in groups.items():
         if not isinstance(values[name], group.kind):
             raise ConfigError(
@@ -97,17 +162,16 @@ def check_settings(model: Any) -> None:
 
 @cache
 def _argument_types(cls: type) -> dict[str, Any]:
-    """The types of a dataclass's arguments, as its module names them."""
+    """The types of a dataclass's arguments, as the modules of the class and its bases name them."""
     annotations = {field.name: field.type for field in dataclasses.fields(cls) if field.init}
-    named = types.SimpleNamespace(__annotations__=annotations)
-    return typing.get_type_hints(named, vars(sys.modules[cls.__module__]))
+    names: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        names |= vars(sys.modules[base.__module__])
+    return typing.get_type_hints(types.SimpleNamespace(__annotations__=annotations), names)
 
 
 def check_count(name: str, value: Any) -> None:
     """Refuses everything but whole numbers of at least 1."""
-    if not _whole(value) or value < 1:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < 1:
         raise ConfigError(f"{name}: must be a whole number of at least 1, got {value!r}")
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

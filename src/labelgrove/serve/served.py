@@ -28,7 +28,7 @@ from labelgrove.evaluation.predictions import COMPARED, Predictions
 from labelgrove.exchange.hub_files import without_paths
 from labelgrove.exchange.loading import load
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model
 from labelgrove.methods.explaining import explain as explaining
 from labelgrove.methods.held_out import held_out_metrics
 from labelgrove.serve.copies import Copies, OpenFiles
@@ -72,7 +72,7 @@ class Row(list[dict[str, Any]]):
 class Served:
     """A loaded model with what the service needs to know about it."""
 
-    def __init__(self, model: Estimator, manifest: dict[str, Any], *, threads: int | None) -> None:
+    def __init__(self, model: Model, manifest: dict[str, Any], *, threads: int | None) -> None:
         self.model = model
         self.id = str(manifest["checksum"])[-12:]
         self.method = str(manifest["method"])
@@ -275,7 +275,7 @@ def _calibration_facts(calibration: Calibration | None) -> dict[str, Any] | None
     }
 
 
-def _mask(model: Estimator, allow: Any, deny: Any) -> LabelMask | None:
+def _mask(model: Model, allow: Any, deny: Any) -> LabelMask | None:
     return LabelMask.of(model.index_, allow, deny)
 
 

@@ -39,13 +39,13 @@ from labelgrove.methods import create, load_folder
 from labelgrove.methods.auto.growing import matcher, planned_steps
 from labelgrove.methods.auto.search import NETWORK, TREES, Search
 from labelgrove.methods.auto.trials import Clock, Trials
+from labelgrove.methods.base import Model, Step, Workers
 from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import stages_in
-from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.inputs import labelled_corpus
-from labelgrove.methods.interface import Model, Pieces, Step, Workers
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import FeatureChoice, choose_features
@@ -67,7 +67,7 @@ SHARED = (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Auto(Estimator):
+class Auto(Model):
     """Tries several methods and keeps the one that held-out documents prefer.
 
     ``budget`` is the time for all of it ("10m"); the first model, one linear tree, is always
@@ -170,11 +170,12 @@ class Auto(Estimator):
             )
 
     @classmethod
-    def _read_config(cls, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """From config tables; says so if a setting of the linear method is auto's to choose."""
         for key in config:
             if key not in cls._get_param_names() and key in Linear._get_param_names():
                 raise ConfigError(f"{key}: auto chooses it; name the method linear to set it")
-        return config
+        return super().from_config(config)
 
     def _share(self, documents: int) -> float:
         """Of the documents that are held out."""

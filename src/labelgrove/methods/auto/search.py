@@ -19,8 +19,8 @@ from labelgrove.methods.auto.growing import (
     neighbours,
 )
 from labelgrove.methods.auto.trials import AFTERWARDS, OutOfTimeError, Trials, pace
+from labelgrove.methods.base import Model
 from labelgrove.methods.ensemble.method import Ensemble
-from labelgrove.methods.interface import Model
 from labelgrove.methods.linear.method import Linear
 
 TREES = 3

@@ -18,6 +18,7 @@ from labelgrove.disk.stages import Made
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cascadexml.net import CascadeNet, mix_name
 from labelgrove.methods.cascadexml.params import (
     CascadeParams,
@@ -26,9 +27,8 @@ from labelgrove.methods.cascadexml.params import (
     cascade_tree_params,
     idle_settings,
 )
-from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.explaining.explanation import Paths, Question
-from labelgrove.methods.interface import Pieces, Workers
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.networks import (
     VECTORS_C,
@@ -60,7 +60,7 @@ from labelgrove.text.tfidf import TfidfParams
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CascadeXML(Estimator):
+class CascadeXML(Model):
     """Clusters of labels read an encoder's middle layers, labels its last; each level shortlists.
 
     ``tree`` says what labels are clustered by; the widths of its levels come from ``heads``.

@@ -29,6 +29,7 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import load_folder
+from labelgrove.methods.base import Model, Step, Workers
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import (
     check_kinds,
@@ -37,8 +38,6 @@ from labelgrove.methods.ensemble.members import (
     stages_in,
     with_members,
 )
-from labelgrove.methods.estimator import Estimator
-from labelgrove.methods.interface import Model, Step, Workers
 from labelgrove.methods.settings import check_count
 from labelgrove.nn.encoders.files import EncoderParams
 
@@ -49,7 +48,7 @@ MEMBERS = "members"  # the folder of the members' own model folders, numbered fr
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Ensemble(Estimator):
+class Ensemble(Model):
     """Several models that predict together, trained by ``fit`` or given to :meth:`join`.
 
     ``rule`` is mean, rank, softmax, sigmoid or round-robin (see ``merging.merge``), with optional
@@ -368,8 +367,9 @@ class Ensemble(Estimator):
         self.members_ = self.members
 
     @classmethod
-    def _read_config(cls, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        return with_members(cls._get_param_names(), config)
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """From config tables with a table per member."""
+        return super().from_config(with_members(cls._get_param_names(), config))
 
     def to_config(self) -> dict[str, Any]:
         """The settings, with a table per member."""

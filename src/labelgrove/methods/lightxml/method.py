@@ -21,10 +21,10 @@ from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.defaults import Needs
-from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.explaining.explanation import Paths, Question
-from labelgrove.methods.interface import Pieces, Workers
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
 from labelgrove.methods.lightxml.static import (
@@ -70,7 +70,7 @@ from labelgrove.text.tfidf import TfidfParams
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LightXML(Estimator):
+class LightXML(Model):
     """The last layers of an encoder, read by one head over all labels, or by groups and labels.
 
     ``rerank`` is a linear ranker over the shortlists of the network and of the linear method, with

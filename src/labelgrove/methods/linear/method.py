@@ -32,7 +32,7 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.inputs import (
     check_norm,
     document_parts,
@@ -42,7 +42,6 @@ from labelgrove.methods.inputs import (
     tree_stages,
     warn_of_weights,
 )
-from labelgrove.methods.interface import Workers
 from labelgrove.methods.linear.sharded import sharded_features
 from labelgrove.methods.linear.streaming import (
     BASE_BYTES,
@@ -69,7 +68,7 @@ LabelTexts = Literal["names"] | None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Linear(Estimator):
+class Linear(Model):
     """Tree of linear classifiers on tf-idf features; fast on any CPU, the default method.
 
     ``fit`` takes texts (or ready features: a sparse matrix, a dense array, or both as Features) and

@@ -26,11 +26,11 @@ from labelgrove.errors import UnsupportedError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.explaining.networks import Reading, vector_paths
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.inputs import scaled
-from labelgrove.methods.interface import Pieces, Workers
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
@@ -92,7 +92,7 @@ class VectorParams(Params):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearVectors(Estimator):
+class LinearVectors(Model):
     """A linear model, such as Parabel's, on text vectors with or without tf-idf.
 
     ``held_out`` documents choose the checkpoint if an encoder is fine-tuned; otherwise all

@@ -24,7 +24,7 @@ from labelgrove.disk.stages import Stages
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model
 from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.matcher.evidence import (
     OF_MATCH,
@@ -47,7 +47,7 @@ BASE_BYTES = 160 << 20
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Matcher(Estimator):
+class Matcher(Model):
     """Labels whose names the text has; also those that no training document has.
 
     How far a match is to be trusted is learnt from the training documents: by how rare the words

@@ -20,10 +20,10 @@ from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError, needing_torch
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.base import Model
 from labelgrove.methods.defaults import MOST_TOKENS
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.inputs import document_parts, features_stage, labelled_corpus
-from labelgrove.methods.interface import Pieces
 from labelgrove.methods.neighbours.memory import Memory, Queries
 from labelgrove.methods.neighbours.voting import Support, VotingParams
 from labelgrove.methods.settings import Group, group
@@ -45,7 +45,7 @@ VectorKind = Literal["tfidf", "encoder", "both"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Neighbours(Estimator):
+class Neighbours(Model):
     """A memory of the training documents: those nearest to a text vote for labels.
 
     Nothing is trained, so a label with one document is found as soon as a text resembles it. Its

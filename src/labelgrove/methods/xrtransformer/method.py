@@ -24,12 +24,12 @@ from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.defaults import Needs
-from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.explaining.networks import Reading, vector_paths
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.inputs import tree_stages
-from labelgrove.methods.interface import Pieces, Workers
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.neural import (
     check_returned,
@@ -87,7 +87,7 @@ RANKERS = 3.5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class XRTransformer(Estimator):
+class XRTransformer(Model):
     """Fine-tunes an encoder level by level, then ranks labels linearly on tf-idf and its vectors.
 
     ``tree`` is the preliminary tree whose levels the encoder learns, ``refined`` the one that the

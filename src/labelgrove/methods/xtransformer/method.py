@@ -21,7 +21,7 @@ from labelgrove.disk.stages import Made
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.explaining.explanation import Path as LabelPath
 from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.explaining.networks import (
@@ -33,7 +33,7 @@ from labelgrove.methods.explaining.networks import (
     product,
 )
 from labelgrove.methods.explaining.rankers import node_path, probability
-from labelgrove.methods.interface import Pieces, Workers
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.networks import network_pieces
 from labelgrove.methods.neural import (
@@ -86,7 +86,7 @@ from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class XTransformer(Estimator):
+class XTransformer(Model):
     """An encoder finds the clusters of labels that a text needs; linear rankers order their labels.
 
     ``indexing`` says what labels are clustered by, ``ranking`` what the rankers read and how both

@@ -1,4 +1,4 @@
-"""One interface for every method, used by prediction and all other features.
+"""The base class of every method.
 
 A method is a keyword-only dataclass over :class:`Model`. It implements ``fit``, its search
 (``_best_labels``) and how it is saved (``parts``, ``_restore``). The other members refuse in one
@@ -10,47 +10,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from labelgrove.core.arrays import Float32, Int32
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.arrays import CSR, Int32
 from labelgrove.core.callbacks import Callback, Timing
 from labelgrove.core.late import sparse
+from labelgrove.core.params import Params, argument_names, refuse_unknown
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads, with_fields
+from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.evaluation.diversity import label_clusters
 from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.requests import Request, Threshold, masked_scores
-from labelgrove.methods.stored import Stored
+from labelgrove.methods import folders, settings
+from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.requests import Request, Threshold, masked_scores, probabilities
+from labelgrove.methods.shown import constructor_call, html_table
 from labelgrove.ranking.ranker import Ranker
+from labelgrove.text.feeding import TextAnalyzer, using_analyzer
+from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction not all the others
-    from labelgrove.methods.explaining.explanation import Paths, Question
+    from labelgrove.evaluation.calibration import Calibration
+    from labelgrove.methods.explaining.explanation import Explanation, Paths, Question
     from labelgrove.methods.outline import Outline
     from labelgrove.methods.updating.growth import GrowthView, OwnGrowth
-    from labelgrove.nn.encoders.encoder import Encoder
+    from labelgrove.methods.updating.report import Growth
     from labelgrove.nn.encoders.files import EncoderParams
-
 
 # Workers train linear models on shards, one network in several processes, or a member each.
 Workers: TypeAlias = Literal["shards", "processes", "members"] | None
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """The parts of a model for export: the encoder's graph, and everything else."""
-
-    encoder: Encoder
-    layers: Sequence[int]
-    parts: dict[str, Part]
-    mean: Float32 | None = None
-    scale: Float32 | None = None
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,10 @@ class Step:
     merged: int = 0
 
 
-class Model(Stored):
-    """Prediction with masks, thresholds and calibration, over a method's own ``_best_labels``."""
+class Model:
+    """Settings, prediction, model folders, and what other features ask of a model."""
 
+    method: ClassVar[str]
     # Arguments of ``fit`` besides those of every method. With "dense", ``predict`` reads it, too.
     takes: ClassVar[frozenset[str]] = frozenset()
     workers: ClassVar[Workers] = None  # what workers of an engine do for a training
@@ -77,6 +77,81 @@ class Model(Stored):
     random_state: int
     n_jobs: int | None
     candidates: int = 100  # labels per document that are compared where lists are merged
+
+    index_: LabelIndex
+    facts_: TrainingFacts
+    vectorizer_: Tfidf | None = None
+    calibration_: Calibration | None = None
+    dev_metrics_: dict[str, float] | None = None  # measured by the command after training
+    report_: Mapping[str, Any] = {}  # measured by training on held-out documents
+    story_: Mapping[str, Any] | None = None  # how the training of a network went
+    timings_: Mapping[str, Timing] = {}
+    created_: str | None = None  # when it was trained
+    derived_: Mapping[str, tuple[Any, str]] = {}  # settings that training chose, with reasons
+    tried_: Sequence[Mapping[str, Any]] = ()  # models that method "auto" compared with this one
+    interrupted_: bool = False  # by Ctrl-C, before all was tried
+
+    if not TYPE_CHECKING:  # type checkers know the arguments from the fields
+
+        def __new__(cls, *_: Any, **arguments: Any) -> Self:
+            refuse_unknown(cls, arguments, lambda value: settings.arguments_inside(cls, value))
+            return super().__new__(cls)
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(argument_names(cls))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
+        return settings.get_params(self, deep=deep)
+
+    def set_params(self, **params: Any) -> Self:
+        """Sets arguments by the names of :meth:`get_params`."""
+        settings.set_params(self, params)
+        return self
+
+    def check_settings(self) -> None:
+        """Raises unless all arguments are of their types and in their bounds."""
+        settings.check_settings(self)
+
+    def __repr__(self) -> str:
+        return constructor_call(self)
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.base import BaseEstimator
+
+        return BaseEstimator().__sklearn_tags__()
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """An unfitted model from config tables: a table per group, other keys are arguments.
+
+        >>> from labelgrove import Linear
+        >>> Linear.from_config({"ranker": {"C": 2.0}}).ranker.C
+        2.0
+        """
+        model: Self = settings.from_config(cls, config)
+        return model
+
+    def to_config(self) -> dict[str, Any]:
+        """The resolved settings as config tables; the inverse of :meth:`from_config`."""
+        return {
+            name: value.get_params() if isinstance(value, Params) else value
+            for name, value in self.get_params(deep=False).items()
+        }
+
+    def trained_config(self) -> dict[str, Any]:
+        """The settings of a fitted model as config tables, with the values that were derived."""
+        config = self.to_config()
+        for name, (value, _) in self.derived_.items():
+            table, _, key = name.rpartition(".")
+            (config[table] if table else config)[key] = value
+        return config
+
+    @property
+    def fitted(self) -> bool:
+        """Whether ``fit`` or ``load`` has been called."""
+        return "index_" in vars(self)
 
     def fit(
         self,
@@ -95,6 +170,46 @@ class Model(Stored):
     ) -> Predictions:
         """The k best labels in ``mask`` for each document, with raw scores."""
         raise NotImplementedError
+
+    def parts(self) -> dict[str, Part]:
+        """The method's parts of the model folder, besides the label index and the facts."""
+        raise NotImplementedError
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        """Sets the model from what :meth:`parts` returned."""
+        raise NotImplementedError
+
+    def _write_files(self, folder: Path) -> None:
+        """Writes other files than parts into the model folder."""
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a model folder that needs no other file: a manifest, JSON and mapped arrays."""
+        check_fitted(self)
+        folders.write_folder(self, path, self._write_files, overwrite=overwrite)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, analyzer: TextAnalyzer | None = None, **options: Any
+    ) -> Self:
+        """Reads a model folder that :meth:`save` wrote; ``options`` go to the store.
+
+        ``analyzer`` is the text analyser of your own that the model was trained with. The folder
+        has only its name.
+        """
+        stored = load_model(path, **options)
+        with reading_parts(path, stored.parts), using_analyzer(analyzer):
+            return cls._from_stored(stored)
+
+    @classmethod
+    def _from_stored(cls, stored: StoredModel) -> Self:
+        model = cls.from_config(folders.stored_settings(stored, cls.method))
+        folders.restore_common(model, stored)
+        model.use_device("auto")  # not the one it was trained on
+        model._restore(stored.parts, stored.path)
+        return model
+
+    def use_device(self, device: str) -> None:
+        """Moves the model to another device; does nothing for methods without a network."""
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """A cautious estimate of the peak bytes of main memory that fitting needs."""
@@ -297,3 +412,109 @@ class Model(Stored):
         self.dev_metrics_ = None
         self.timings_ = timings
         self.created_ = datetime.now(UTC).isoformat(timespec="seconds")
+
+    def score(self, X: Any, y: Any) -> float:
+        """P@1, so that scikit-learn's searches have a default to maximise.
+
+        >>> from labelgrove import Linear
+        >>> Linear().fit(["red shoes", "blue hat"], [["a"], ["b"]]).score(["hat"], [["b"]])
+        1.0
+        """
+        from labelgrove.evaluation.metrics import scorer
+
+        return float(scorer("P@1")(self, X, y))
+
+    @property
+    def classes_(self) -> npt.NDArray[np.object_]:
+        """The ids of the labels, in the order of the columns of all matrices."""
+        check_fitted(self)
+        return np.array(list(self.index_.ids), dtype=object)
+
+    def predict_proba(self, X: Any, *, k: int | None = None, **options: Any) -> CSR:
+        """Probabilities of each document's ``k`` best labels: a sparse documents x labels matrix.
+
+        ``k`` is by default the number of labels per document that calibration has seen; other
+        labels are not stored. Options are those of :meth:`predict`. Models whose scores are no
+        probabilities refuse until they are calibrated.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"] * 20, [["shoes"], ["hats"]] * 20)
+        >>> _ = model.calibrate(["a shoes shop", "hat box"] * 20, [["shoes"], ["hats"]] * 20)
+        >>> model.predict_proba(["blue hat"]).toarray().round().tolist(), model.classes_.tolist()
+        ([[1.0, 0.0]], ['hats', 'shoes'])
+        """
+        check_fitted(self)
+        return probabilities(self, X, k, options)
+
+    def calibrate(self, X: Any, y: Any = None, **options: Any) -> Calibration:
+        """Learns probabilities and a threshold from documents that the model was not trained on.
+
+        The options are those of :func:`labelgrove.calibrate`.
+        """
+        from labelgrove.evaluation import calibrate as learning
+
+        return learning.calibrate(self, X, y, **options)
+
+    def explain(self, text: Any, label: str, **options: Any) -> Explanation:
+        """Why the model gives one text its score for ``label`` (an id or a name).
+
+        The options are those of ``explain`` in ``labelgrove.methods.explaining.explain``, such as
+        ``top`` (how many words) and ``corpus`` (to name similar documents).
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.explain("a blue hat", "hats").reasons[0].text
+        'blue'
+        """
+        from labelgrove.methods.explaining import explain
+
+        return explain.explain(self, text, label, **options)
+
+    def explain_best(self, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
+        """Explanations of the ``k`` best labels of one text; options as for :meth:`explain`."""
+        from labelgrove.methods.explaining import explain
+
+        return explain.explain_best(self, text, k, **options)
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Adds labels at the end of the index; the scores of all other labels stay as they are.
+
+        A label without documents gets weights from its own text: one of ``texts`` per name, or the
+        name itself. ``documents`` may have a list of texts for each label. You may also give
+        ``ids``, ``corpus`` (the old documents, see :meth:`update`), ``params`` (GrowthParams) and
+        ``callbacks``. Encoders stay as they are. In an ensemble every member takes part, or none.
+        LightXML and CascadeXML refuse, because they learn all labels at once.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.add_labels(["red"]).added
+        ('red',)
+        >>> model.predict(["something red"], k=1).names()
+        [['red']]
+        """
+        from labelgrove.methods.updating import update as updating
+
+        return updating.add_labels(self, names, **options)
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Learns from new documents, with labels that may be new, without a full training.
+
+        ``X``, ``y``, ``dense`` and ``index`` are as for ``fit``. New labels are added. They and the
+        labels that occur in the documents are trained; other labels stay as they are. With the old
+        documents (``corpus``: a Corpus, or a pair of texts and labels) this is the training of
+        ``fit``; without them, old labels change only as far as the new documents demand. Labels
+        that people ``rejected`` are trained, too, if an old document has them. ``params`` are
+        GrowthParams. The report says whether a full training is due.
+        :meth:`add_labels` says which methods refuse.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.update(["green coat", "a green hat"], [["coats"], ["hats"]])
+        Growth(added=('coats',), retrained=('hats',), documents=2, ...)
+        """
+        from labelgrove.methods.updating import update as updating
+
+        return updating.update(self, X, y, **options)
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
