@@ -19,7 +19,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CSR, Int32
 from labelgrove.core.callbacks import Callback, Timing
 from labelgrove.core.late import sparse
-from labelgrove.core.params import Params, argument_names, refuse_unknown
+from labelgrove.core.params import argument_names, refuse_unknown
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
@@ -34,13 +34,20 @@ from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import folders, settings
 from labelgrove.methods.fitted import Pieces
-from labelgrove.methods.requests import Request, Threshold, masked_scores, probabilities
+from labelgrove.methods.requests import (
+    Request,
+    Threshold,
+    calibrated_scores,
+    masked_scores,
+    probabilities,
+)
 from labelgrove.methods.shown import constructor_call, html_table
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
 from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction not all the others
+    from labelgrove.data.sharded import ShardedCorpus
     from labelgrove.evaluation.calibration import Calibration
     from labelgrove.methods.explaining.explanation import Explanation, Paths, Question
     from labelgrove.methods.outline import Outline
@@ -135,18 +142,11 @@ class Model:
 
     def to_config(self) -> dict[str, Any]:
         """The resolved settings as config tables; the inverse of :meth:`from_config`."""
-        return {
-            name: value.get_params() if isinstance(value, Params) else value
-            for name, value in self.get_params(deep=False).items()
-        }
+        return settings.to_config(self)
 
     def trained_config(self) -> dict[str, Any]:
         """The settings of a fitted model as config tables, with the values that were derived."""
-        config = self.to_config()
-        for name, (value, _) in self.derived_.items():
-            table, _, key = name.rpartition(".")
-            (config[table] if table else config)[key] = value
-        return config
+        return settings.with_derived(self.to_config(), self.derived_)
 
     @property
     def fitted(self) -> bool:
@@ -363,13 +363,7 @@ class Model:
         threads = self.n_jobs if threads is None else check_threads(threads)
         X = self.documents(X)
         scores = self._label_scores(X, labels, dense=dense, threads=threads)
-        calibration = None if raw else self.calibration_
-        if calibration is None:
-            return scores
-        if not sparse.issparse(scores):
-            return calibration.label_chances(scores, labels)
-        scores.data = calibration.label_chances(scores.data, scores.indices)
-        return scores
+        return scores if raw else calibrated_scores(self.calibration_, scores, labels)
 
     def documents(self, X: Any) -> Any:
         """Documents as the model reads them; those with fields may be mappings or a data frame."""
@@ -399,15 +393,10 @@ class Model:
         """Sets the index of a fitted model: the same labels, perhaps with other names."""
         self.index_ = index
 
-    def remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
+    def remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, Timing]) -> None:
         """Marks the model as fitted and forgets the measurements of an earlier fit."""
-        self.remember_facts(corpus.index, TrainingFacts.of(corpus), timings)
-
-    def remember_facts(
-        self, index: LabelIndex, facts: TrainingFacts, timings: Mapping[str, Timing]
-    ) -> None:
-        self.index_ = index
-        self.facts_ = facts
+        self.index_ = corpus.index
+        self.facts_ = TrainingFacts.of(corpus) if isinstance(corpus, Corpus) else corpus.facts()
         self.calibration_ = None
         self.dev_metrics_ = None
         self.timings_ = timings

@@ -21,19 +21,11 @@ from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import neural
 from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.explaining.networks import network_paths
 from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.name_rows import named_labels
-from labelgrove.methods.neural import (
-    Compared,
-    check_returned,
-    compared,
-    compares,
-    encoder_work,
-    estimate_memory,
-    prepare,
-)
 from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import Prepared, linear_stage
 from labelgrove.methods.reranking import (
@@ -69,7 +61,7 @@ class TableParams(Protocol):
     def divides(self) -> bool: ...
 
 
-class LabelNetwork(Compared, Protocol):
+class LabelNetwork(neural.Compared, Protocol):
     """What both methods have.
 
     ``rerank`` is a linear ranker over the shortlists of the network and of the linear method, with
@@ -90,7 +82,7 @@ class LabelNetwork(Compared, Protocol):
     def remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None: ...
 
 
-def check_network(model: LabelNetwork) -> None:
+def check(model: LabelNetwork) -> None:
     """Refuses settings that contradict each other, before hours of training."""
     if model.heads.sharded and process_count() == 1:
         raise ConfigError(
@@ -98,7 +90,7 @@ def check_network(model: LabelNetwork) -> None:
             "--nproc_per_node 2 -m labelgrove train ...), or leave it unset"
         )
     check_reranking(model.rerank, model.ranker)
-    check_returned(model)
+    neural.check_returned(model)
     if model.return_held_out and not model.rerank.reranks:
         raise ConfigError(
             "return_held_out: there is no ranker to return the documents to; set "
@@ -106,10 +98,10 @@ def check_network(model: LabelNetwork) -> None:
         )
 
 
-def prepare_network(model: LabelNetwork, corpus: Corpus, stages: Stages) -> Prepared:
+def prepare(model: LabelNetwork, corpus: Corpus, stages: Stages) -> Prepared:
     """The documents; the linear method is trained for the comparison or for its shortlists."""
     linear = model.rerank.proposes and not model.return_held_out
-    return prepare(model, corpus, stages, baseline=compares(model), linear=linear)
+    return neural.prepare(model, corpus, stages, baseline=neural.compares(model), linear=linear)
 
 
 def train_network(
@@ -172,9 +164,7 @@ def rerank(
     return Reranker(data.terms.value.reader, ranker, model.rerank, linear)
 
 
-def remember_network(
-    model: LabelNetwork, data: Prepared, stages: Stages, story: Mapping[str, Any]
-) -> None:
+def remember(model: LabelNetwork, data: Prepared, stages: Stages, story: Mapping[str, Any]) -> None:
     """Marks the model as fitted, and measures it beside the linear one on the held-out part."""
     model.story_ = story
     # Only the ranker reads a given matrix when the model predicts.
@@ -187,10 +177,10 @@ def remember_network(
     predictions = rank_labels(model, data.held_out, tokens, 10, mask=None, threads=model.n_jobs)
     runner = make_runner(model.network_, model.device, model.training.precision)
     recall = runner.shortlist_recall(tokens, data.held_out.labels)
-    model.report_ = compared(model.method, data, stages, predictions, recall)
+    model.report_ = neural.compared(model.method, data, stages, predictions, recall)
 
 
-def predict_by_network(
+def predict(
     model: LabelNetwork, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
 ) -> Predictions:
     """The k best labels of documents."""
@@ -222,7 +212,7 @@ def rank_labels(
     return Predictions(columns, scores, counts, model.index_, "product")
 
 
-def paths_of_network(model: LabelNetwork, question: Question) -> Paths:
+def paths(model: LabelNetwork, question: Question) -> Paths:
     """The network's own way to the label, and the reranker's."""
     options: dict[str, Any] = {}
     if model.reranker_ is not None:
@@ -233,7 +223,7 @@ def paths_of_network(model: LabelNetwork, question: Question) -> Paths:
     return network_paths(model.network_, question, device=device, tree=model.tree_, **options)
 
 
-def outline_of_network(
+def outline(
     model: LabelNetwork, documents: int, widths: tuple[int, ...], *, has_tree: bool = True
 ) -> Outline:
     """An encoder with heads, and the ranker over its shortlists."""
@@ -245,25 +235,25 @@ def outline_of_network(
         widths,
         has_tree=has_tree,
         has_ranker=reranks,
-        encoder=encoder_work(model, documents, reads=1.0 if reranks else 0.0),
+        encoder=neural.encoder_work(model, documents, reads=1.0 if reranks else 0.0),
         has_vectors=reranks,
         shortlist=model.rerank.shortlist,
     )
 
 
-def space_of_network(model: LabelNetwork) -> dict[str, Any]:
+def search_space(model: LabelNetwork) -> dict[str, Any]:
     """The training, and the reranker if there is one."""
     return TRAINING_SPACE | (RERANK_SPACE if model.rerank.reranks else {})
 
 
-def memory_of_network(model: LabelNetwork, corpus: Corpus, **options: int) -> int:
-    """Bytes of main memory for fitting; options as for :func:`estimate_memory`."""
+def memory(model: LabelNetwork, corpus: Corpus, **options: int) -> int:
+    """Bytes of main memory for fitting; options as for :func:`neural.estimate_memory`."""
     params = model.rerank
     shortlist = (1 + params.proposes) * params.shortlist if params.reranks else None
-    return estimate_memory(model, corpus, shortlist=shortlist, **options)
+    return neural.estimate_memory(model, corpus, shortlist=shortlist, **options)
 
 
-def parts_of_network(model: LabelNetwork) -> dict[str, Part]:
+def parts(model: LabelNetwork) -> dict[str, Part]:
     """The network, its tree, and the ranker over its shortlists."""
     parts = {"network": network_part(model.network_, model.story_ or {}, dict(model.report_))}
     if model.tree_ is not None:

@@ -135,6 +135,16 @@ def masked_scores(
     return sparse.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
 
 
+def calibrated_scores(calibration: Calibration | None, scores: Any, labels: Any) -> Any:
+    """Probabilities in place of scores of label columns or of a sparse pattern."""
+    if calibration is None:
+        return scores
+    if not sparse.issparse(scores):
+        return calibration.label_chances(scores, labels)
+    scores.data = calibration.label_chances(scores.data, scores.indices)
+    return scores
+
+
 def probabilities(model: Fitted, X: Any, k: int | None, options: Mapping[str, Any]) -> CSR:
     """Probabilities of the k best labels, or a refusal of scores that are none."""
     calibration = model.calibration_

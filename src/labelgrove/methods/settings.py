@@ -74,7 +74,7 @@ def groups_of(cls: type) -> dict[str, Group[Any]]:
     return {name: value for name, value in members.items() if isinstance(value, Group)}
 
 
-def from_config(cls: type[Any], config: Mapping[str, Any]) -> Any:
+def from_config(cls: type, config: Mapping[str, Any]) -> Any:
     """An unfitted model from config tables: a table per group, other keys are arguments."""
     groups, names = groups_of(cls), sorted(argument_names(cls))
     arguments: dict[str, Any] = {}
@@ -89,6 +89,22 @@ def from_config(cls: type[Any], config: Mapping[str, Any]) -> Any:
     model = cls(**arguments)
     model.check_settings()
     return model
+
+
+def to_config(model: Any) -> dict[str, Any]:
+    """The settings as config tables; the inverse of :func:`from_config`."""
+    return {
+        name: value.get_params() if isinstance(value, Params) else value
+        for name, value in model.get_params(deep=False).items()
+    }
+
+
+def with_derived(config: dict[str, Any], derived: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
+    """Config tables with the values that training derived."""
+    for name, (value, _) in derived.items():
+        table, _, key = name.rpartition(".")
+        (config[table] if table else config)[key] = value
+    return config
 
 
 def get_params(model: Any, *, deep: bool) -> dict[str, Any]:
@@ -140,14 +156,15 @@ def arguments_inside(cls: type, value: Any) -> dict[str, list[str]]:
 
 def check_settings(model: Any) -> None:
     """Checks a model's arguments against their types, and its groups; ``fit`` does it first."""
-    values, groups = vars(model), groups_of(type(model))
+    cls: type = type(model)
+    values, groups = vars(model), groups_of(cls)
     for name, group in groups.items():
         if not isinstance(values[name], group.kind):
             raise ConfigError(
                 f"{name}: must be {group.kind.__name__}, got {type(values[name]).__name__}"
             )
         values[name].validate(name)
-    for name, hint in _argument_types(type(model)).items():
+    for name, hint in _argument_types(cls).items():
         if name not in groups:
             checked(values[name], hint, name)
     jobs = model.n_jobs

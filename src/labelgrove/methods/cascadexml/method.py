@@ -18,6 +18,7 @@ from labelgrove.disk.stages import Made
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import networks, neural
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cascadexml.net import CascadeNet, mix_name
 from labelgrove.methods.cascadexml.params import (
@@ -30,23 +31,7 @@ from labelgrove.methods.cascadexml.params import (
 from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.label_texts import LabelTexts
-from labelgrove.methods.networks import (
-    VECTORS_C,
-    check_network,
-    layer_arrays,
-    memory_of_network,
-    network_pieces,
-    outline_of_network,
-    parts_of_network,
-    paths_of_network,
-    predict_by_network,
-    prepare_network,
-    remember_network,
-    rerank,
-    space_of_network,
-    train_network,
-)
-from labelgrove.methods.neural import fitting, settled
+from labelgrove.methods.networks import layer_arrays
 from labelgrove.methods.outline import Outline, expected_widths
 from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.methods.settings import Group, group
@@ -78,7 +63,7 @@ class CascadeXML(Model):
     tree: Group[TreeParams] = group(TreeParams)
     tfidf: Group[TfidfParams] = group(TfidfParams)
     rerank: Group[RerankParams] = group(RerankParams)
-    ranker: Group[RankerParams] = group(RankerParams, dense_C=VECTORS_C)
+    ranker: Group[RankerParams] = group(RankerParams, dense_C=networks.VECTORS_C)
     features: FeatureChoice = "auto"
     label_texts: LabelTexts = None
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
@@ -98,8 +83,8 @@ class CascadeXML(Model):
         run: RunFolder | None = None,
     ) -> Self:
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            check_network(model)
+        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
+            networks.check(model)
             labels = len(corpus.index)
             shape = cascade_tree_params(labels, model.heads, model.tree)
             depth = layer_count(model.encoder.folder())
@@ -108,19 +93,19 @@ class CascadeXML(Model):
             if idle:
                 few = f"{labels:,} labels get no clusters"
                 stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
-            data = prepare_network(model, corpus, stages)
+            data = networks.prepare(model, corpus, stages)
             tree = data.tree(stages, shape, seed=model.random_state, threads=model.n_jobs)
             heads = CascadeHeads(tree.value, model.heads)
-            trained = train_network(model, data, stages, heads)
+            trained = networks.train_network(model, data, stages, heads)
             network = Made(lambda: network_from_part(trained.value, heads), trained.key)
             model.tree_, model.network_ = tree.value, network.value
-            model.reranker_ = rerank(model, data, stages, network, tree)
-            remember_network(model, data, stages, trained.value.config["story"])
+            model.reranker_ = networks.rerank(model, data, stages, network, tree)
+            networks.remember(model, data, stages, trained.value.config["story"])
         return self
 
     def settled(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
-        return settled(self, corpus, clusters=self._clusters(len(corpus.index)))
+        return neural.settled(self, corpus, clusters=self._clusters(len(corpus.index)))
 
     def _clusters(self, labels: int) -> tuple[int, ...]:
         """Clusters per level, without the labels."""
@@ -142,7 +127,7 @@ class CascadeXML(Model):
     def _best_labels(
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        return predict_by_network(self, X, k, mask=mask, threads=threads)
+        return networks.predict(self, X, k, mask=mask, threads=threads)
 
     def trees(self) -> dict[str, LabelTree]:
         """The tree of the labels' clusters."""
@@ -150,12 +135,12 @@ class CascadeXML(Model):
 
     def paths(self, question: Question) -> Paths:
         """The network's own way to the label, and the reranker's."""
-        return paths_of_network(self, question)
+        return networks.paths(self, question)
 
     def pieces(self) -> Pieces:
         """The encoder for the graph; heads and ranker beside it."""
         ranker = {} if self.reranker_ is None else self.reranker_.parts()
-        return network_pieces(self.network_, self._exported_heads() | ranker)
+        return networks.network_pieces(self.network_, self._exported_heads() | ranker)
 
     def _exported_heads(self) -> dict[str, Part]:
         heads = self.network_.heads
@@ -185,19 +170,19 @@ class CascadeXML(Model):
     def outline(self, documents: int, labels: int) -> Outline:
         """Clusters as the heads want them."""
         shape = cascade_tree_params(labels, self.heads, self.tree)
-        return outline_of_network(self, documents, expected_widths(shape, labels))
+        return networks.outline(self, documents, expected_widths(shape, labels))
 
     def search_space(self) -> dict[str, Any]:
         """The training, the reranker, the dropout of the heads and their shortlists."""
         dropout, kept = ["auto", None, 0.1, 0.2, 0.3, 0.5], ["auto", 32, 64, 128, 256]
-        return space_of_network(self) | {"heads.dropout": dropout, "heads.kept": kept}
+        return networks.search_space(self) | {"heads.dropout": dropout, "heads.kept": kept}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        return memory_of_network(self, corpus)
+        return networks.memory(self, corpus)
 
     def parts(self) -> dict[str, Part]:
         """The network, its tree, and the ranker over its shortlists."""
-        return parts_of_network(self)
+        return networks.parts(self)
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         tree = LabelTree.from_state(parts["tree"])

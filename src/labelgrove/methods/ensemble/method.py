@@ -14,6 +14,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import hold_out, training_corpus
+from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine, engine_for
@@ -192,7 +193,7 @@ class Ensemble(Model):
             if member.index_ is not index:
                 member.use_index(index)
 
-    def remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
+    def remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, Timing]) -> None:
         """Also forgets what no member reads."""
         super().remember(corpus, timings)
         self.facts_ = self._needed(self.facts_)

@@ -21,6 +21,7 @@ from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import networks, neural
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.defaults import Needs
 from labelgrove.methods.explaining.explanation import Paths, Question
@@ -37,23 +38,7 @@ from labelgrove.methods.lightxml.static import (
     two_encoders,
     with_recall,
 )
-from labelgrove.methods.networks import (
-    VECTORS_C,
-    check_network,
-    layer_arrays,
-    memory_of_network,
-    network_pieces,
-    outline_of_network,
-    parts_of_network,
-    paths_of_network,
-    predict_by_network,
-    prepare_network,
-    remember_network,
-    rerank,
-    space_of_network,
-    train_network,
-)
-from labelgrove.methods.neural import fitting, settled
+from labelgrove.methods.networks import layer_arrays
 from labelgrove.methods.outline import Outline, expected_widths
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.reranking import Reranker, RerankParams
@@ -87,7 +72,7 @@ class LightXML(Model):
     tree: Group[TreeParams] = group(TreeParams)
     tfidf: Group[TfidfParams] = group(TfidfParams)
     rerank: Group[RerankParams] = group(RerankParams)
-    ranker: Group[RankerParams] = group(RankerParams, dense_C=VECTORS_C)
+    ranker: Group[RankerParams] = group(RankerParams, dense_C=networks.VECTORS_C)
     features: FeatureChoice = "auto"
     label_texts: LabelTexts = None
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
@@ -107,12 +92,12 @@ class LightXML(Model):
         run: RunFolder | None = None,
     ) -> Self:
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            check_network(model)
+        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
+            networks.check(model)
             check_heads(model.heads)
             labels = len(corpus.index)
             grouped = model.heads.groups_labels(labels)
-            data = prepare_network(model, corpus, stages)
+            data = networks.prepare(model, corpus, stages)
             say_what_is_idle(model.heads, labels, data.encoder.value.depth, stages.reporter)
             tree = None
             if grouped or model.rerank.reranks:  # of the groups, or for the ranker alone
@@ -122,13 +107,13 @@ class LightXML(Model):
             if model.heads.is_full:
                 stages.reporter.message(size_of_full(heads, data.encoder.value, model.device))
             if groups is None or model.heads.negatives == "dynamic":
-                trained = train_network(model, data, stages, heads)
+                trained = networks.train_network(model, data, stages, heads)
             else:
                 trained = model._train_static(data, stages, heads, groups)
             network = Made(lambda: stored_network(trained.value, heads), trained.key)
             model.tree_, model.network_ = groups, network.value
-            model.reranker_ = rerank(model, data, stages, network, tree)
-            remember_network(model, data, stages, trained.value.config["story"])
+            model.reranker_ = networks.rerank(model, data, stages, network, tree)
+            networks.remember(model, data, stages, trained.value.config["story"])
         return self
 
     def _train_static(
@@ -164,7 +149,7 @@ class LightXML(Model):
 
     def settled(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
-        return settled(self, corpus, Needs(dropouts=(0.3, 0.5)))
+        return neural.settled(self, corpus, Needs(dropouts=(0.3, 0.5)))
 
     def learns_names(self) -> bool:
         """As ``label_texts`` says."""
@@ -181,7 +166,7 @@ class LightXML(Model):
     def _best_labels(
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        return predict_by_network(self, X, k, mask=mask, threads=threads)
+        return networks.predict(self, X, k, mask=mask, threads=threads)
 
     def trees(self) -> dict[str, LabelTree]:
         """The tree of the labels' groups, if there are any."""
@@ -190,13 +175,13 @@ class LightXML(Model):
     def paths(self, question: Question) -> Paths:
         """The network's own way to the label, and the reranker's; refused for two encoders."""
         self._refuse_two("explained")
-        return paths_of_network(self, question)
+        return networks.paths(self, question)
 
     def pieces(self) -> Pieces:
         """The encoder for the graph; heads and ranker beside it. Refused for two encoders."""
         self._refuse_two("exported")
         ranker = {} if self.reranker_ is None else self.reranker_.parts()
-        return network_pieces(self.network_, self._exported_heads() | ranker)
+        return networks.network_pieces(self.network_, self._exported_heads() | ranker)
 
     def _refuse_two(self, what: str) -> None:
         if isinstance(self.network_, TwoEncoders):
@@ -231,7 +216,7 @@ class LightXML(Model):
         one_head = not self.heads.groups_labels(labels)
         widths = (labels,) if one_head else expected_widths(self.tree, labels)
         has_tree = not one_head or self.rerank.reranks
-        outline = outline_of_network(self, documents, widths, has_tree=has_tree)
+        outline = networks.outline(self, documents, widths, has_tree=has_tree)
         if one_head or self.heads.negatives == "dynamic" or outline.encoder is None:
             return outline
         learns = outline.encoder.learns  # twice, and a head alone reads as often for "static"
@@ -241,17 +226,17 @@ class LightXML(Model):
 
     def search_space(self) -> dict[str, Any]:
         """The training, the reranker and the dropout of the heads."""
-        return space_of_network(self) | {"heads.dropout": {"low": 0.0, "high": 0.6}}
+        return networks.search_space(self) | {"heads.dropout": {"low": 0.0, "high": 0.6}}
 
     def estimate_memory(self, corpus: Corpus) -> int:
         if self.heads.groups_labels(len(corpus.index)):
-            return memory_of_network(self, corpus, layers=1)
+            return networks.memory(self, corpus, layers=1)
         copies = 3 if self.heads.is_full else 5  # no gradients and moments
-        return memory_of_network(self, corpus, layers=self.heads.layers, copies=copies)
+        return networks.memory(self, corpus, layers=self.heads.layers, copies=copies)
 
     def parts(self) -> dict[str, Part]:
         """The network with its tree and ranker, and the second encoder if there is one."""
-        parts = parts_of_network(self)
+        parts = networks.parts(self)
         if isinstance(self.network_, TwoEncoders):
             recall = network_part(self.network_.recall, {})
             parts["network"] = with_recall(parts["network"], recall)

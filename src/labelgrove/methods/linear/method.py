@@ -239,10 +239,8 @@ class Linear(Model):
         ]
         self.vectorizer_ = None if reader is None else reader.tfidf
         self.rankers_ = rankers
-        if isinstance(X, ShardedCorpus):
-            self.remember_facts(X.index, X.facts(), stages.reporter.timings)
-        else:
-            self.remember(choice.corpus, stages.reporter.timings)
+        known = X if isinstance(X, ShardedCorpus) else choice.corpus
+        self.remember(known, stages.reporter.timings)
         self.facts_ = replace(self.facts_, from_text=reader is not None)
         self.derived_ = derived
         return self

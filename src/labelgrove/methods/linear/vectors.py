@@ -26,6 +26,7 @@ from labelgrove.errors import UnsupportedError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
+from labelgrove.methods import neural
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.explaining.networks import Reading, vector_paths
@@ -34,7 +35,6 @@ from labelgrove.methods.inputs import scaled
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.neural import encoder_work, estimate_memory, fitting, prepare, settled
 from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import tokens_stage
 from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
@@ -131,7 +131,7 @@ class LinearVectors(Model):
         run: RunFolder | None = None,
     ) -> Self:
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
+        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
             check_texts_alone(model.method, corpus)
             make = {
                 "word2vec": model._from_words,
@@ -195,7 +195,9 @@ class LinearVectors(Model):
     def _from_fine_tuned(
         self, corpus: Corpus, stages: Stages
     ) -> tuple[Embedder, Corpus, DenseBlock]:
-        data = prepare(self, corpus, stages, baseline=False)  # this method is a baseline itself
+        data = neural.prepare(
+            self, corpus, stages, baseline=False
+        )  # this method is a baseline itself
         training = Matcher(data, stages, self, self.indexing, self.heads)
         matcher = training.train(training.index_labels())
         self.story_ = matcher.value.story
@@ -204,7 +206,7 @@ class LinearVectors(Model):
 
     def settled(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"; those of an encoder only if it reads texts."""
-        return settled(self, corpus, reads_texts=self.vectors.kind != "word2vec")
+        return neural.settled(self, corpus, reads_texts=self.vectors.kind != "word2vec")
 
     def learns_names(self) -> bool:
         """As ``label_texts`` says."""
@@ -293,7 +295,7 @@ class LinearVectors(Model):
         fine_tuned = 1.0 if self.vectors.kind == "fine-tuned" else 0.0
         return replace(
             tree_outline(self, labels, trees=self.n_trees),
-            encoder=encoder_work(self, documents, trainings=fine_tuned, reads=1),
+            encoder=neural.encoder_work(self, documents, trainings=fine_tuned, reads=1),
             has_vectors=True,
         )
 
@@ -306,7 +308,7 @@ class LinearVectors(Model):
         if self.vectors.kind == "word2vec":
             linear = Linear(tfidf=self.tfidf, features=self.features)
             return linear.estimate_memory(corpus) + vectors
-        return estimate_memory(self, corpus) + vectors
+        return neural.estimate_memory(self, corpus) + vectors
 
     def _ranking_parts(self) -> dict[str, Part]:
         parts = {f"ranker-{n}": ranker.state() for n, ranker in enumerate(self.rankers_)}

@@ -19,11 +19,11 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import neural
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.defaults import Needs
 from labelgrove.methods.explaining.explanation import Paths, Question
@@ -31,47 +31,26 @@ from labelgrove.methods.explaining.networks import Reading, vector_paths
 from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.label_texts import LabelTexts
-from labelgrove.methods.neural import (
-    check_returned,
-    compared,
-    compares,
-    encoder_work,
-    estimate_memory,
-    fitting,
-    prepare,
-    settled,
-)
 from labelgrove.methods.outline import Outline
-from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.methods.terms import FeatureChoice, without_matrix
+from labelgrove.methods.training import joined_stories
 from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.updating.views import extended_tree
 from labelgrove.methods.xrtransformer.descending import found_share
-from labelgrove.methods.xrtransformer.net import XrParams, fine_tuned_levels, level_training
-from labelgrove.methods.xrtransformer.stages import (
-    Descent,
-    Shortlists,
-    Vectors,
-    embed_documents,
-    fine_tune,
-    shortlist_nodes,
-    start_head,
-)
+from labelgrove.methods.xrtransformer.levels import go_down, make_descent
+from labelgrove.methods.xrtransformer.net import XrParams
 from labelgrove.methods.xrtransformer.vectors import (
     Standard,
     beside,
     embedded,
     restore,
-    standardise,
 )
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams, states_width
 from labelgrove.nn.encoders.tokens import tokenize
-from labelgrove.nn.heads.layers import per_level
-from labelgrove.nn.heads.params import LABEL_WEIGHTS
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import SearchParams
@@ -136,13 +115,13 @@ class XRTransformer(Model):
         run: RunFolder | None = None,
     ) -> Self:
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
+        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
             model._check(len(corpus.index))
-            data = prepare(model, corpus, stages, baseline=compares(model))
+            data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
             seed, threads, returned = model.random_state, model.n_jobs, model.return_held_out
             tree = data.tree(stages, model.tree, seed=seed, threads=threads)
-            descent = model._descent(data, stages, tree)
-            network, vectors, shortlists, stories = model._go_down(stages, descent)
+            descent = make_descent(model, data, stages, tree)
+            network, vectors, shortlists, stories = go_down(model, stages, descent)
             model.encoder_ = restore(data.encoder.value, network.value).eval()
             model.standard_ = descent.value.standard
             model.vectorizer_ = data.terms.value.reader.tfidf
@@ -189,12 +168,12 @@ class XRTransformer(Model):
                 predictions = search_labels(model, judged, 10, mask=None, threads=threads)
                 pairs = zip(shortlists, descent.value.held_out_counts, strict=False)
                 recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
-                model.report_ = compared(model.method, data, stages, predictions, recall)
+                model.report_ = neural.compared(model.method, data, stages, predictions, recall)
         return self
 
     def _check(self, labels: int) -> None:
         """Refuses settings that contradict each other, before hours of training."""
-        check_returned(self)
+        neural.check_returned(self)
         if self.ranker.negatives == "given":
             raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
         why = "nodes learn from the documents that heads.kept brings them"
@@ -209,110 +188,12 @@ class XRTransformer(Model):
             )
             refuse_idle(self.heads, "heads", ["label_weights"], why)
 
-    def _descent(self, data: Prepared, stages: Stages, tree: Made[LabelTree]) -> Made[Descent]:
-        """What all levels of the fine-tuning share."""
-        precision, device = self.training.precision, self.device
-        standard: Made[Standard] | None = None
-        if self.heads.standardise:
-            standard = stages(
-                "standard",
-                standardise,
-                encoder=data.encoder,
-                tokens=data.tokens,
-                precision=precision,
-                device=device,
-            )
-        inputs: dict[str, Made[Any]] = {"examples": data.examples(stages), "terms": data.terms}
-        inputs |= {"encoder": data.encoder, "tree": tree}
-        return stages.derive(
-            lambda: Descent(
-                **{name: made.value for name, made in inputs.items()},
-                standard=None if standard is None else standard.value,
-                precision=precision,
-                device=device,
-                seed=self.random_state,
-                threads=self.n_jobs,
-            ),
-            **inputs,
-            standard=standard,
-            precision=precision,
-            seed=self.random_state,
-        )
-
-    def _go_down(
-        self, stages: Stages, descent: Made[Descent]
-    ) -> tuple[Made[Part], Made[Vectors], list[Shortlists], list[dict[str, Any]]]:
-        """Fine-tunes level by level; the last network, its vectors, and what was shortlisted."""
-        heads = self.heads
-        levels = fine_tuned_levels(descent.value.tree, heads.max_clusters)
-        loops = level_training(heads, self.training, levels)
-        per_level(heads.kept, levels - 1, "kept")  # refuses a list of another length now
-        network: Made[Part] | None = None
-        vectors: Made[Vectors] | None = None
-        if heads.bootstrap_first and "linear" in heads.bootstrap:
-            vectors = stages("vectors-0", embed_documents, descent=descent, network=None)
-        above: Made[Shortlists] | None = None
-        shortlists, stories = [], []
-        for level, loop in enumerate(loops, 1):
-            negatives = () if above is None else ("negatives",)
-            weights = LABEL_WEIGHTS if level == len(descent.value.tree.parents) else ()
-            start = None
-            inherits = heads.bootstrap == "inherit"
-            if heads.bootstrap != "none" and vectors is not None and (network or not inherits):
-                solved = () if inherits else ("bootstrap_C", "bootstrap_scaled", *negatives)
-                if heads.bootstrap == "cost-linear":
-                    solved = (*solved, "alpha")
-                start = stages(
-                    f"bootstrap-{level}",
-                    start_head,
-                    descent=descent,
-                    level=level,
-                    before=network,
-                    vectors=vectors,
-                    above=above,
-                    heads=heads.only("bootstrap", *solved),
-                )
-            network = stages(
-                f"network-{level}",
-                fine_tune,
-                descent=descent,
-                level=level,
-                before=network,
-                start=start,
-                above=above,
-                heads=heads.only(
-                    *("loss", "relevance", "alpha", "reduction", "l2", "dropout", "logits"),
-                    *("max_candidates", "row_table_from", *negatives, *weights),
-                ),
-                training=loop,
-                reporter=stages.reporter,
-            )
-            name = f"vectors-{level}"
-            vectors = stages(name, embed_documents, descent=descent, network=network)
-            stories.append(network.value.config["story"])
-            if level < levels:
-                above = stages(
-                    f"matcher-{level}",
-                    shortlist_nodes,
-                    descent=descent,
-                    level=level,
-                    network=network,
-                    vectors=vectors,
-                    above=above,
-                    keep=heads.kept[level - 1] if isinstance(heads.kept, list) else heads.kept,
-                    heads=heads.only("matcher", *negatives),
-                    matcher=None if heads.matcher == "head" else self.matcher,
-                )
-                shortlists.append(above.value)
-        assert network is not None and vectors is not None
-        return network, vectors, shortlists, stories
-
     def settled(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
         # Its ranker reads what the encoder was fitted to: the longer the fit, the less that is like
         # the vectors of new documents.
         needs = Needs(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
-        return settled(self, corpus, needs)
+        return neural.settled(self, corpus, needs)
 
     def learns_names(self) -> bool:
         """As ``label_texts`` says."""
@@ -401,7 +282,7 @@ class XRTransformer(Model):
         """A tree for the encoder; the refined one costs about as much."""
         # Vectors are made after each level, and for the first heads.
         # A list of updates has one number per level, and fit refuses any other.
-        encoder = encoder_work(self, documents, reads=3, steps=sum(self.heads.steps) or None)
+        encoder = neural.encoder_work(self, documents, reads=3, steps=sum(self.heads.steps) or None)
         plain = tree_outline(self, labels)
         return replace(plain, encoder=encoder, has_vectors=True, rankers=RANKERS)
 
@@ -414,7 +295,7 @@ class XRTransformer(Model):
         width = states_width(self.encoder.folder())
         # Vectors as they are and scaled; what describes the labels, and their weights.
         vectors = width * (8 * len(corpus) + 10 * len(corpus.index))
-        return estimate_memory(self, corpus) + vectors
+        return neural.estimate_memory(self, corpus) + vectors
 
     def parts(self) -> dict[str, Part]:
         """The encoder, tf-idf, the preliminary tree, and the ranker with its own."""
@@ -439,27 +320,3 @@ class XRTransformer(Model):
         self.rankers_ = [Ranker.from_state(parts["ranker"])]
         self.story_ = stored.config["story"]
         self.report_ = stored.config["report"] or {}
-
-
-def joined_stories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How the training of all levels went, in the form that other methods tell it of one.
-
-    >>> level = {"steps": 3, "best_step": 2, "seconds": 2.0, "tokens_per_second": 5.0}
-    >>> story = joined_stories([level | {"history": [{"step": 3}]}] * 2)
-    >>> story["steps"], story["tokens_per_second"], story["history"][1]
-    (6, 5.0, {'level': 2, 'step': 3})
-    """
-    seconds = sum(level["seconds"] for level in levels)
-    tokens = sum(level["seconds"] * level["tokens_per_second"] for level in levels)
-    return {
-        "steps": sum(level["steps"] for level in levels),
-        "best_step": levels[-1]["best_step"],  # of the last level
-        "seconds": seconds,
-        "tokens_per_second": tokens / max(seconds, 1e-9),
-        "history": [
-            {"level": number, **record}
-            for number, level in enumerate(levels, 1)
-            for record in level["history"]
-        ],
-        "levels": [{k: v for k, v in level.items() if k != "history"} for level in levels],
-    }

@@ -21,6 +21,7 @@ from labelgrove.disk.stages import Made
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
+from labelgrove.methods import neural
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.explaining.explanation import Path as LabelPath
 from labelgrove.methods.explaining.explanation import Paths, Question
@@ -36,16 +37,6 @@ from labelgrove.methods.explaining.rankers import node_path, probability
 from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.neural import (
-    check_returned,
-    compared,
-    compares,
-    encoder_work,
-    estimate_memory,
-    fitting,
-    prepare,
-    settled,
-)
 from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.settings import Group, group
@@ -127,9 +118,9 @@ class XTransformer(Model):
         run: RunFolder | None = None,
     ) -> Self:
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            check_returned(model)
-            data = prepare(model, corpus, stages, baseline=compares(model))
+        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
+            neural.check_returned(model)
+            data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
             kept_apart = data.held_out is not None and not model.return_held_out
             check_ranking(model.ranking, model.ranker, held_out=kept_apart)
             training = Matcher(data, stages, model, model.indexing, model.heads)
@@ -188,11 +179,11 @@ class XTransformer(Model):
         best = best or self.orderer_.best_labels(terms, matched, 10, threads=threads)
         predictions = Predictions(*best, self.index_, self.score_kind)
         recall = [self.orderer_.recall(matched, data.held_out.labels)]
-        return compared(self.method, data, training.stages, predictions, recall)
+        return neural.compared(self.method, data, training.stages, predictions, recall)
 
     def settled(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
-        return settled(self, corpus)
+        return neural.settled(self, corpus)
 
     def learns_names(self) -> bool:
         """As ``label_texts`` says."""
@@ -325,7 +316,7 @@ class XTransformer(Model):
             TreeParams(),
             self.ranker,
             (cluster_count(labels, indexing.clusters), labels),
-            encoder=encoder_work(self, documents, trainings=passes, reads=passes),
+            encoder=neural.encoder_work(self, documents, trainings=passes, reads=passes),
             has_vectors=True,
         )
 
@@ -335,7 +326,7 @@ class XTransformer(Model):
         return TRAINING_SPACE | C_SPACE | heads | {"ranking.clusters_kept": [5, 10, 20, 40]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        return estimate_memory(self, corpus) + BYTES_PER_VECTOR * len(corpus)
+        return neural.estimate_memory(self, corpus) + BYTES_PER_VECTOR * len(corpus)
 
     def _ranking_parts(self) -> dict[str, Part]:
         learnt = self.orderer_.learnt
