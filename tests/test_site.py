@@ -108,7 +108,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     words = "".join(file.read_text(encoding="utf-8") for file in (site / "api").glob("*.html"))
     for name in labelgrove.__all__:
         assert name == "__version__" or f'id="labelgrove.{name}"' in words, name
-    assert 'id="labelgrove.methods.interface.Model.predict"' in words
+    assert 'id="labelgrove.methods.base.Model.predict"' in words
     assert "Measures predictions against true labels" in words
 
 

@@ -148,10 +148,8 @@ def write_reference(folder: Path) -> None:
         f"labelgrove-{title.lower()}": (title, [("labelgrove", name) for name in group])
         for title, group in groups.items()
     }
-    # What all methods share is documented once, with their base classes.
-    pages["labelgrove-models"][1].extend(
-        [("labelgrove.methods.estimator", "Estimator"), ("labelgrove.methods.interface", "Model")]
-    )
+    # What all methods share is documented once, with their base class.
+    pages["labelgrove-models"][1].append(("labelgrove.methods.base", "Model"))
     for room, title in ROOMS.items():
         module = importlib.import_module(room)
         public = getattr(module, "__all__", None) or [

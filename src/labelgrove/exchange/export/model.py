@@ -23,14 +23,14 @@ from labelgrove.exchange.export.engines import Engine, make_engine
 from labelgrove.exchange.export.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model
 from labelgrove.methods.explaining.explanation import Question
 
 RUNTIME = "onnx"
 CONFIG = "config.toml"  # for people
 
 
-class ExportedModel(Estimator):
+class ExportedModel(Model):
     """A trained model whose encoder runs in onnxruntime; it predicts and cannot be trained.
 
     ``method``, ``params`` and the kind of scores are those of the original model; ``precision`` is
