@@ -158,7 +158,7 @@ def project_vocabulary(
         if file is None:
             raise DataError(
                 f"does not exist; run annif load-vocab {vocab.name}, name Annif's data folder "
-                "(--data), or give the vocabulary as a TTL, RDF, CSV or TSV file (--vocab)",
+                "(--data), or give the vocabulary as a TTL, RDF, CSV or TSV file (--labels)",
                 file=files[0],
             )
     rows, notes = read_vocabulary(file, project.language), []
@@ -190,7 +190,7 @@ def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
     rows = (_read_csv if suffix == ".csv" else _read_skos)(file, language)
     if not rows:
         raise DataError(
-            "has no concepts in use; give the file that annif load-vocab was given (--vocab)",
+            "has no concepts in use; give the file that annif load-vocab was given (--labels)",
             file=file,
         )
     return list(rows.values())

@@ -30,7 +30,7 @@ from labelgrove.exchange.export.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, O
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model
 from labelgrove.methods.explaining.explanation import Question
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.neighbours.memory import Memory, Queries
@@ -50,7 +50,7 @@ RUNTIME = "onnx"
 CONFIG = "config.toml"  # for people
 
 
-class ExportedModel(Estimator):
+class ExportedModel(Model):
     """A trained model whose encoder runs in onnxruntime; it predicts and cannot be trained.
 
     ``method``, ``params`` and the kind of scores are those of the original model; ``precision`` is

@@ -15,7 +15,7 @@ from labelgrove.evaluation.predictions import check_fitted
 from labelgrove.exchange.export.model import CONFIG, RUNTIME, ExportedModel
 from labelgrove.exchange.export.onnx_encoder import GRAPH, TOKENIZER
 from labelgrove.exchange.loading import load
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 Precision = Literal["fp32", "int8"]
 
