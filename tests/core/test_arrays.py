@@ -1,9 +1,5 @@
 """The door to the kernels lets sound matrices in and nothing else."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -30,7 +26,7 @@ Small = hnp.arrays(
 )
 
 
-def broken(**arrays: Any) -> sparse.csr_array:
+def broken(**arrays):
     """A 2 x 2 identity with some of its arrays replaced behind SciPy's back."""
     matrix = sparse.csr_array(np.eye(2, dtype=np.float32))
     for name, values in arrays.items():
@@ -40,9 +36,9 @@ def broken(**arrays: Any) -> sparse.csr_array:
 
 @settings(deadline=None)
 @given(Small, st.sampled_from(["dense", "list", "csr", "csc", "coo", "lil", "bsr", "csr_matrix"]))
-def test_any_kind_of_matrix_keeps_its_values(dense: np.ndarray, kind: str) -> None:
+def test_any_kind_of_matrix_keeps_its_values(dense, kind):
     if kind == "dense":
-        matrix: Any = dense
+        matrix = dense
     elif kind == "list":
         matrix = dense.tolist()
         if not dense.shape[0]:
@@ -63,12 +59,12 @@ def test_any_kind_of_matrix_keeps_its_values(dense: np.ndarray, kind: str) -> No
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float64, np.longdouble])
-def test_numbers_become_float32(dtype: Any) -> None:
+def test_numbers_become_float32(dtype):
     assert as_csr(np.eye(2, dtype=dtype)).dtype == np.float32
     assert as_csr(sparse.csr_array(np.eye(2, dtype=dtype))).toarray().tolist() == [[1, 0], [0, 1]]
 
 
-def test_duplicates_are_summed_and_sorted_without_touching_the_input() -> None:
+def test_duplicates_are_summed_and_sorted_without_touching_the_input():
     indices = np.array([2, 0, 2])
     data = np.array([1, 2, 3], np.float32)
     matrix = sparse.csr_array((data, indices, np.array([0, 3])), shape=(1, 3))
@@ -79,7 +75,7 @@ def test_duplicates_are_summed_and_sorted_without_touching_the_input() -> None:
     assert matrix.indices.tolist() == [2, 0, 2]
 
 
-def test_a_sound_matrix_is_not_copied() -> None:
+def test_a_sound_matrix_is_not_copied():
     matrix = sparse.csr_array(np.eye(3, dtype=np.float32))
     assert np.shares_memory(as_csr(matrix).data, matrix.data)
     assert np.shares_memory(csr_parts(matrix).data, matrix.data)
@@ -107,13 +103,13 @@ def test_a_sound_matrix_is_not_copied() -> None:
         (broken(data=np.ones(1, np.float32)), "row pointer"),
     ],
 )
-def test_what_is_not_a_matrix_is_refused_by_name(matrix: Any, message: str) -> None:
+def test_what_is_not_a_matrix_is_refused_by_name(matrix, message):
     with pytest.raises(DataError, match=message) as caught:
         as_csr(matrix, name="features")
     assert "features" in str(caught.value)
 
 
-def test_a_broken_csc_matrix_is_refused() -> None:
+def test_a_broken_csc_matrix_is_refused():
     matrix = sparse.csc_array(np.eye(2, dtype=np.float32))
     matrix.indices = np.array([0, 1 << 20], np.int32)
     with pytest.raises(DataError, match="not a valid sparse matrix"):
@@ -135,16 +131,13 @@ def test_a_broken_csc_matrix_is_refused() -> None:
         (broken(data=[1, 1e300]), "NaN or infinity"),
     ],
 )
-def test_parts_that_would_mislead_kernels_are_refused(matrix: Any, message: str) -> None:
-    with (
-        np.errstate(over="ignore"),
-        pytest.raises(DataError, match=message) as caught,
-    ):
+def test_parts_that_would_mislead_kernels_are_refused(matrix, message):
+    with np.errstate(over="ignore"), pytest.raises(DataError, match=message) as caught:
         csr_parts(matrix, name="labels")
     assert str(caught.value).startswith("labels:")
 
 
-def test_spare_room_at_the_end_is_cut_off() -> None:
+def test_spare_room_at_the_end_is_cut_off():
     matrix = broken(indices=[0, 1, 99], data=np.array([1, 1, np.nan], np.float32))
     parts = csr_parts(matrix)
     assert (parts.indices.tolist(), parts.data.tolist()) == ([0, 1], [1, 1])
@@ -189,14 +182,14 @@ def test_matrix_parts_sort_a_copy():
     assert matrix.indices.tolist() == [2, 0]
 
 
-def test_offsets_begin_at_zero_and_count_flags() -> None:
+def test_offsets_begin_at_zero_and_count_flags():
     assert offsets([2, 0, 3]).tolist() == [0, 2, 2, 5]
     assert offsets([]).tolist() == [0]
     flags = offsets(np.array([True, False, True]))
     assert flags.tolist() == [0, 1, 1, 2] and flags.dtype == np.int64
 
 
-def test_rows_and_patterns_of_entries() -> None:
+def test_rows_and_patterns_of_entries():
     matrix = as_csr([[0, 2, 3], [0, 0, 0], [4, 0, 0]])
     assert entry_rows(matrix).tolist() == [0, 0, 2]
     assert with_values(matrix, 7).toarray().tolist() == [[0, 7, 7], [0, 0, 0], [7, 0, 0]]
@@ -204,7 +197,7 @@ def test_rows_and_patterns_of_entries() -> None:
     assert matrix.data.tolist() == [2, 3, 4]
 
 
-def test_stored_arrays_give_the_matrix_back() -> None:
+def test_stored_arrays_give_the_matrix_back():
     matrix = as_csr([[0, 2], [1, 0], [0, 0]])
     arrays = csr_arrays(matrix, "x")
     assert set(arrays) == {"x.indptr", "x.indices", "x.data", "x.shape"}

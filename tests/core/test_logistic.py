@@ -7,7 +7,7 @@ from scipy.special import expit
 from labelgrove.core.logistic import fit_logistic
 
 
-def problem(seed: int = 0, rows: int = 400) -> tuple[np.ndarray, np.ndarray]:
+def problem(seed=0, rows=400):
     random = np.random.default_rng(seed)
     terms = np.column_stack([random.normal(size=(rows, 2)), np.ones(rows)])
     return terms, (random.random(rows) < expit(terms @ [1.5, -0.5, 0.25])).astype(float)

@@ -178,7 +178,7 @@ def test_merged_lists_are_as_wide_as_the_longest():
     assert as_pairs(merge_lists(columns, scores, 1, weights=[1, 0])) == [[(3, 5.0)], [(2, 1.0)]]
 
 
-def test_nearest_rows_are_the_best_products() -> None:
+def test_nearest_rows_are_the_best_products():
     random = np.random.default_rng(5)
     queries, documents = (
         as_csr(random.integers(-2, 3, (count, 9)) * (random.random((count, 9)) < 0.5))

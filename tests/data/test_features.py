@@ -24,7 +24,7 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture
-def both() -> Features:
+def both():
     random = np.random.default_rng(0)
     terms = sparse.random_array((6, 9), density=0.4, rng=random, dtype=np.float32)
     return Features(terms, random.normal(size=(6, 3)))

@@ -1,9 +1,6 @@
 """Frames of pandas, polars and Arrow are read by their columns, or refused."""
 
-from __future__ import annotations
-
 import warnings
-from typing import Any
 
 import numpy as np
 import pandas
@@ -20,26 +17,26 @@ ROWS = {"text": ["red shoes", "blue hat"], "labels": [["shoes"], ["hats"]]}
 class ThroughArrow:
     """A frame that gives its data through Arrow's protocol alone, as DuckDB does."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data):
         self.table = pyarrow.table(data)
         self.columns = self.table.column_names
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name):
         return ThroughArrow(self.table.select([name]))
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+    def __arrow_c_stream__(self, requested_schema=None):
         return self.table.__arrow_c_stream__(requested_schema)
 
 
 @pytest.fixture(params=["pandas", "polars", "arrow", "protocol"])
-def frame(request: pytest.FixtureRequest) -> Any:
+def frame(request):
     if request.param == "polars":
         return pytest.importorskip("polars").DataFrame
     kinds = {"pandas": pandas.DataFrame, "arrow": pyarrow.table, "protocol": ThroughArrow}
     return kinds[request.param]
 
 
-def test_one_column_is_the_documents(frame: Any) -> None:
+def test_one_column_is_the_documents(frame):
     texts, labels = frame({"text": ROWS["text"]}), frame({"labels": ROWS["labels"]})
     assert checked_inputs(texts) == ROWS["text"]
     assert training_corpus(texts, labels).label_lists() == ROWS["labels"]
@@ -51,7 +48,7 @@ def test_one_column_is_the_documents(frame: Any) -> None:
     ]
 
 
-def test_models_read_one_column_and_refuse_more(frame: Any) -> None:
+def test_models_read_one_column_and_refuse_more(frame):
     both = frame(ROWS)
     model = Linear().fit(both["text"], ROWS["labels"])
     assert len(model.predict(frame({"text": ["hat"] * 7}))) == 7
@@ -63,7 +60,7 @@ def test_models_read_one_column_and_refuse_more(frame: Any) -> None:
         Linear().fit(ROWS["text"], both)
 
 
-def test_mappings_and_sets_are_refused() -> None:
+def test_mappings_and_sets_are_refused():
     model = Linear().fit(ROWS["text"], ROWS["labels"])
     with pytest.raises(DataError, match=r"mapping with the keys 'text'"):
         model.predict({"text": "a hat"})
@@ -73,13 +70,13 @@ def test_mappings_and_sets_are_refused() -> None:
         Linear().fit(ROWS["text"], {0: ["a"], 1: ["b"]})
 
 
-def test_a_frame_of_numbers_is_a_matrix_with_named_columns(frame: Any) -> None:
+def test_a_frame_of_numbers_is_a_matrix_with_named_columns(frame):
     corpus = training_corpus(ROWS["text"], frame({"shoes": [1, 0], "hats": [0, 1]}))
     assert corpus.label_lists() == ROWS["labels"]
     assert list(corpus.index.ids) == ["shoes", "hats"]
 
 
-def test_names_of_a_matrix_are_given_as_index() -> None:
+def test_names_of_a_matrix_are_given_as_index():
     classes = np.array(["hats", "shoes"], dtype=object)  # as in MultiLabelBinarizer.classes_
     matrix = np.array([[0, 1], [1, 0]])
     assert training_corpus(ROWS["text"], matrix, classes).label_lists() == ROWS["labels"]
@@ -87,7 +84,7 @@ def test_names_of_a_matrix_are_given_as_index() -> None:
         training_corpus(ROWS["text"], matrix)
 
 
-def test_columns_with_a_filtered_index_are_read_by_position() -> None:
+def test_columns_with_a_filtered_index_are_read_by_position():
     table = pandas.DataFrame({"text": ["a", "b", "c"], "labels": [["x"], ["y"], ["z"]]}).iloc[1:]
     corpus = Corpus.from_lists(table["text"], table["labels"])
     assert [corpus.texts[0], corpus.texts[1]] == ["b", "c"]
@@ -95,7 +92,7 @@ def test_columns_with_a_filtered_index_are_read_by_position() -> None:
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), np.float64("nan"), pandas.NA])
-def test_missing_texts_are_named_with_the_remedy(value: Any) -> None:
+def test_missing_texts_are_named_with_the_remedy(value):
     with pytest.raises(DataError, match=r"document 1 is missing \((None|nan|<NA>)\).*fillna"):
         checked_inputs(["a", value])
     with pytest.raises(DataError, match="fillna"):
@@ -103,17 +100,17 @@ def test_missing_texts_are_named_with_the_remedy(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), pandas.NA])
-def test_missing_labels_are_named_with_the_remedy(value: Any) -> None:
+def test_missing_labels_are_named_with_the_remedy(value):
     with pytest.raises(DataError, match=r"labels of document 1 are missing.*give \[\]"):
         training_corpus(["a", "b"], [["x"], value])
 
 
-def test_a_string_of_labels_is_split_in_the_advice() -> None:
+def test_a_string_of_labels_is_split_in_the_advice():
     with pytest.raises(DataError, match=r"give a list: \['a', 'b c'\]"):
         training_corpus(["x"], ["a; b c"])
 
 
-def test_columns_of_any_library_hold_missing_texts() -> None:
+def test_columns_of_any_library_hold_missing_texts():
     model = Linear().fit(ROWS["text"], ROWS["labels"])
     polars = pytest.importorskip("polars")
     columns = [
@@ -124,7 +121,7 @@ def test_columns_of_any_library_hold_missing_texts() -> None:
             model.predict(column)
 
 
-def test_columns_of_records_are_checked_like_lists() -> None:
+def test_columns_of_records_are_checked_like_lists():
     polars = pytest.importorskip("polars")
     rows = [{"title": text, "creator": "Ada"} for text in ROWS["text"]]
     documents = polars.Series(records(rows, text=["title"], fields=["creator"]))
@@ -137,7 +134,7 @@ def test_columns_of_records_are_checked_like_lists() -> None:
         plain.predict(documents)
 
 
-def test_a_lazy_frame_is_refused_without_running_its_query() -> None:
+def test_a_lazy_frame_is_refused_without_running_its_query():
     polars = pytest.importorskip("polars")
     model = Linear().fit(ROWS["text"], ROWS["labels"])
     lazy = polars.LazyFrame(ROWS)
@@ -149,12 +146,12 @@ def test_a_lazy_frame_is_refused_without_running_its_query() -> None:
             Linear().fit(ROWS["text"], lazy)
 
 
-def test_a_frame_without_labels_is_told_how_to_name_them(frame: Any) -> None:
+def test_a_frame_without_labels_is_told_how_to_name_them(frame):
     with pytest.raises(DataError, match=r'such as fit\(df\["text"\], df\["labels"\]\)'):
         Linear().fit(frame(ROWS))
 
 
-def test_labels_in_columns_and_frames_are_the_truth(frame: Any) -> None:
+def test_labels_in_columns_and_frames_are_the_truth(frame):
     model = Linear().fit(ROWS["text"], ROWS["labels"])
     predictions = model.predict(ROWS["text"], k=1)
     truth = [["hats"], ["hats", "new"]]  # half of the first labels, and a third of all

@@ -1,7 +1,5 @@
 """What ``fit`` and ``predict`` are given is checked once, at the door."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -13,7 +11,7 @@ from labelgrove.data.inputs import check_k, check_threads, checked_inputs, hold_
 from labelgrove.errors import ConfigError, DataError
 
 
-def test_training_corpus_takes_what_users_have() -> None:
+def test_training_corpus_takes_what_users_have():
     index = LabelIndex(["a", "b"])
     matrix = sparse.csr_matrix(np.array([[1, 0], [0, 1]]))
     for texts in (["x", "y"], ("x", "y"), np.array(["x", "y"]), iter(["x", "y"])):
@@ -32,7 +30,7 @@ def test_training_corpus_takes_what_users_have() -> None:
         training_corpus(["x", "y"], -matrix)
 
 
-def test_inputs_keep_their_cheap_forms() -> None:
+def test_inputs_keep_their_cheap_forms():
     table = StringTable.from_strings(["x"])
     assert checked_inputs(table) is table
     corpus = Corpus.from_lists(["x"], [["a"]])
@@ -43,20 +41,20 @@ def test_inputs_keep_their_cheap_forms() -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, True, 2.5, "3", None])
-def test_k_must_be_a_whole_number_above_zero(k: object) -> None:
+def test_k_must_be_a_whole_number_above_zero(k):
     with pytest.raises(ConfigError, match="k must be a whole number of at least 1"):
-        check_k(k)  # type: ignore[arg-type]
+        check_k(k)
     assert check_k(np.int64(3)) == 3
 
 
-def test_threads_are_whole_numbers() -> None:
+def test_threads_are_whole_numbers():
     assert [check_threads(n) for n in (-1, 0, 2)] == [-1, 0, 2]
     for wrong in (-2, True, 1.0):
         with pytest.raises(ConfigError, match="threads: must be a whole number"):
             check_threads(wrong)
 
 
-def test_held_out_documents_have_labels_and_are_not_learnt_from() -> None:
+def test_held_out_documents_have_labels_and_are_not_learnt_from():
     labels = [["a"] if n % 3 else [] for n in range(100)]
     corpus = Corpus.from_lists([str(n) for n in range(100)], labels)
     train, held_out = hold_out(corpus, 0.1, seed=0)
@@ -77,12 +75,12 @@ def test_held_out_documents_have_labels_and_are_not_learnt_from() -> None:
         (["a", 7], "document 1 is int, not a string: 7"),
     ],
 )
-def test_other_documents_are_refused(documents: object, message: str) -> None:
+def test_other_documents_are_refused(documents, message):
     assert checked_inputs(iter(("a", "b"))) == ["a", "b"]
     with pytest.raises(DataError, match=message):
         checked_inputs(documents)
 
 
-def test_some_labelled_documents_stay_to_learn_from() -> None:
+def test_some_labelled_documents_stay_to_learn_from():
     corpus = Corpus.from_lists(["x"] * 10, [["a"]] * 5 + [[]] * 5)
     assert hold_out(corpus, 0.5, 0)[1] is None  # five to hold out, and only five with labels

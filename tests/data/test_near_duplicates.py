@@ -1,7 +1,5 @@
 """Sketches of texts, against the shares of runs of characters that texts really have in common."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -12,11 +10,11 @@ RANDOM = np.random.default_rng(0)
 WORDS = ["".join(RANDOM.choice(list("abcdefghij"), RANDOM.integers(2, 9))) for _ in range(500)]
 
 
-def made_text(words: int) -> list[str]:
+def made_text(words):
     return RANDOM.choice(WORDS, words).tolist()
 
 
-def common_share(one: str, other: str) -> float:
+def common_share(one, other):
     first, second = ({text[i : i + 8] for i in range(len(text) - 7)} for text in (one, other))
     return len(first & second) / len(first | second)
 
@@ -48,7 +46,7 @@ def test_pairs_are_found_among_many_texts():
 
 
 @pytest.mark.parametrize("other", ["ONE  two\n three", "one two three ", "one two three\u3000"])
-def test_case_and_white_space_make_no_difference(other: str):
+def test_case_and_white_space_make_no_difference(other):
     assert sketch("one two three").tolist() == sketch(other).tolist()
 
 

@@ -1,7 +1,5 @@
 """Hash splits and samples: stable, in proportion, and indifferent to other documents."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

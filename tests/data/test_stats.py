@@ -1,7 +1,5 @@
 """Corpus statistics against numbers counted by hand."""
 
-from __future__ import annotations
-
 from labelgrove.data.formats import Document
 from labelgrove.data.stats import Bin, Overlap, Spread, corpus_stats
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,14 +31,14 @@ class Other(Params):
 
 
 class Component:
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth):
         self.depth = depth
 
-    def state(self) -> Part:
+    def state(self):
         return Part({"depth": self.depth}, {"x": np.arange(self.depth)})
 
 
-DIFFERENT: list[Any] = [
+DIFFERENT = [
     None,
     0,
     1,
@@ -94,7 +93,7 @@ DIFFERENT: list[Any] = [
 ]
 
 
-def test_different_content_has_different_hashes() -> None:
+def test_different_content_has_different_hashes():
     hashes = [content_hash(value) for value in DIFFERENT]
     for (i, left), (j, right) in combinations(enumerate(hashes), 2):
         assert left != right, (DIFFERENT[i], DIFFERENT[j])
@@ -123,18 +122,18 @@ def test_different_content_has_different_hashes() -> None:
         (Component(2), Component(2)),
     ],
 )
-def test_same_content_has_the_same_hash(left: Any, right: Any) -> None:
+def test_same_content_has_the_same_hash(left, right):
     assert content_hash(left) == content_hash(right)
 
 
-def test_the_width_of_sparse_indices_does_not_count() -> None:
+def test_the_width_of_sparse_indices_does_not_count():
     narrow = sparse.csr_array(np.eye(3))
     wide = narrow.copy()
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
     assert content_hash(narrow) == content_hash(wide)
 
 
-def test_the_hash_stays_what_it_was() -> None:
+def test_the_hash_stays_what_it_was():
     # Stored stages are found by it: a change here must come with a new format version.
     known = content_hash({"texts": ["a", "ü"], "C": 1.0}, np.arange(3, dtype=np.int32), None)
     assert known == "9ea5f877152d3c49f233353f458b86b07eb46754c7f2322dbd9e4df34645ef50"
@@ -142,7 +141,7 @@ def test_the_hash_stays_what_it_was() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=5), max_size=12), st.integers(1, 4))
-def test_lists_and_tables_agree_in_any_chunking(strings: list[str], chunk: int) -> None:
+def test_lists_and_tables_agree_in_any_chunking(strings, chunk):
     patch = pytest.MonkeyPatch()
     with patch.context() as context:
         context.setattr(hashing, "_CHUNK", chunk)
@@ -156,7 +155,7 @@ Values = st.recursive(
 )
 
 
-def exact(value: Any) -> str:
+def exact(value):
     """Equal for equal values of equal types: repr with sorted keys."""
     if isinstance(value, dict):
         return "{" + ", ".join(sorted(f"{k!r}: {exact(v)}" for k, v in value.items())) + "}"
@@ -167,7 +166,7 @@ def exact(value: Any) -> str:
 
 @settings(deadline=None)
 @given(Values, Values)
-def test_hashes_are_equal_exactly_when_values_are(left: Any, right: Any) -> None:
+def test_hashes_are_equal_exactly_when_values_are(left, right):
     assert (content_hash(left) == content_hash(right)) == (exact(left) == exact(right))
 
 
@@ -175,11 +174,11 @@ def test_hashes_are_equal_exactly_when_values_are(left: Any, right: Any) -> None
     "value",
     [object(), Path("a"), {1, 2}, 1j, One, Component, len, np.zeros(2, complex), [1, {"a": {3}}]],
 )
-def test_unknown_types_are_refused(value: Any) -> None:
+def test_unknown_types_are_refused(value):
     with pytest.raises(ConfigError, match="has no content hash"):
         content_hash(value)
 
 
-def test_the_refusal_says_where() -> None:
+def test_the_refusal_says_where():
     with pytest.raises(ConfigError, match=r"input\[0\].a\[1\]: a set has no"):
         content_hash({"a": [1, {2}]})

@@ -1,12 +1,9 @@
 """Locks hold between processes and end with them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +19,7 @@ signal.pause()
 """
 
 
-def test_released_locks_leave_no_note(tmp_path: Path) -> None:
+def test_released_locks_leave_no_note(tmp_path):
     file = tmp_path / "lock"
     lock = FileLock(file)
     other = FileLock(file)
@@ -35,7 +32,7 @@ def test_released_locks_leave_no_note(tmp_path: Path) -> None:
     again.release()
 
 
-def test_a_refused_lock_does_not_disturb_the_holder(tmp_path: Path) -> None:
+def test_a_refused_lock_does_not_disturb_the_holder(tmp_path):
     file = tmp_path / "lock"
     first, second = FileLock(file), FileLock(file)
     assert not second.taken
@@ -44,14 +41,14 @@ def test_a_refused_lock_does_not_disturb_the_holder(tmp_path: Path) -> None:
     first.release()
 
 
-def test_a_forgotten_lock_is_dropped(tmp_path: Path) -> None:
+def test_a_forgotten_lock_is_dropped(tmp_path):
     lock = FileLock(tmp_path / "lock")
     del lock
     assert FileLock(tmp_path / "lock").taken
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_a_killed_holder_holds_nothing_but_is_remembered(tmp_path: Path) -> None:
+def test_a_killed_holder_holds_nothing_but_is_remembered(tmp_path):
     file = tmp_path / "lock"
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(file)], stdout=subprocess.PIPE, text=True
@@ -70,7 +67,7 @@ def test_a_killed_holder_holds_nothing_but_is_remembered(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_neither_frees_nor_keeps_the_lock(tmp_path: Path) -> None:
+def test_a_forked_child_neither_frees_nor_keeps_the_lock(tmp_path):
     code = """
 import os, sys, time
 from pathlib import Path

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import labelgrove
-from labelgrove import Corpus, Ensemble, LabelIndex, Linear, calibrate
+from labelgrove import Ensemble, LabelIndex, Linear, calibrate
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import ConfigError, DataError
@@ -39,7 +39,7 @@ class Planted:
     fitted = True
     calibration_: Any = None
 
-    def __init__(self, truth: Any, *, rows: int = 3000, kind: Any = "product", seed: int = 0):
+    def __init__(self, truth, *, rows=3000, kind="product", seed=0):
         random = np.random.default_rng(seed)
         self.scores = random.beta(0.4, 1.2, (rows, LABELS)).astype(np.float32)
         columns = np.arange(LABELS)
@@ -48,12 +48,10 @@ class Planted:
         self.index_ = LabelIndex([f"l{c}" for c in columns])
         self.facts_ = TrainingFacts(rows, np.where(columns < 15, 500, 3), True)
 
-    def trees(self) -> dict[str, LabelTree]:
+    def trees(self):
         return {"tree": LabelTree([[0, 0], [0] * 29 + [1]], np.arange(LABELS))}
 
-    def predict(
-        self, X: Any, k: int = 5, *, raw: bool = False, threads: Any = None, **options: Any
-    ) -> Predictions:
+    def predict(self, X, k=5, *, raw=False, threads=None, **options):
         asked = Request.of(self.index_, k, None if raw else self.calibration_, **options)
         scores = self.scores[[int(x) for x in X]]
         if self.kind == "margin":
@@ -65,13 +63,13 @@ class Planted:
             lambda: np.zeros(LABELS, np.int32),
         )
 
-    def half(self, first: bool) -> tuple[list[str], Any]:
+    def half(self, first):
         middle = len(self.scores) // 2
         rows = range(middle) if first else range(middle, len(self.scores))
         return [str(row) for row in rows], self.hits[list(rows)].astype(np.float32)
 
 
-def error(model: Planted, **options: Any) -> float:
+def error(model, **options):
     """Expected calibration error on the half that calibration has not seen."""
     texts, truth = model.half(False)
     found = model.predict(texts, k=10, **options)
@@ -80,12 +78,12 @@ def error(model: Planted, **options: Any) -> float:
     return reliability(scores, hits).ece
 
 
-def squared(scores: Any, columns: Any) -> Any:
+def squared(scores, columns):
     return scores**2
 
 
 @pytest.mark.parametrize("kind", ["auto", "isotonic", "beta"])
-def test_planted_probabilities_come_out_right_on_unseen_documents(kind: Any) -> None:
+def test_planted_probabilities_come_out_right_on_unseen_documents(kind):
     model = Planted(squared)
     before = error(model)
     found = calibrate(model, *model.half(True), kind=kind, k=10)
@@ -97,14 +95,14 @@ def test_planted_probabilities_come_out_right_on_unseen_documents(kind: Any) -> 
     assert found.report["after"]["ece"] == pytest.approx(after, abs=0.02)
 
 
-def test_margins_are_calibrated_as_well() -> None:
+def test_margins_are_calibrated_as_well():
     model = Planted(squared, kind="margin")
     calibrate(model, *model.half(True), k=10)
     assert model.predict(["0"]).score_kind == "probability"
     assert error(model) < 0.02
 
 
-def test_scores_of_two_methods_can_be_compared_afterwards() -> None:
+def test_scores_of_two_methods_can_be_compared_afterwards():
     one, other = Planted(squared), Planted(lambda s, _: s**0.5, seed=1)
     for model in (one, other):
         calibrate(model, *model.half(True), k=10)
@@ -113,12 +111,12 @@ def test_scores_of_two_methods_can_be_compared_afterwards() -> None:
     assert other.calibration_.label_chances([0.8], [0])[0] == pytest.approx(0.89, abs=0.04)
 
 
-def test_order_stays_unless_labels_have_curves_of_their_own() -> None:
+def test_order_stays_unless_labels_have_curves_of_their_own():
     for by in ("none", "rank"):
         model = Planted(squared)
         texts, _ = model.half(False)
         raw = model.predict(texts, k=20)
-        calibrate(model, *model.half(True), by=by, k=10)  # type: ignore[arg-type]
+        calibrate(model, *model.half(True), by=by, k=10)
         found = model.predict(texts, k=20)
         assert np.array_equal(found.columns, raw.columns)
         falls, fell = np.diff(found.scores, axis=1) < 0, np.diff(raw.scores, axis=1) < 0
@@ -126,7 +124,7 @@ def test_order_stays_unless_labels_have_curves_of_their_own() -> None:
         assert np.array_equal(model.predict(texts, k=3).scores, found.scores[:, :3])
 
 
-def test_labels_by_frequency_get_their_own_curves() -> None:
+def test_labels_by_frequency_get_their_own_curves():
     model = Planted(lambda s, c: np.where(c < 15, s, s**3))
     texts, truth = model.half(False)
     calibrate(model, *model.half(True), k=10)
@@ -147,7 +145,7 @@ def test_labels_by_frequency_get_their_own_curves() -> None:
         assert (np.diff(row) <= 0).all()
 
 
-def test_levels_are_those_of_the_tree() -> None:
+def test_levels_are_those_of_the_tree():
     tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
     assert tree.label_depths().tolist() == [2, 1, 2]
     model = Planted(squared)
@@ -155,16 +153,16 @@ def test_levels_are_those_of_the_tree() -> None:
     assert found.groups is not None
     assert found.groups.tolist() == [2] * 29 + [1]
     assert error(model) < 0.02
-    model.trees = dict  # type: ignore[method-assign]
+    model.trees = dict
     with pytest.raises(ConfigError, match="no label tree"):
         calibrate(model, *model.half(True), by="level")
 
 
-def test_thresholds_for_f1_and_for_a_precision() -> None:
+def test_thresholds_for_f1_and_for_a_precision():
     model = Planted(squared)
     texts, truth = model.half(False)
 
-    def quality(**options: Any) -> tuple[float, float]:
+    def quality(**options):
         found = model.predict(texts, k=LABELS, **options)
         right = (found.to_csr() > 0).multiply(sparse.csr_array(truth)).sum()
         given = found.counts.sum()
@@ -179,7 +177,7 @@ def test_thresholds_for_f1_and_for_a_precision() -> None:
     assert found.report["at_threshold"]["precision"] == pytest.approx(0.7, abs=0.03)
 
 
-def test_thresholds_per_label_help_where_labels_differ() -> None:
+def test_thresholds_per_label_help_where_labels_differ():
     model = Planted(lambda s, c: np.where(c < 15, s**0.2, s**3))
     reached = {}
     for per_label in (False, True):
@@ -192,14 +190,10 @@ def test_thresholds_per_label_help_where_labels_differ() -> None:
     assert model.predict(["1"], k=9, threshold="auto").counts[0] <= 9
 
 
-TARGETS: dict[Any, str] = {
-    "micro-F1": "micro-F1@set",
-    "macro-F1": "macro-F1@set",
-    "document-F1": "F1@set",
-}
+TARGETS = {"micro-F1": "micro-F1@set", "macro-F1": "macro-F1@set", "document-F1": "F1@set"}
 
 
-def test_every_target_gets_the_best_sets_by_its_own_metric() -> None:
+def test_every_target_gets_the_best_sets_by_its_own_metric():
     # Documents differ in how good their best labels are, and rare labels are seldom right.
     random = np.random.default_rng(3)
     model = Planted(squared, rows=6000)
@@ -221,7 +215,7 @@ def test_every_target_gets_the_best_sets_by_its_own_metric() -> None:
         assert values[target][metric] > max(others) + 0.003
 
 
-def test_a_document_gets_its_set_whatever_k_is() -> None:
+def test_a_document_gets_its_set_whatever_k_is():
     model = Planted(squared)
     calibrate(model, *model.half(True), k=10, target="document-F1")
     texts, _ = model.half(False)
@@ -235,7 +229,7 @@ def test_a_document_gets_its_set_whatever_k_is() -> None:
     assert 1 <= few.counts.min() <= few.counts.max() <= 2
 
 
-def test_sets_by_document_follow_curves_that_change_the_order() -> None:
+def test_sets_by_document_follow_curves_that_change_the_order():
     model = Planted(lambda s, c: np.where(c < 15, s, s**3))
     found = calibrate(model, *model.half(True), k=10, by="frequency", target="document-F1")
     assert found.report is not None
@@ -247,17 +241,17 @@ def test_sets_by_document_follow_curves_that_change_the_order() -> None:
     assert sets.ids() == [row[:n] for row, n in zip(every.ids(), sets.counts, strict=True)]
 
 
-def test_few_documents_per_label_are_told_where_labels_count_the_same() -> None:
+def test_few_documents_per_label_are_told_where_labels_count_the_same():
     model = Planted(lambda s, c: np.full(s.shape, 0.03), rows=60)
     texts, truth = model.half(True)
     with pytest.warns(UserWarning, match=r"macro-F1: the labels .* have [12]\.\d documents"):
         found = calibrate(model, texts, truth, k=LABELS, target="macro-F1")
     assert found.report is not None and len(found.report["notes"]) == 1
-    assert calibrate(model, texts, truth, k=LABELS).report["notes"] == []  # type: ignore[index]
+    assert calibrate(model, texts, truth, k=LABELS).report["notes"] == []
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_state_keeps_everything(target: Any) -> None:
+def test_state_keeps_everything(target):
     model = Planted(squared)
     own = target != "document-F1"
     found = calibrate(model, *model.half(True), by="frequency", per_label=own, target=target)
@@ -270,14 +264,14 @@ def test_state_keeps_everything(target: Any) -> None:
     assert again.report == found.report
 
 
-def test_states_from_before_there_were_sets_by_document_load() -> None:
+def test_states_from_before_there_were_sets_by_document_load():
     model = Planted(squared)
     state = calibrate(model, *model.half(True)).state()
     del state.config["by_document"]
     assert not Calibration.from_state(state).by_document
 
 
-def test_what_cannot_be_calibrated_is_refused() -> None:
+def test_what_cannot_be_calibrated_is_refused():
     model = Planted(squared)
     texts, truth = model.half(True)
     with pytest.raises(DataError, match="at least 10 documents"):
@@ -287,9 +281,9 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
     with pytest.raises(DataError, match="all true or all wrong"):
         calibrate(model, texts, np.zeros_like(truth))
     with pytest.raises(ConfigError, match="kind: must be one of"):
-        calibrate(model, texts, truth, kind="platt")  # type: ignore[arg-type]
+        calibrate(model, texts, truth, kind="platt")
     with pytest.raises(ConfigError, match="target: must be micro-F1, macro-F1, document-F1 or"):
-        calibrate(model, texts, truth, target="example-F1")  # type: ignore[arg-type]
+        calibrate(model, texts, truth, target="example-F1")
     with pytest.raises(ConfigError, match=r"per_label: document-F1 .* has no thresholds"):
         calibrate(model, texts, truth, target="document-F1", per_label=True)
     with pytest.raises(ConfigError, match="auto needs a calibrated model"):
@@ -303,13 +297,13 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def shop() -> tuple[Corpus, Corpus, Corpus]:
+def shop():
     corpus = shop_corpus(2400, labels=200, seed=3)
     return corpus.take(range(1200)), corpus.take(range(1200, 1800)), corpus.take(range(1800, 2400))
 
 
 @pytest.mark.parametrize("kind", ["product", "margin"])
-def test_the_linear_method_on_a_small_corpus(shop: Any, kind: str, tmp_path: Any) -> None:
+def test_the_linear_method_on_a_small_corpus(shop, kind, tmp_path):
     train, dev, test = shop
     search = SearchParams(last_level="noop" if kind == "margin" else "same")
     tree = TreeParams(branching=4, max_leaf_size=10)
@@ -334,7 +328,7 @@ def test_the_linear_method_on_a_small_corpus(shop: Any, kind: str, tmp_path: Any
     np.testing.assert_allclose(given[:, 0], full[:, 0], atol=4e-5)
 
 
-def test_neighbouring_scores_keep_their_order_and_ties_stay_ties() -> None:
+def test_neighbouring_scores_keep_their_order_and_ties_stay_ties():
     flat = Curve("isotonic", np.array([[0.0, 1.0], [0.5, 0.5 + 1e-9]]))
     calibration = Calibration("isotonic", "none", "product", 4, Scale(False), (flat,))
     high = np.float32(0.75)
@@ -352,9 +346,7 @@ def test_neighbouring_scores_keep_their_order_and_ties_stay_ties() -> None:
 @pytest.mark.parametrize("by", ["none", "rank", "frequency"])
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), spread=st.sampled_from([1e-7, 1e-5, 1e-3, 0.3]))
-def test_labels_on_a_flat_piece_are_written_with_different_digits_in_their_order(
-    by: Any, seed: int, spread: float
-) -> None:
+def test_labels_on_a_flat_piece_are_written_with_different_digits_in_their_order(by, seed, spread):
     random = np.random.default_rng(seed)
     units = random.random(300)
     # Nothing is learnt about scores above 0.9, where all labels of the document are.

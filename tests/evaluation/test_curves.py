@@ -17,7 +17,7 @@ TRUTHS = {
 }
 
 
-def planted(truth, n: int, seed: int):
+def planted(truth, n, seed):
     random = np.random.default_rng(seed)
     scores = np.clip(random.beta(0.5, 1.0, n), 1e-6, 1 - 1e-6)
     chances = truth(scores)

@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -246,7 +244,7 @@ class Workers(LocalEngine):
 
 @pytest.mark.parametrize("kind", ["pifa", "pifa-plain", "smoothed-pifa", "smoothed-sums", "pii"])
 @pytest.mark.parametrize("width", [0, 3])
-def test_features_in_blocks_give_the_same_bits(kind: Any, width: int) -> None:
+def test_features_in_blocks_give_the_same_bits(kind, width):
     random = np.random.default_rng(2)
     rows = sparse.random_array((90, 40), density=0.1, rng=random, format="csr", dtype=np.float32)
     dense = random.normal(size=(90, width)).astype(np.float16) if width else None

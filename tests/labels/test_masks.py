@@ -15,7 +15,7 @@ WORDS = ["red", "blue", "green", "shoe", "hat", "lamp", "chair", "table", "bottl
 NAMES = [f"label {word}" for word in WORDS]
 
 
-def documents(n: int) -> tuple[list[str], list[list[str]]]:
+def documents(n):
     random = np.random.default_rng(0)
     picked = [random.choice(len(WORDS), 3, replace=False) for _ in range(n)]
     texts = [" ".join(WORDS[w] for w in words) for words in picked]
@@ -113,7 +113,7 @@ def test_diversity_is_the_greedy_choice(seed, strength):
     result = diversify(found, clusters, strength)
     for row in range(2):
         left = dict(zip(found.columns[row].tolist(), found.scores[row], strict=True))
-        taken: list[int] = []
+        taken = []
         while left:
             worth = {
                 c: s * np.float32(1 - strength) ** sum(clusters[t] == clusters[c] for t in taken)
@@ -134,7 +134,7 @@ def test_diversity_needs_clusters_and_scores():
         diversify(margins, np.zeros(1, np.int32), 0.5)
 
 
-def test_columns_are_a_flat_list_of_whole_numbers() -> None:
+def test_columns_are_a_flat_list_of_whole_numbers():
     assert label_columns([2, 0], 3, name="columns").tolist() == [2, 0]
     assert label_columns([], 3, name="columns").tolist() == []
     for wrong in ([[0, 1]], [0.5], ["a"]):

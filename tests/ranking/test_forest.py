@@ -29,7 +29,7 @@ def test_scores_are_means_over_the_union(forest, settings):
     columns, scores, counts = search_trees(rankers, documents, k=7, params=params)
     found = [r.search(documents, k=CANDIDATES, params=params) for r in rankers]
     for row in range(documents.shape[0]):
-        total: dict[int, float] = {}
+        total = {}
         for c, _, _ in found:
             total |= dict.fromkeys(c[row].tolist(), 0.0)
         for c, s, _ in found:

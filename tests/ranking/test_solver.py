@@ -9,12 +9,7 @@ from labelgrove import _native
 from labelgrove.core.arrays import as_csr
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
-from labelgrove.ranking.solver import (
-    RankerParams,
-    RowLists,
-    Start,
-    solve_level,
-)
+from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights
 from reference.solver import level_weights, primal_objective, solve
 from support.limits import check_settings

@@ -256,10 +256,7 @@ def test_two_spellings_of_an_id_in_a_label_table_are_one(tmp_path):
     path.write_text("cafe\u0301\tde\u0301ca\ntea\ncaf\u00e9\tother\n", encoding="utf-8")
     with pytest.warns(LabelgroveWarning, match=r"labels\.tsv: 1 label differs from another only"):
         rows = read_label_table(path)
-    assert [tuple(row) for row in rows] == [
-        ("caf\u00e9", "d\u00e9ca", None),
-        ("tea", "tea", None),
-    ]
+    assert [tuple(row) for row in rows] == [("caf\u00e9", "d\u00e9ca", None), ("tea", "tea", None)]
 
 
 def test_a_label_table_is_written_or_refused(tmp_path):

@@ -1,7 +1,5 @@
 """Which files are the shards of a corpus."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -13,32 +11,32 @@ from labelgrove.errors import DataError, MissingExtraError
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     for name in ("b.jsonl.gz", "a.jsonl", "c.parquet", ".a.jsonl.1.partial", "labels.tsv", "notes"):
         (tmp_path / name).touch()
     return tmp_path
 
 
-def test_a_folder_has_its_corpus_files_in_order(folder: Path) -> None:
+def test_a_folder_has_its_corpus_files_in_order(folder):
     names = [file.name for file in shard_files(folder)]
     assert names == ["a.jsonl", "b.jsonl.gz", "c.parquet"]
     assert output_names(shard_files(folder)) == ["a.jsonl", "b.jsonl", "c.jsonl"]
 
 
-def test_a_pattern_and_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_and_a_file(folder, monkeypatch):
     assert [file.name for file in shard_files(f"{folder}/?.jsonl*")] == ["a.jsonl", "b.jsonl.gz"]
     assert shard_files(folder / "a.jsonl") == [folder / "a.jsonl"]
     monkeypatch.chdir(folder)
     assert shard_files("*.parquet") == [Path("c.parquet")]
 
 
-def test_a_name_with_brackets_is_a_file(tmp_path: Path) -> None:
+def test_a_name_with_brackets_is_a_file(tmp_path):
     file = tmp_path / "a[1].jsonl"
     file.touch()
     assert shard_files(file) == [file]
 
 
-def test_no_shards_are_an_error(folder: Path) -> None:
+def test_no_shards_are_an_error(folder):
     with pytest.raises(DataError, match="no file matches this pattern"):
         shard_files(folder / "*.csv")
     (folder / "empty").mkdir()
@@ -48,12 +46,12 @@ def test_no_shards_are_an_error(folder: Path) -> None:
         shard_files(folder / "nowhere")
 
 
-def test_two_shards_never_share_an_output(tmp_path: Path) -> None:
+def test_two_shards_never_share_an_output(tmp_path):
     with pytest.raises(DataError, match=r"two shards would be written to a\.jsonl"):
         output_names([tmp_path / "a.jsonl", tmp_path / "x" / "a.parquet"])
 
 
-def test_shards_by_url(folder: Path) -> None:
+def test_shards_by_url(folder):
     names = [f"file://{folder}/{name}" for name in ("a.jsonl", "b.jsonl.gz", "c.parquet")]
     assert shards_of(f"file://{folder}") == shards_of(Path(f"file://{folder}")) == names
     assert shards_of(f"file://{folder}/?.jsonl*") == names[:2]
@@ -68,7 +66,7 @@ def test_shards_by_url(folder: Path) -> None:
             shards_of(wrong)
 
 
-def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder: Path) -> None:
+def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder):
     (folder / "a.jsonl").write_text("content")
     url = f"file://{folder}/a.jsonl"
     with fetched(url) as file:
@@ -83,7 +81,7 @@ def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder: Path) -> None:
         assert file == folder / "a.jsonl"
 
 
-def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_fsspec_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(MissingExtraError, match="reading shards by URL needs the extra `ray`"):
         shards_of("s3://bucket/shards")

@@ -1,6 +1,5 @@
 import csv
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -268,18 +267,18 @@ DEEP = "[" * 100_000  # deeper than any Python parses
         (f"{DEEP}{']' * len(DEEP)}", [f"{DEEP}{']' * len(DEEP)}"]),
     ],
 )
-def test_cells_with_lists(cell: str, labels: list[str] | None) -> None:
+def test_cells_with_lists(cell, labels):
     assert split_labels(cell, "|") == (["its"] if labels is None else labels)
 
 
-def test_the_lists_that_pandas_writes_are_lists_again(tmp_path: Path) -> None:
+def test_the_lists_that_pandas_writes_are_lists_again(tmp_path):
     file = tmp_path / "train.csv"
     rows = {"text": ["x", "y"], "labels": [["a", "b's"], []]}
     pandas.DataFrame(rows).to_csv(file, index=False)
     assert read_corpus(file).label_lists() == [["a", "b's"], []]
 
 
-def test_arrays_that_pandas_writes_are_refused(tmp_path: Path) -> None:
+def test_arrays_that_pandas_writes_are_refused(tmp_path):
     file = tmp_path / "train.csv"
     arrays = [np.array(["a", "b"], dtype=object)]
     pandas.DataFrame({"text": ["x"], "labels": arrays}).to_csv(file, index=False)
@@ -287,14 +286,14 @@ def test_arrays_that_pandas_writes_are_refused(tmp_path: Path) -> None:
         read_corpus(file)
 
 
-def test_separators_inside_lists_do_not_count(tmp_path: Path) -> None:
+def test_separators_inside_lists_do_not_count(tmp_path):
     path = write(tmp_path, b'text,labels\nx,"[""a;b""]"\ny,c|d\n')
     assert read_corpus(path).label_lists() == [["a;b"], ["c", "d"]]
     odd = write(tmp_path, b"text,labels\nx,(a);(b)\n")  # brackets, and no list
     assert read_corpus(odd).label_lists() == [["(a)", "(b)"]]
 
 
-def test_a_json_object_in_a_cell_gives_weights(tmp_path: Path) -> None:
+def test_a_json_object_in_a_cell_gives_weights(tmp_path):
     path = write(tmp_path, b'text,labels,by\nx,"{""a"": 0.5, ""b"": 1}","{""k"": 1}"\n')
     (document,) = iter_documents(path)
     assert document.labels == {"a": 0.5, "b": 1.0}
@@ -302,7 +301,7 @@ def test_a_json_object_in_a_cell_gives_weights(tmp_path: Path) -> None:
     assert field_parts(document.text) == {"by": ['{"k": 1}']}  # a value of a field has no weights
 
 
-def test_the_encoding_of_windows_is_recognised(tmp_path: Path) -> None:
+def test_the_encoding_of_windows_is_recognised(tmp_path):
     path = write(tmp_path, 'text,labels\nein Buch für 5 €,"über uns;x"\n'.encode("cp1252"))
     with pytest.raises(DataError, match=r"if 'für' is right, set encoding.*=cp1252") as caught:
         read_corpus(path)

@@ -261,12 +261,7 @@ def test_features_are_not_documents(tmp_path):
         iter_documents(write(tmp_path, b"1 2 3\n1 0:1\n"))
 
 
-@given(
-    st.integers(1, 6),
-    st.integers(1, 5),
-    st.integers(1, 5),
-    st.data(),
-)
+@given(st.integers(1, 6), st.integers(1, 5), st.integers(1, 5), st.data())
 @settings(max_examples=60, deadline=None)
 def test_round_trip(tmp_path_factory, rows, width, labels, data):
     value = st.floats(width=32, allow_nan=False, allow_infinity=False).filter(lambda x: x != 0)

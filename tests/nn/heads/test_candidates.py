@@ -1,7 +1,5 @@
 """Shortlists from a tree against sets in a loop."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Two ways to shortlisted logits give the same numbers and touch the same rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Losses per document against scalars in a loop; padding and weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given as examples

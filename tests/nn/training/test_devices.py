@@ -1,10 +1,7 @@
 """Devices, precisions, seeds and interrupts of a training run in one process."""
 
-from __future__ import annotations
-
 import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,14 +24,14 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def usual_interrupts() -> Iterator[None]:
+def usual_interrupts():
     """Background jobs inherit a Ctrl-C that is ignored."""
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, previous)
 
 
-def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_by_name(monkeypatch):
     for available, chosen in ((False, "cpu"), (True, "cuda")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda known=available: known)
         assert choose_device().type == choose_device("auto").type == chosen
@@ -48,9 +45,7 @@ def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("native", "chosen"), [(True, "bf16"), (False, "fp16")])
-def test_the_precision_suits_the_device(
-    monkeypatch: pytest.MonkeyPatch, native: bool, chosen: str
-) -> None:
+def test_the_precision_suits_the_device(monkeypatch, native, chosen):
     monkeypatch.setattr(
         torch.cuda,
         "is_bf16_supported",
@@ -61,14 +56,14 @@ def test_the_precision_suits_the_device(
     assert choose_precision("fp16", CPU) == "fp16"
 
 
-def test_matrix_products_run_in_the_precision() -> None:
+def test_matrix_products_run_in_the_precision():
     matrix = torch.ones(2, 2)
     for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         with autocast(precision, CPU):
             assert (matrix @ matrix).dtype == dtype
 
 
-def test_the_callers_random_state_is_restored() -> None:
+def test_the_callers_random_state_is_restored():
     before = torch.random.get_rng_state()
     with pytest.raises(KeyError), own_settings(CPU):
         torch.rand(3)
@@ -77,7 +72,7 @@ def test_the_callers_random_state_is_restored() -> None:
 
 
 @pytest.mark.parametrize("tf32", [True, False])
-def test_strict_float32_products_whatever_the_caller_uses(tf32: bool) -> None:
+def test_strict_float32_products_whatever_the_caller_uses(tf32):
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
@@ -89,7 +84,7 @@ def test_strict_float32_products_whatever_the_caller_uses(tf32: bool) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_strict_float32_on_a_gpu() -> None:
+def test_strict_float32_on_a_gpu():
     one, other = (torch.rand(512, 512, device="cuda") for _ in range(2))
     exact = one.double() @ other.double()
     errors = []
@@ -99,7 +94,7 @@ def test_strict_float32_on_a_gpu() -> None:
     assert errors[1] < 1e-3 < errors[0]
 
 
-def test_seeds_depend_on_every_number() -> None:
+def test_seeds_depend_on_every_number():
     seeds = [derived_seed(*numbers) for numbers in ((0, 1), (1, 0), (0, 1, 2), (0,), (2**40, 5))]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**63 for seed in seeds)
@@ -112,7 +107,7 @@ def test_seeds_depend_on_every_number() -> None:
     assert memory_in_use(CPU) is None
 
 
-def test_a_process_on_its_own_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_on_its_own_changes_nothing(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     workers = Workers.start("cpu")
     assert (workers.device, workers.rank, workers.count) == (CPU, 0, 1)
@@ -125,7 +120,7 @@ def test_a_process_on_its_own_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert workers.gather_rows(ids, rows) == (ids, rows)
 
 
-def test_a_first_interrupt_waits_and_a_second_does_not() -> None:
+def test_a_first_interrupt_waits_and_a_second_does_not():
     steps = []
     with pytest.raises(KeyboardInterrupt), interrupts_held_back() as interrupted:
         steps.append(interrupted())
@@ -141,14 +136,14 @@ def test_a_first_interrupt_waits_and_a_second_does_not() -> None:
     assert steps[-1] == "second"
 
 
-def test_interrupts_are_held_back_only_where_that_is_possible() -> None:
+def test_interrupts_are_held_back_only_where_that_is_possible():
     with pytest.raises(KeyboardInterrupt), interrupts_held_back(False) as interrupted:
         assert not interrupted()
         signal.raise_signal(signal.SIGINT)
         pytest.fail("the interrupt came too late")
     handlers = []
 
-    def elsewhere() -> None:
+    def elsewhere():
         with interrupts_held_back():
             handlers.append(signal.getsignal(signal.SIGINT))
 

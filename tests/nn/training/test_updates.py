@@ -1,27 +1,22 @@
 """Updates of a model with a full head, which learns while its loss is computed."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.core.callbacks import Event, Reporter  # noqa: E402
+from labelgrove.core.callbacks import Reporter  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.heads.full import FullHead  # noqa: E402
 from labelgrove.nn.training.devices import Workers  # noqa: E402
 from labelgrove.nn.training.updates import Updates  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
-from support.toy_training import LABELS, PARAMS, WIDTH, Batch, Batches, run  # noqa: E402
+from support.toy_training import LABELS, PARAMS, WIDTH, Batches, run  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -31,19 +26,19 @@ def one_thread() -> Iterator[None]:
 class Model(torch.nn.Module):
     """An encoder below a full head of which each document has one label."""
 
-    def __init__(self, *, frozen: bool = False, dropout: float = 0.2) -> None:
+    def __init__(self, *, frozen=False, dropout=0.2):
         super().__init__()
         torch.manual_seed(1)
         layers = torch.nn.Linear(WIDTH, 8), torch.nn.LayerNorm(8), torch.nn.Dropout(dropout)
         self.encoder = torch.nn.Sequential(*layers).requires_grad_(not frozen)
         self.heads = FullHead(8, LABELS, chunk=5)
 
-    def loss(self, batch: Batch) -> torch.Tensor:
+    def loss(self, batch):
         return self.heads.loss(self.encoder(batch.x), batch.y[:, None])
 
 
-def stopped_at(step: int) -> Reporter:
-    def callback(event: Event) -> None:
+def stopped_at(step):
+    def callback(event):
         if event.kind == "progress" and event.done == step:
             raise KeyboardInterrupt
 
@@ -51,7 +46,7 @@ def stopped_at(step: int) -> Reporter:
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_it_learns_without_gradients_of_its_own(frozen: bool) -> None:
+def test_it_learns_without_gradients_of_its_own(frozen):
     model = Model(frozen=frozen)
     before = model.heads.weight.clone()
     result = run(model, replace(PARAMS, epochs=8))
@@ -71,7 +66,7 @@ def test_it_learns_without_gradients_of_its_own(frozen: bool) -> None:
     ],
     ids=["swa", "ema", "bf16", "fp16"],
 )
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, settings):
     params = replace(PARAMS, checkpoint_minutes=0, **settings)
     whole, parts = Model(), Model()
     run(whole, params)
@@ -85,8 +80,8 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, settings: dict[st
         assert torch.equal(value, parts.state_dict()[name]), name
 
 
-def test_bfloat16_weights_are_resumed_with_the_same_bits(tmp_path: Path) -> None:
-    def model() -> Model:
+def test_bfloat16_weights_are_resumed_with_the_same_bits(tmp_path):
+    def model():
         made = Model()
         made.heads.weight = made.heads.weight.bfloat16()
         return made
@@ -101,7 +96,7 @@ def test_bfloat16_weights_are_resumed_with_the_same_bits(tmp_path: Path) -> None
     assert torch.equal(whole.heads.weight, second.heads.weight)
 
 
-def test_the_mean_of_weights_has_the_heads_too() -> None:
+def test_the_mean_of_weights_has_the_heads_too():
     last, mean, mean_but_head = Model(), Model(), Model()
     settings = {"keep": "last", "swa_start": 0.5, "swa_every": 1}
     run(last, replace(PARAMS, **settings))
@@ -113,7 +108,7 @@ def test_the_mean_of_weights_has_the_heads_too() -> None:
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_a_head_takes_a_step_for_each_batch_and_is_not_clipped(accumulate: int) -> None:
+def test_a_head_takes_a_step_for_each_batch_and_is_not_clipped(accumulate):
     model = Model(frozen=True, dropout=0.0)
     dense = DenseHead(model.heads.weight, model.heads.bias)
     params = replace(
@@ -132,7 +127,7 @@ def test_a_head_takes_a_step_for_each_batch_and_is_not_clipped(accumulate: int) 
     assert torch.allclose(model.heads.bias, dense.bias, atol=1e-5)
 
 
-def test_several_processes_are_refused() -> None:
+def test_several_processes_are_refused():
     together = Workers(torch.device("cpu"), rank=0, count=2)
     with pytest.raises(ConfigError, match=r"heads\.full: .* one process"):
         Updates(Model(), lambda *_: None, PARAMS, total=1, workers=together, seed=0)
