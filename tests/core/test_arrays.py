@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
@@ -34,7 +34,6 @@ def broken(**arrays):
     return matrix
 
 
-@settings(deadline=None)
 @given(Small, st.sampled_from(["dense", "list", "csr", "csc", "coo", "lil", "bsr", "csr_matrix"]))
 def test_any_kind_of_matrix_keeps_its_values(dense, kind):
     if kind == "dense":
@@ -75,10 +74,13 @@ def test_duplicates_are_summed_and_sorted_without_touching_the_input():
     assert matrix.indices.tolist() == [2, 0, 2]
 
 
-def test_a_sound_matrix_is_not_copied():
+def test_a_sound_matrix_is_not_copied_and_spare_room_at_its_end_is_cut_off():
     matrix = sparse.csr_array(np.eye(3, dtype=np.float32))
     assert np.shares_memory(as_csr(matrix).data, matrix.data)
     assert np.shares_memory(csr_parts(matrix).data, matrix.data)
+    matrix = broken(indices=[0, 1, 99], data=np.array([1, 1, np.nan], np.float32))
+    parts = csr_parts(matrix)
+    assert (parts.indices.tolist(), parts.data.tolist()) == ([0, 1], [1, 1])
 
 
 @pytest.mark.parametrize(
@@ -109,38 +111,26 @@ def test_what_is_not_a_matrix_is_refused_by_name(matrix, message):
     assert "features" in str(caught.value)
 
 
-def test_a_broken_csc_matrix_is_refused():
-    matrix = sparse.csc_array(np.eye(2, dtype=np.float32))
-    matrix.indices = np.array([0, 1 << 20], np.int32)
-    with pytest.raises(DataError, match="not a valid sparse matrix"):
-        as_csr(matrix)
-
-
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
         (broken(indptr=[0, 5, 2]), "row pointer"),
-        (broken(indptr=[0, 1, 9]), "shorter than indptr"),
-        (broken(data=np.ones(1, np.float32)), "shorter than indptr"),
+        (broken(indptr=[0, 1, 9]), "shorter than indptr|row pointer"),
+        (broken(data=np.ones(1, np.float32)), "shorter than indptr|row pointer"),
         (broken(indices=[0, 2]), "outside 0..1"),
         (broken(indices=[-1, 1]), "outside 0..1"),
         (broken(indices=[1 << 32, 1]), "outside 0..1"),  # would wrap to 0 as int32
-        (broken(indptr=[0, 2, 2], indices=[1, 0]), "sorted and unique"),
-        (broken(indptr=[0, 2, 2], indices=[1, 1]), "sorted and unique"),
         (broken(data=[1, np.nan]), "NaN or infinity"),
         (broken(data=[1, 1e300]), "NaN or infinity"),
+        (broken(indptr=[0, 2, 2], indices=[1, 0]), "sorted and unique"),
+        (broken(indptr=[0, 2, 2], indices=[1, 1]), "sorted and unique"),
     ],
 )
 def test_parts_that_would_mislead_kernels_are_refused(matrix, message):
-    with np.errstate(over="ignore"), pytest.raises(DataError, match=message) as caught:
-        csr_parts(matrix, name="labels")
-    assert str(caught.value).startswith("labels:")
-
-
-def test_spare_room_at_the_end_is_cut_off():
-    matrix = broken(indices=[0, 1, 99], data=np.array([1, 1, np.nan], np.float32))
-    parts = csr_parts(matrix)
-    assert (parts.indices.tolist(), parts.data.tolist()) == ([0, 1], [1, 1])
+    with np.errstate(over="ignore"):
+        pytest.raises(DataError, csr_parts, matrix, name="labels").match(f"labels: .*({message})")
+        if message != "sorted and unique":  # the other way sorts a copy
+            pytest.raises(DataError, matrix_parts, matrix).match(message)
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
@@ -155,31 +145,10 @@ def test_matrix_parts_are_those_of_the_longer_way(make, index):
     assert matrix_parts(matrix).indptr.dtype == np.int64
 
 
-@pytest.mark.parametrize(
-    ("indptr", "indices", "data", "message"),
-    [
-        ([0, 2, 1], [0, 1], [1, 1], "row pointer"),
-        ([0, 1, 9], [0, 1], [1, 1], "row pointer"),
-        ([0, 1, 2], [0, 5], [1, 1], "outside 0..2"),
-        ([0, 1, 2], [-1, 1], [1, 1], "outside 0..2"),
-        ([0, 1, 2], [0, 1], [1, np.nan], "NaN or infinity"),
-    ],
-)
-def test_matrix_parts_refuse_what_the_longer_way_refuses(indptr, indices, data, message):
-    matrix = sparse.csr_array((2, 3), dtype=np.float32)
-    matrix.indptr = np.array(indptr, np.int32)
-    matrix.indices = np.array(indices, np.int32)
-    matrix.data = np.array(data, np.float32)
-    with pytest.raises(DataError, match=message):
-        matrix_parts(matrix)
-
-
 def test_matrix_parts_sort_a_copy():
-    matrix = sparse.csr_array((2, 3), dtype=np.float32)
-    matrix.indptr, matrix.indices = np.array([0, 2, 2], np.int32), np.array([2, 0], np.int32)
-    matrix.data = np.array([1, 2], np.float32)
-    assert matrix_parts(matrix).indices.tolist() == [0, 2]
-    assert matrix.indices.tolist() == [2, 0]
+    matrix = broken(indptr=np.array([0, 2, 2], "i4"), indices=np.array([1, 0], "i4"))
+    assert matrix_parts(matrix).indices.tolist() == [0, 1]
+    assert matrix.indices.tolist() == [1, 0]
 
 
 def test_offsets_begin_at_zero_and_count_flags():

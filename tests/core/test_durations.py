@@ -27,8 +27,7 @@ def test_spans(span, seconds):
     "span", ["", "soon", "-5m", "0s", "5 weeks", 0, -1, True, float("nan"), float("inf"), None]
 )
 def test_what_is_no_span_is_refused(span):
-    with pytest.raises(ConfigError, match="budget: must be a time such as 90s"):
-        parse_duration(span, name="budget")
+    pytest.raises(ConfigError, parse_duration, span, name="budget").match("budget: must be a time")
 
 
 def test_for_people():

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelgrove.core import memory
@@ -42,18 +42,15 @@ def test_sizes(text, size):
     ["", "G", "-1G", "0", "0.1", "1e3", "8X", "8 G G", "1,5G", "nan", 0, -5, True, None, 1.5],
 )
 def test_what_is_not_a_size_is_refused_by_name(text):
-    with pytest.raises(ConfigError, match=r"train.memory: must be a size such as 8G"):
-        parse_size(text, name="train.memory")
+    pytest.raises(ConfigError, parse_size, text, name="train.memory").match("train.memory: must")
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="0123456789.kKmMgGiIbB -", max_size=400))
 def test_any_text_is_a_size_or_refused(text):
     with contextlib.suppress(ConfigError):
         assert parse_size(text) > 0
 
 
-@settings(deadline=None)
 @given(st.integers(1, 1 << 45))
 def test_formatted_sizes_read_back_about_equal(size):
     text = format_size(size).replace(" bytes", "").replace(",", "")
@@ -77,21 +74,16 @@ def test_the_peak_of_a_child_is_its_own():
     assert int(output.stdout) < ballast.nbytes
 
 
-def test_require_compares_with_the_budget():
+def test_require_compares_with_the_budget_or_with_what_is_free(monkeypatch):
     require("1G", 1 << 30, "features")
     with pytest.raises(
         ResourceError, match=r"features needs about 1.5 GiB but .* 1.0 GiB; use less"
     ):
         require("1G", 3 << 29, "features", advice="use less")
-    with pytest.raises(ConfigError):
-        require("lots", 1, "features")
-
-
-def test_require_without_a_budget_compares_with_what_is_free(monkeypatch):
+    pytest.raises(ConfigError, require, "lots", 1, "features")
     monkeypatch.setattr(memory, "available_memory", lambda: 1 << 20)
     require(None, 1 << 20, "features")
-    with pytest.raises(ResourceError, match=r"free now is 1.0 MiB"):
-        require(None, 1 << 21, "features")
+    pytest.raises(ResourceError, require, None, 1 << 21, "features").match(r"free now is 1.0 MiB")
     monkeypatch.setattr(memory, "available_memory", lambda: None)
     require(None, 1 << 60, "features")
 
@@ -107,7 +99,7 @@ def group(folder, files):
         (folder / name).write_text(text)
 
 
-def test_limits_of_control_groups_count(tmp_path):
+def test_limits_of_control_groups_old_and_new_count(tmp_path):
     member, root = tmp_path / "cgroup", tmp_path / "fs"
     assert memory._left_in_container(root, member) is None
     member.write_text("0::/job/step\n")
@@ -121,8 +113,6 @@ def test_limits_of_control_groups_count(tmp_path):
     group(root, {"memory.max": "10\n", "memory.current": "20\n"})
     assert memory._left_in_container(root, member) == 0
 
-
-def test_limits_of_old_control_groups_count(tmp_path):
     member = tmp_path / "cgroup"
     member.write_text("5:cpu,cpuacct:/x\n4:memory:/elsewhere\n")
     files = {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "400"}

@@ -50,11 +50,8 @@ def test_every_character_after_every_kind_of_letter():
     assert not wrong
 
 
-def test_bytes_that_are_not_utf8_stay():
+def test_what_does_not_melt_stays():
     raw = b"e\xcc\x81\xff" + b"e\xcc\x81" + b"\xcc"
     table = StringTable(np.frombuffer(raw, np.uint8), np.array([0, 4, 7, 8]))
     assert nfc_table(table).blob.tobytes() == b"e\xcc\x81\xff" + b"\xc3\xa9" + b"\xcc"
-
-
-def test_an_accent_that_does_not_melt_stays_with_its_letter():
     assert nfc_places("x\u0301y") == ("x\u0301y", [(0, 2), (0, 2), (2, 3)])

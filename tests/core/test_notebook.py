@@ -11,12 +11,9 @@ def test_long_texts_are_cut_and_stay_on_one_line():
     assert len(cut("word " * 1_000_000)) <= LONGEST
 
 
-def test_everything_is_escaped():
+def test_everything_is_escaped_and_a_table_without_rows_is_its_title():
     bad = "<script>alert('x')</script>&"
     page = table(bad, [[bad, bad]], head=[bad], notes=[bad])
     assert "<script" not in page and page.count("&lt;script&gt;") == 5
     assert page.count("&amp;") == 5
-
-
-def test_a_table_without_rows_is_its_title():
     assert table("nothing", []) == "<div><p><b>nothing</b></p></div>"

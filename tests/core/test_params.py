@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
@@ -46,8 +46,6 @@ class Dummy(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, texts, labels):
-        assert self.ranker is not None
-        assert self.tree is not None
         self.ranker.validate("ranker")
         self.tree.validate("tree")
         self.score_ = -abs(self.ranker.C - 2) - abs(self.tree.depth - 3)
@@ -94,28 +92,20 @@ def test_random_search_brings_numpy_numbers():
     assert search.best_estimator_.ranker.bias is True
 
 
-def test_a_misspelt_nested_name_is_an_error_that_helps():
-    with pytest.raises(ConfigError, match=r"max_itre: unknown key; did you mean max_iter\?"):
-        dummy().set_params(ranker__max_itre=3)
-
-
 def test_set_params_sets_all_or_nothing():
+    pytest.raises(ConfigError, dummy().set_params, ranker__max_itre=3).match("max_itre: unknown")
     group = RankerParams()
-    with pytest.raises(ConfigError, match="unknown key"):
-        group.set_params(C=5.0, nonsense=1)
+    pytest.raises(ConfigError, group.set_params, C=5.0, nonsense=1).match("unknown key")
     assert group.C == 1.0
     assert group.set_params(C=5.0, bias=False) is group
     assert (group.C, group.bias) == (5.0, False)
 
 
-def test_constructing_checks_nothing_and_keeps_identity():
+def test_constructing_checks_nothing_keeps_identity_and_shares_no_default():
     beams = ["wrong"]
     group = RankerParams(C="wrong", beams=beams)
     assert group.C == "wrong"
     assert group.beams is beams
-
-
-def test_default_lists_are_not_shared():
     RankerParams().beams.append(3)
     assert RankerParams().beams == [10, 20]
 
@@ -156,8 +146,7 @@ def test_default_lists_are_not_shared():
     ],
 )
 def test_wrong_values_are_named_by_path(values, message):
-    with pytest.raises(ConfigError, match=message):
-        RankerParams.from_dict(values, "ranker")
+    pytest.raises(ConfigError, RankerParams.from_dict, values, "ranker").match(message)
 
 
 @pytest.mark.parametrize("values", [3, None, ["C"], "C"])
@@ -186,8 +175,7 @@ def test_literals_are_compared_with_their_type():
     Levels.__annotations__["level"] = Literal[1, 2]
     assert Levels(level=2).validate().level == 2
     for wrong in (True, 1.0):
-        with pytest.raises(ConfigError, match="level: must be one of 1, 2"):
-            Levels(level=wrong).validate()
+        pytest.raises(ConfigError, Levels(level=wrong).validate).match("level: must be one of 1, 2")
 
 
 Text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -196,13 +184,11 @@ Value = Scalar | st.lists(Scalar | st.lists(Scalar, max_size=2), max_size=3)
 Table = st.dictionaries(Text, Value, max_size=4)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(Text, Value | Table, max_size=5))
 def test_toml_round_trip(config):
     assert tomllib.loads(to_toml(config)) == config
 
 
-@settings(deadline=None)
 @given(
     st.builds(
         RankerParams,
@@ -223,12 +209,9 @@ def test_groups_survive_a_config_file(group):
     assert RankerParams.from_dict(config["ranker"], "ranker") == group
 
 
-def test_numpy_numbers_go_into_toml():
+def test_numpy_numbers_and_lists_of_tables_go_into_toml():
     config = {"a": np.float64(1.5), "b": np.int64(3), "c": [np.float32(0.5)], "d": np.True_}
     assert tomllib.loads(to_toml(config)) == {"a": 1.5, "b": 3, "c": [0.5], "d": True}
-
-
-def test_lists_of_tables_go_into_toml():
     inner = [{"k": 1, "t": {"u": 2}}, {}]
     config = {"a": 1, "members": [{"method": "x", "ranker": {"C": 2.0}}, {"members": inner}]}
     assert tomllib.loads(to_toml(config)) == config
@@ -236,8 +219,7 @@ def test_lists_of_tables_go_into_toml():
 
 @pytest.mark.parametrize("value", [object(), [{"a": object()}, 2], "\ud800", b"x"])
 def test_what_toml_cannot_hold_is_refused(value):
-    with pytest.raises(ConfigError, match="to TOML"):
-        to_toml({"table": {"key": value}})
+    pytest.raises(ConfigError, to_toml, {"table": {"key": value}}).match("to TOML")
 
 
 @pytest.mark.parametrize(
@@ -270,8 +252,7 @@ def test_a_deeply_nested_flag_is_a_string():
 
 @pytest.mark.parametrize("flag", ["ranker.C", "=3", " =3", ".C=3", "ranker.=3", "ranker..C=3"])
 def test_flags_without_key_or_value_are_refused(flag):
-    with pytest.raises(ConfigError, match=r"must look like table.key=value"):
-        merge_settings({}, [flag])
+    pytest.raises(ConfigError, merge_settings, {}, [flag]).match(r"must look like table.key=value")
 
 
 def test_flags_lie_over_the_file_and_leave_it_alone():
@@ -281,8 +262,7 @@ def test_flags_lie_over_the_file_and_leave_it_alone():
     assert config == {"method": "x", "ranker": {"C": 1.0, "bias": True}}
     with pytest.raises(ConfigError, match="method is a value, not a table"):
         merge_settings(config, ["method.deep=1"])
-    with pytest.raises(ConfigError, match="one level deep"):
-        merge_settings(config, ["ranker.a.b=1"])
+    pytest.raises(ConfigError, merge_settings, config, ["ranker.a.b=1"]).match("one level deep")
 
 
 @pytest.mark.parametrize(
@@ -291,15 +271,12 @@ def test_flags_lie_over_the_file_and_leave_it_alone():
 def test_bad_files_are_refused_by_name(tmp_path, content):
     file = tmp_path / "config.toml"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"config.toml: not valid TOML"):
-        read_toml(file)
+    pytest.raises(ConfigError, read_toml, file).match(r"config.toml: not valid TOML")
 
 
 def test_missing_files_are_refused_by_name(tmp_path):
-    with pytest.raises(ConfigError, match=r"nothing.toml: cannot read config file \(No such file"):
-        read_toml(tmp_path / "nothing.toml")
-    with pytest.raises(ConfigError, match="cannot read config file"):
-        read_toml(tmp_path)
+    pytest.raises(ConfigError, read_toml, tmp_path / "nothing.toml").match("nothing.toml: cannot")
+    pytest.raises(ConfigError, read_toml, tmp_path).match("cannot read config file")
 
 
 def test_changes_are_named_by_their_path():

@@ -36,11 +36,8 @@ def test_growing_arrays_are_the_blocks_one_after_another(tmp_path):
         assert (len(empty), empty.dtype) == (0, np.float32)
     assert os.name != "posix" or not list(tmp_path.iterdir())
 
-
-def test_a_growing_file_refuses_numbers_that_do_not_fit(tmp_path):
     growing = Scratch(tmp_path).growing(np.uint8)
-    with pytest.raises(TypeError):
-        growing.append(np.array([300], np.uint16))
+    pytest.raises(TypeError, growing.append, np.array([300], np.uint16))
     growing.close()
 
 
@@ -49,8 +46,7 @@ def test_a_full_disk_is_an_error_with_the_folder(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(module, "_reserve", full)
-    with pytest.raises(StorageError, match=str(tmp_path)):
-        Scratch(tmp_path).empty(10, np.int64)
+    pytest.raises(StorageError, Scratch(tmp_path).empty, 10, np.int64).match(str(tmp_path))
 
 
 @pytest.mark.parametrize("entries", [1, 7, 1 << 22])

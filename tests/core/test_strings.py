@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelgrove.core import strings
@@ -13,7 +13,6 @@ from labelgrove.errors import DataError
 Strings = st.lists(st.text(st.characters(exclude_categories=()), max_size=6), max_size=8)
 
 
-@settings(deadline=None)
 @given(Strings)
 def test_a_table_is_the_list_it_was_made_of(strings):
     table = StringTable.from_strings(iter(strings))
@@ -25,7 +24,6 @@ def test_a_table_is_the_list_it_was_made_of(strings):
     assert all(string in table for string in strings)
 
 
-@settings(deadline=None)
 @given(Strings, st.data())
 def test_take_picks_like_a_list(strings, data):
     table = StringTable.from_strings(strings)
@@ -40,7 +38,6 @@ def test_take_picks_like_a_list(strings, data):
         assert list(table.take(mask)) == expected
 
 
-@settings(deadline=None)
 @given(Strings)
 def test_arrays_give_the_table_back(strings):
     arrays = StringTable.from_strings(strings).arrays("names")
@@ -48,9 +45,13 @@ def test_arrays_give_the_table_back(strings):
     assert list(StringTable.from_arrays(arrays, "names")) == strings
 
 
-def test_missing_arrays_are_named():
+def test_tables_without_an_array_or_with_bytes_that_are_not_utf8():
     with pytest.raises(DataError, match=r"names.offsets"):
         StringTable.from_arrays({"names.blob": np.zeros(0, np.uint8)}, "names")
+    table = StringTable(np.array([65, 255], np.uint8), np.array([0, 1, 2]))
+    assert table[0] == "A"
+    with pytest.raises(DataError, match="string 1 of the table is not valid UTF-8"):
+        _ = table[1]
 
 
 @pytest.mark.parametrize("position", [3, -4, 1 << 40])
@@ -74,8 +75,7 @@ def test_positions_outside_are_index_errors(position):
     ],
 )
 def test_arrays_that_are_no_table_are_refused(blob, offsets):
-    with pytest.raises(DataError, match="string table"):
-        StringTable(blob, offsets)
+    pytest.raises(DataError, StringTable, blob, offsets).match("string table")
 
 
 @pytest.mark.parametrize("wrong", [None, 3, b"x", float("nan")])
@@ -84,36 +84,25 @@ def test_what_is_not_a_string_is_located(wrong):
         StringTable.from_strings(["a", "b", wrong])
 
 
-def test_a_blob_that_is_not_utf8_is_a_data_error():
-    table = StringTable(np.array([65, 255], np.uint8), np.array([0, 1, 2]))
-    assert table[0] == "A"
-    with pytest.raises(DataError, match="string 1 of the table is not valid UTF-8"):
-        _ = table[1]
-
-
-def test_a_table_of_a_table_shares_its_arrays():
+def test_tables_are_read_in_blocks_and_share_their_arrays(monkeypatch):
     table = StringTable.from_strings("abc")
     assert StringTable.from_strings(table).blob is table.blob
+    monkeypatch.setattr(strings, "_BLOCK", 3)
+    for count in range(8):
+        texts = [str(number) * number for number in range(count)]
+        assert list(StringTable.from_strings(texts)) == texts
 
 
 @pytest.mark.parametrize(
     "rows", [[3], [-4], [0.5], [[0]], [True, False], ["a"], 1, [1 << 63], [True] * 4]
 )
 def test_rows_that_are_no_rows_are_refused(rows):
-    with pytest.raises(DataError, match="row"):
-        row_numbers(rows, 3)
+    pytest.raises(DataError, row_numbers, rows, 3).match("row")
 
 
 def test_no_rows_are_fine():
     assert row_numbers([], 3).tolist() == []
     assert row_numbers(np.zeros(0, bool), 0).tolist() == []
-
-
-def test_tables_are_read_in_blocks(monkeypatch):
-    monkeypatch.setattr(strings, "_BLOCK", 3)
-    for count in range(8):
-        texts = [str(number) * number for number in range(count)]
-        assert list(StringTable.from_strings(texts)) == texts
 
 
 def test_the_nearest_strings_of_many_are_found_without_comparing_all(monkeypatch):

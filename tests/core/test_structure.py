@@ -132,8 +132,7 @@ def test_a_kind_that_is_not_known_is_refused():
     class Odd(sparse.csr_array):
         format = property(lambda self: "odd")
 
-    with pytest.raises(DataError, match="kind 'odd' is not supported"):
-        check_structure(Odd((2, 2)))
+    pytest.raises(DataError, check_structure, Odd((2, 2))).match("kind 'odd' is not supported")
 
 
 RISKY = """

@@ -12,11 +12,13 @@ from labelgrove.errors import DataError
 MATRIX = sparse.csr_array(np.eye(3, dtype=np.float32))
 
 
-def test_rows_must_agree():
-    with pytest.raises(DataError, match="2 texts but 3 feature rows"):
-        Documents(["a", "b"], MATRIX)
-    with pytest.raises(DataError, match="need texts or features"):
-        Documents()
+def test_rows_must_agree_and_the_plain_form_is_the_only_part():
+    pytest.raises(DataError, Documents, ["a", "b"], MATRIX).match("2 texts but 3 feature rows")
+    pytest.raises(DataError, Documents).match("need texts or features")
+    both = Documents(["a", "b", "c"], MATRIX)
+    assert both.plain is both and both.inputs == ["a", "b", "c"]
+    assert Documents(["a"]).plain == ["a"]
+    assert isinstance(Documents(features=MATRIX).plain, Features)
 
 
 @pytest.mark.parametrize("texts", [["a", "b", "c"], StringTable.from_strings(["a", "b", "c"])])
@@ -26,13 +28,6 @@ def test_slices_take_both(texts):
     assert len(both) == 3 and len(last) == 2
     assert last.texts is not None and list(last.texts) == ["b", "c"]
     assert last.features is not None and last.features.sparse.toarray()[0].tolist() == [0, 1, 0]
-
-
-def test_the_plain_form_is_the_only_part():
-    both = Documents(["a", "b", "c"], MATRIX)
-    assert both.plain is both and both.inputs == ["a", "b", "c"]
-    assert Documents(["a"]).plain == ["a"]
-    assert isinstance(Documents(features=MATRIX).plain, Features)
 
 
 def test_whatever_has_texts_and_features_is_documents():

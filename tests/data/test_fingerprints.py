@@ -24,9 +24,6 @@ def test_documents_are_known_again_and_others_are_not():
     assert known.warning(corpus(0, 300)).startswith("all of these documents")
     assert known.warning(corpus(900, 1100)).startswith("50% of these documents")
     assert known.warning(corpus(985, 1985)) is None  # 1.5 %: texts occur twice by chance
-
-
-def test_new_documents_are_added():
     known = Fingerprints.of(corpus(0, 100)).with_documents(corpus(500, 600))
     assert known.warning(corpus(0, 100)) and known.warning(corpus(500, 600))
     assert known.warning(corpus(200, 300)) is None

@@ -35,16 +35,13 @@ ROW = {"title": "On snails", "abstract": "They are slow.", "creator": ["Ada", "B
 TEXTS = st.text(st.sampled_from("ab \n\x1eé" + START + TEXT + FIELD + VALUE))
 
 
-def test_a_record_holds_all_fields():
+def test_a_record_holds_all_fields_and_what_is_missing_stays_empty():
     record = NAMES.record(ROW)
     assert text_parts(record) == {"title": "On snails", "abstract": "They are slow."}
     assert field_parts(record) == {"creator": ["Ada", "Ben"], "kind": ["7"]}
     assert words_of(record) == "On snails\nThey are slow."
     assert field_terms(record) == ["creator: ada", "creator: ben", "kind: 7"]
     assert names_in([record]) == NAMES
-
-
-def test_what_is_missing_stays_empty():
     record = NAMES.record({"title": None, "abstract": "x", "kind": float("nan")})
     assert words_of(record) == "x" and field_terms(record) == []
     assert names_in(["plain", record]) == NAMES
@@ -82,16 +79,13 @@ def test_values_of_all_kinds():
     assert field_values(["a", 3, 2.0, None, ""], "x") == ["a", "3", "2"]
     assert field_values(pandas.Series([2012.0, None]).tolist(), "x") == ["2012"]
     assert field_values(pandas.NA, "x") == []
-    with pytest.raises(DataError, match="field 'x' must be a string, a number or a list"):
-        field_values({"a": 1}, "x")
-    with pytest.raises(DataError, match="document 1: field 'title' must be a string, but is int"):
-        NAMES.records([ROW, {"title": 5}])
+    pytest.raises(DataError, field_values, {"a": 1}, "x").match("field 'x' must be a string, a")
+    pytest.raises(DataError, NAMES.records, [ROW, {"title": 5}]).match("document 1: field 'title'")
 
 
 @pytest.mark.parametrize("name", ["", " ", "a: b", f"a{FIELD}", "title"])
 def test_names_that_cannot_be(name):
-    with pytest.raises(ConfigError):
-        FieldNames(("title",), (name,))
+    pytest.raises(ConfigError, FieldNames, ("title",), (name,))
 
 
 @pytest.mark.parametrize("frame", [pandas.DataFrame, pyarrow.table, None])
@@ -115,8 +109,7 @@ def test_fields_that_nobody_reads_are_refused():
     with pytest.warns(LabelgroveWarning, match="no document has a value in the field 'by'"):
         records([{"title": "a", "by": None}], text="title", fields="by")
     plain = Linear().fit(["red", "blue"], [["a"], ["b"]])
-    with pytest.raises(DataError, match="document 0 is a mapping of fields, and the model was"):
-        plain.predict([{"title": "red"}])
+    pytest.raises(DataError, plain.predict, [{"title": "red"}]).match("document 0 is a mapping of")
     record = NAMES.record(ROW)
     column = pandas.Series([record])
     for texts in (
@@ -126,8 +119,7 @@ def test_fields_that_nobody_reads_are_refused():
         column,
         np.array([record]),
     ):
-        with pytest.raises(DataError, match="trained on plain texts"):
-            plain.predict(texts)
+        pytest.raises(DataError, plain.predict, texts).match("trained on plain texts")
     with pytest.raises(DataError, match=r"labelgrove\.records"):
         Linear().fit([{"title": "red"}], [["a"]])
     model = Linear().fit(records([ROW] * 2, text="title", fields="creator"), [["a"], ["b"]])
@@ -135,8 +127,7 @@ def test_fields_that_nobody_reads_are_refused():
         model.predict(Corpus.from_lists([record], [["a"]]))
     with pytest.raises(DataError, match="document 0 has the field 'creater', which is not one of"):
         model.predict([{"title": "x", "creater": "Ada"}])
-    with pytest.raises(DataError, match="document 0 has no text"):
-        model.predict([{"creator": "Ada"}])
+    pytest.raises(DataError, model.predict, [{"creator": "Ada"}]).match("document 0 has no text")
     with pytest.raises(DataError, match="document 1 is int, not a string"):
         model.predict([*records([ROW], text="title", fields="creator"), 5])
     check_names(["plain"], None)

@@ -18,21 +18,32 @@ def fill(text):
     return lambda folder: write_file(folder / "a.txt", text.encode())
 
 
-def test_a_failing_writer_leaves_nothing(tmp_path):
+def test_what_fails_leaves_nothing_and_names_the_folder_as_the_user_did(tmp_path, monkeypatch):
     def fail(folder):
         (folder / "half").write_text("x")
         raise RuntimeError("disk trouble")
 
-    with pytest.raises(RuntimeError, match="disk trouble"):
-        write_folder(tmp_path / "out", fail)
+    pytest.raises(RuntimeError, write_folder, tmp_path / "out", fail).match("disk trouble")
     assert not list(tmp_path.iterdir())
 
+    def full(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-def test_an_empty_folder_is_filled_and_a_full_one_is_not(tmp_path):
+    with pytest.raises(StorageError, match=r"model: cannot be written: No space left on device"):
+        write_folder(tmp_path / "model", full)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"file/model: cannot be written"):
+        write_folder(tmp_path / "file" / "model", lambda folder: None)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file"]
+
+
+def test_an_empty_folder_is_filled_and_a_full_or_set_aside_one_stays(tmp_path):
     (tmp_path / "out").mkdir()
     write_folder(tmp_path / "out", fill("1"))
-    with pytest.raises(ConfigError, match="exists already"):
-        write_folder(tmp_path / "out", fill("2"))
+    pytest.raises(ConfigError, write_folder, tmp_path / "out", fill("2")).match("exists already")
+    assert (tmp_path / "out/a.txt").read_text() == "1"
+    write_folder(tmp_path / ".out.labelgrove-old-1", fill("1"))
+    pytest.raises(ConfigError, write_folder, tmp_path / "out", fill("2")).match("exists already")
     assert (tmp_path / "out/a.txt").read_text() == "1"
 
 
@@ -78,13 +89,6 @@ def test_a_link_stays_a_link(tmp_path):
     write_folder(tmp_path / "current", fill("2"), replace=True)
     assert (tmp_path / "current").is_symlink()
     assert (tmp_path / "v1/a.txt").read_text() == "2"
-
-
-def test_a_folder_set_aside_by_a_killed_replacement_comes_back(tmp_path):
-    write_folder(tmp_path / ".out.labelgrove-old-1", fill("1"))
-    with pytest.raises(ConfigError, match="exists already"):
-        write_folder(tmp_path / "out", fill("2"))
-    assert (tmp_path / "out/a.txt").read_text() == "1"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="locks on folders need flock")
@@ -149,18 +153,6 @@ def test_killed_at_any_step_the_folder_is_old_or_new(tmp_path, exchange):
             break
     assert deadly > 6  # it did die in many places
     assert not killed
-
-
-def test_a_folder_that_cannot_be_written_is_named_as_the_user_named_it(tmp_path, monkeypatch):
-    def full(folder):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(StorageError, match=r"model: cannot be written: No space left on device"):
-        write_folder(tmp_path / "model", full)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"file/model: cannot be written"):
-        write_folder(tmp_path / "file" / "model", lambda folder: None)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["file"]
 
 
 def test_a_kill_while_a_folder_is_deleted_leaves_nothing_under_its_name(tmp_path, monkeypatch):

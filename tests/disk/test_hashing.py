@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -39,57 +39,15 @@ class Component:
 
 
 DIFFERENT = [
-    None,
-    0,
-    1,
-    -1,
-    1.0,
-    -0.0,
-    0.0,
-    float("nan"),
-    float("inf"),
-    True,
-    False,
-    "",
-    "1",
-    b"1",
-    b"",
-    "None",
-    [],
-    [[]],
-    {},
-    [1],
-    ["1"],
-    [None],
-    ["ab"],
-    ["a", "b"],
-    ["", "ab"],
-    ["ab", ""],
-    [["a"], ["b"]],
-    [["a", "b"], []],
-    {"a": 1},
-    {"a": "1"},
-    {"a": 1, "b": 2},
-    {"a": 2, "b": 1},
-    [["a", 1]],
-    10**50,
-    np.zeros(0),
-    np.zeros((0, 1)),
-    np.zeros(2),
-    np.zeros(2, np.float32),
-    np.zeros((2, 1)),
-    np.zeros(2, np.int64),
-    np.zeros(16, np.uint8),
-    sparse.csr_array((2, 2)),
-    sparse.csr_array(np.eye(2)),
-    sparse.csr_array(np.eye(2, dtype=np.float32)),
-    sparse.csr_array(np.diag([1.0, 2.0])),
-    sparse.csr_array([[1.0, 0.0], [1.0, 0.0]]),
-    One(),
-    One(2),
-    Other(),
-    Component(1),
-    Component(2),
+    *(None, 0, 1, -1, 1.0, -0.0, 0.0, float("nan"), float("inf"), True, False, 10**50),
+    *("", "1", b"1", b"", "None", [], [[]], {}, [1], ["1"], [None], ["ab"], ["a", "b"]),
+    *(["", "ab"], ["ab", ""], [["a"], ["b"]], [["a", "b"], []], [["a", 1]]),
+    *({"a": 1}, {"a": "1"}, {"a": 1, "b": 2}, {"a": 2, "b": 1}),
+    *(np.zeros(shape) for shape in (0, (0, 1), 2, (2, 1))),
+    *(np.zeros(2, np.float32), np.zeros(2, np.int64), np.zeros(16, np.uint8)),
+    *(sparse.csr_array((2, 2)), sparse.csr_array(np.eye(2)), sparse.csr_array(np.diag([1.0, 2]))),
+    *(sparse.csr_array(np.eye(2, dtype="f4")), sparse.csr_array([[1.0, 0.0], [1.0, 0.0]])),
+    *(One(), One(2), Other(), Component(1), Component(2)),
 ]
 
 
@@ -139,7 +97,6 @@ def test_the_hash_stays_what_it_was():
     assert known == "9ea5f877152d3c49f233353f458b86b07eb46754c7f2322dbd9e4df34645ef50"
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=5), max_size=12), st.integers(1, 4))
 def test_lists_and_tables_agree_in_any_chunking(strings, chunk):
     patch = pytest.MonkeyPatch()
@@ -164,21 +121,15 @@ def exact(value):
     return repr(value)
 
 
-@settings(deadline=None)
 @given(Values, Values)
 def test_hashes_are_equal_exactly_when_values_are(left, right):
     assert (content_hash(left) == content_hash(right)) == (exact(left) == exact(right))
 
 
 @pytest.mark.parametrize(
-    "value",
-    [object(), Path("a"), {1, 2}, 1j, One, Component, len, np.zeros(2, complex), [1, {"a": {3}}]],
+    "value", [object(), Path("a"), {1, 2}, 1j, One, Component, len, np.zeros(2, complex)]
 )
-def test_unknown_types_are_refused(value):
-    with pytest.raises(ConfigError, match="has no content hash"):
-        content_hash(value)
-
-
-def test_the_refusal_says_where():
-    with pytest.raises(ConfigError, match=r"input\[0\].a\[1\]: a set has no"):
-        content_hash({"a": [1, {2}]})
+def test_unknown_types_are_refused_with_their_place(value):
+    pytest.raises(ConfigError, content_hash, {"a": [1, value]}).match(
+        r"input\[0\].a\[1\]: an? \w+.* has no content hash"
+    )

@@ -87,8 +87,7 @@ def test_extra_files_are_listed_and_checked_but_the_card_may_be_edited(tmp_path)
     (tmp_path / "m/README.md").write_text("a longer card")
     assert_as_saved(load_model(tmp_path / "m"))
     (tmp_path / "m/encoder/config.json").write_text("[]")
-    with pytest.raises(ModelFormatError, match=r"encoder/config.json: was altered"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("encoder/config.json: was")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "tree.json", "tree.safetensors"])
@@ -100,6 +99,10 @@ def test_extra_files_cannot_take_our_names(tmp_path, name):
 
 def test_arrays_outlive_an_overwritten_model(tmp_path):
     save(tmp_path / "m")
+    pytest.raises(ConfigError, save, tmp_path / "m", params={}).match("exists already")
+    assert_as_saved(load_model(tmp_path / "m"))
+
+    save(tmp_path / "m")
     old = load_model(tmp_path / "m")
     save(tmp_path / "m", parts={"tree": Part({}, {"parents": np.zeros(9)})}, overwrite=True)
     assert_as_saved(old)
@@ -107,34 +110,19 @@ def test_arrays_outlive_an_overwritten_model(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
-def test_an_existing_model_needs_overwrite(tmp_path):
-    save(tmp_path / "m")
-    with pytest.raises(ConfigError, match="exists already"):
-        save(tmp_path / "m", params={})
-    assert_as_saved(load_model(tmp_path / "m"))
-
-
-@pytest.mark.parametrize("content", ["notes.txt", "manifest.json"])
-def test_overwrite_never_removes_what_is_not_a_model(tmp_path, content):
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / content).write_text("{}")
-    with pytest.raises(ModelFormatError, match="will not be overwritten"):
-        save(tmp_path / "thesis", overwrite=True)
-    assert (tmp_path / "thesis" / content).read_text() == "{}"
-
-
-def test_overwrite_never_removes_foreign_files_in_a_model(tmp_path):
+def test_overwrite_never_removes_what_is_not_a_model(tmp_path):
+    refused = "will not be overwritten"
+    for content in ("notes.txt", "manifest.json"):
+        (tmp_path / content).write_text("{}")
+        pytest.raises(ModelFormatError, save, tmp_path, overwrite=True).match(refused)
+        file = tmp_path / content
+        pytest.raises(ModelFormatError, save, file, overwrite=True).match(refused)
+        assert file.read_text() == "{}"
+        file.unlink()
     save(tmp_path / "m")
     (tmp_path / "m/member0/thesis.tex").write_text("years of work")
-    with pytest.raises(ModelFormatError, match=r"did not write member0/thesis.tex"):
-        save(tmp_path / "m", overwrite=True)
+    pytest.raises(ModelFormatError, save, tmp_path / "m", overwrite=True).match("thesis.tex")
     assert_as_saved(load_model(tmp_path / "m"))
-
-
-def test_overwrite_of_a_file_is_refused(tmp_path):
-    (tmp_path / "m").write_text("x")
-    with pytest.raises(ModelFormatError, match="will not be overwritten"):
-        save(tmp_path / "m", overwrite=True)
 
 
 @pytest.mark.parametrize(
@@ -146,9 +134,11 @@ def test_part_names_are_restricted(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
-def test_names_of_parts_may_have_200_letters(tmp_path):
+def test_odd_names_and_settings_survive(tmp_path):
     save(tmp_path / "m", parts={"x" * 200: Part({"a": 1})})
     assert load_model(tmp_path / "m").parts["x" * 200].config == {"a": 1}
+    save(tmp_path / "m", params={"a": np.float32(0.5), "b": np.int64(3), "c": float("inf")})
+    assert load_model(tmp_path / "m").params == {"a": 0.5, "b": 3, "c": float("inf")}
 
 
 def test_what_json_cannot_hold_is_named_before_anything_is_written(tmp_path):
@@ -159,19 +149,12 @@ def test_what_json_cannot_hold_is_named_before_anything_is_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_numpy_scalars_and_infinity_in_settings_survive(tmp_path):
-    save(tmp_path / "m", params={"a": np.float32(0.5), "b": np.int64(3), "c": float("inf")})
-    assert load_model(tmp_path / "m").params == {"a": 0.5, "b": 3, "c": float("inf")}
-
-
 def test_not_a_model(tmp_path):
-    with pytest.raises(ModelFormatError, match="no such folder"):
-        load_model(tmp_path / "nothing")
-    with pytest.raises(ModelFormatError, match=r"no manifest.json"):
-        load_model(tmp_path)
+    pytest.raises(ModelFormatError, load_model, tmp_path / "nothing").match("no such folder")
+    pytest.raises(ModelFormatError, load_model, tmp_path).match(r"no manifest.json")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ModelFormatError, match="is a file"):
-        load_model(tmp_path / "file")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "file").match("is a file")
+    pytest.raises(ConfigError, load_model, tmp_path, verify="fast").match("verify")
 
 
 def edit_manifest(folder, change):
@@ -212,8 +195,7 @@ def renamed(new):
 def test_hostile_manifests_are_refused(tmp_path, change, message):
     save(tmp_path / "m")
     edit_manifest(tmp_path / "m", change)
-    with pytest.raises(ModelFormatError, match=message):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match(message)
 
 
 @pytest.mark.parametrize(
@@ -234,8 +216,7 @@ def test_hostile_manifests_are_refused(tmp_path, change, message):
 def test_manifests_that_are_not_json_objects_are_refused(tmp_path, content):
     save(tmp_path / "m")
     (tmp_path / "m/manifest.json").write_bytes(content)
-    with pytest.raises(ModelFormatError, match=r"manifest.json"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match(r"manifest.json")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and pipes")
@@ -245,15 +226,12 @@ def test_links_out_of_the_folder_and_pipes_are_refused(tmp_path):
     shutil.copy(file, tmp_path / "elsewhere")
     file.unlink()
     file.symlink_to("../elsewhere")
-    with pytest.raises(ModelFormatError, match="link to outside"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("link to outside")
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(ModelFormatError, match="not a plain file"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("not a plain file")
     file.unlink()
-    with pytest.raises(ModelFormatError, match="missing or unreadable"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("missing or unreadable")
     (tmp_path / "linked").symlink_to("m")  # the folder itself may be a link
     save(tmp_path / "m2")
     (tmp_path / "linked2").symlink_to("m2")
@@ -269,22 +247,15 @@ def test_large_models_are_sampled(tmp_path, monkeypatch):
     hidden = (len(content) - (64 << 10)) // 63 + (64 << 10) + 5
     content[hidden] ^= 1
     file.write_bytes(content)
-    with pytest.raises(ModelFormatError, match="was altered or damaged"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("was altered or damaged")
     monkeypatch.setattr(bundle, "_FULL_CHECK_LIMIT", 5 << 20)
     load_model(tmp_path / "m")  # auto is now quick, and the sample does not contain that byte
     for place in (200, len(content) - 1, len(content) // 63 * 20):
         damaged = bytearray(content)
         damaged[place] ^= 1
         file.write_bytes(damaged)
-        with pytest.raises(ModelFormatError, match="was altered or damaged"):
-            load_model(tmp_path / "m")
+        pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("was altered or damaged")
         load_model(tmp_path / "m", verify="none")
-
-
-def test_an_unknown_verify_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="verify"):
-        load_model(tmp_path, verify="fast")
 
 
 @pytest.fixture(scope="module")
@@ -305,36 +276,22 @@ def copy(pristine, tmp_path_factory):
     return folder
 
 
-def load_damaged(folder, name, damaged, original):
-    (folder / name).write_bytes(damaged)
+@settings(max_examples=400)
+@given(data=st.data())
+def test_any_damaged_byte_or_end_is_noticed_or_harmless(pristine, copy, data):
+    name = data.draw(st.sampled_from(sorted(pristine)))
+    content, place = pristine[name], data.draw(st.integers(0, len(pristine[name]) - 1))
+    rest = content[place + 1 :] if data.draw(st.booleans()) else b""
+    (copy / name).write_bytes(content[:place] + data.draw(st.binary(max_size=9)) + rest)
     try:
-        assert_as_saved(load_model(folder))
+        assert_as_saved(load_model(copy))
     except ModelFormatError:
         pass
     finally:
-        (folder / name).write_bytes(original)
+        (copy / name).write_bytes(content)
 
 
-@settings(max_examples=400, deadline=None)
-@given(data=st.data())
-def test_any_flipped_byte_is_noticed_or_harmless(pristine, copy, data):
-    name = data.draw(st.sampled_from(sorted(pristine)))
-    content = bytearray(pristine[name])
-    place = data.draw(st.integers(0, len(content) - 1))
-    content[place] = data.draw(st.integers(0, 255))
-    load_damaged(copy, name, bytes(content), pristine[name])
-
-
-@settings(max_examples=100, deadline=None)
-@given(data=st.data())
-def test_any_truncation_or_appendix_is_refused(pristine, copy, data):
-    name = data.draw(st.sampled_from(sorted(pristine)))
-    content = pristine[name]
-    cut = content[: data.draw(st.integers(0, len(content) - 1))] + data.draw(st.binary(max_size=9))
-    load_damaged(copy, name, cut, content)
-
-
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_unverified_loading_of_a_damaged_tensor_file_never_crashes(pristine, copy, data):
     name = "member0/ranker.safetensors"

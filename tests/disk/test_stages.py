@@ -38,17 +38,17 @@ class Settings(Params):
         return {"factor": self.factor}
 
 
-def double(x):
+def double(x) -> Number:
     calls.append(x)
     return Number(2 * x)
 
 
-def add(number, more, *, threads=None):
+def add(number, more, *, threads=None) -> Number:
     calls.append((number, more))
     return Number(number.value + more)
 
 
-def scaled(x, settings):
+def scaled(x, settings) -> Number:
     return Number(x * settings.factor)
 
 
@@ -78,7 +78,7 @@ def test_a_made_argument_is_known_by_its_key_and_arrives_as_its_value(tmp_path):
 
 
 def test_a_value_that_is_not_needed_is_not_made(tmp_path):
-    def expensive():
+    def expensive() -> Number:
         calls.append("made")
         return Number(1)
 
@@ -104,16 +104,13 @@ def test_what_only_says_how_to_run_is_no_part_of_the_key(tmp_path):
     assert by_settings[0] == by_settings[1] != by_settings[2]
 
 
-def test_without_a_run_folder_nothing_is_hashed_or_kept():
-    def anything(x):
+def test_without_a_run_folder_nothing_is_hashed_or_kept(tmp_path):
+    def anything(x) -> Part:
         return Part({"a": 1})
 
     made = Stages(Reporter())("s", anything, x=object())
     assert made.value.config == {"a": 1}
     assert made.key == ""
-
-
-def test_a_path_is_no_run_folder(tmp_path):
     with pytest.raises(ConfigError, match=r"run: must be a run folder: .*RunFolder\("):
         Stages(Reporter(), str(tmp_path))
 
@@ -121,7 +118,7 @@ def test_a_path_is_no_run_folder(tmp_path):
 def test_checkpoints_of_other_arguments_are_reported(tmp_path):
     messages = []
 
-    def train(x, finishes, *, checkpoints=None):
+    def train(x, finishes, *, checkpoints=None) -> Part:
         assert checkpoints is not None
         Checkpoints(checkpoints).save(Part({}), step=5)
         if not finishes:
@@ -134,8 +131,7 @@ def test_checkpoints_of_other_arguments_are_reported(tmp_path):
             Stages(reporter, run)("network", train, x=x, finishes=finishes)
 
     for _ in range(2):  # the second continues its own
-        with pytest.raises(KeyboardInterrupt):
-            attempt(1, finishes=False)
+        pytest.raises(KeyboardInterrupt, attempt, 1, finishes=False)
     assert not any(messages)
     attempt(2, finishes=True)
     (text,) = filter(None, messages)
@@ -162,7 +158,7 @@ def test_work_aside_is_done_meanwhile_and_kept_like_any_other(tmp_path):
         stages.close()
 
 
-def test_an_error_aside_comes_where_the_result_is_asked_for():
+def test_errors_aside_come_with_the_result_and_closing_ends_work_aside():
     stages = Stages(Reporter())
 
     def work(own):
@@ -170,11 +166,8 @@ def test_an_error_aside_comes_where_the_result_is_asked_for():
 
     result = stages.aside(work)
     stages.close()
-    with pytest.raises(ConfigError, match="wrong"):
-        result()
+    pytest.raises(ConfigError, result).match("wrong")
 
-
-def test_closing_ends_work_aside():
     stages, ended = Stages(Reporter()), list[str]()
 
     def work(own):

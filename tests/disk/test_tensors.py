@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file, save_file
@@ -29,16 +29,13 @@ def same(left, right):
     return left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
-def test_the_safetensors_library_reads_our_files(tmp_path):
+def test_the_safetensors_library_reads_our_files_and_we_read_its(tmp_path):
     file = tmp_path / "a.safetensors"
     digest = write_tensors(file, SOME)
     theirs = load_file(file)
     assert set(theirs) == set(SOME)
     assert all(same(theirs[name], SOME[name]) for name in SOME)
     assert digest == hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def test_we_read_files_of_the_safetensors_library(tmp_path):
     # Without padding to 64 bytes, and with its metadata.
     arrays = {name: np.ascontiguousarray(array) for name, array in SOME.items()}
     save_file(arrays, tmp_path / "a.safetensors", metadata={"made": "elsewhere"})
@@ -57,7 +54,6 @@ def test_arrays_are_aligned_read_only_views_without_copies(tmp_path):
         assert type(array) is np.ndarray
 
 
-@settings(deadline=None)
 @given(
     array=st.sampled_from(KINDS).flatmap(
         lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))
@@ -96,8 +92,7 @@ def test_large_arrays_go_out_in_bounded_pieces(monkeypatch):
     ],
 )
 def test_what_cannot_be_stored_is_refused(tmp_path, arrays, message):
-    with pytest.raises(ConfigError, match=message):
-        write_tensors(tmp_path / "a.safetensors", arrays)
+    pytest.raises(ConfigError, write_tensors, tmp_path / "a.safetensors", arrays).match(message)
     assert not list(tmp_path.iterdir())
 
 
@@ -149,13 +144,8 @@ def test_impossible_headers_are_refused(tmp_path, header, data, message):
 
 
 @pytest.mark.parametrize("length", [100, 1 << 40, (1 << 64) - 1])
-def test_an_absurd_header_length_is_refused(tmp_path, length):
-    with pytest.raises(ModelFormatError, match="not a safetensors file"):
-        read_tensors(crafted(tmp_path, {}, length=length))
-
-
-@pytest.mark.parametrize("content", [b"", b"1234567"])
-def test_a_file_too_short_for_a_header_is_refused(tmp_path, content):
-    (tmp_path / "a").write_bytes(content)
-    with pytest.raises(ModelFormatError, match="not a safetensors file"):
-        read_tensors(tmp_path / "a")
+def test_what_is_too_short_for_its_header_is_refused(tmp_path, length):
+    file = crafted(tmp_path, {}, length=length)
+    for content in (file.read_bytes(), b"", b"1234567"):
+        file.write_bytes(content)
+        pytest.raises(ModelFormatError, read_tensors, file).match("not a safetensors file")

@@ -45,7 +45,5 @@ def test_work_together_is_work_alone():
 
 
 def test_wrong_names_and_flags_are_errors():
-    with pytest.raises(ConfigError, match="must be one of local, ray, got 'dask'"):
-        open_engine("dask")
-    with pytest.raises(ConfigError, match="are for the engine ray"):
-        open_engine("local", workers=2)
+    pytest.raises(ConfigError, open_engine, "dask").match("must be one of local, ray, got 'dask'")
+    pytest.raises(ConfigError, open_engine, "local", workers=2).match("are for the engine ray")

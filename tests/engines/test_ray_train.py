@@ -248,10 +248,8 @@ def test_errors_of_workers_are_sentences(together, tmp_path):
         together(ray_training.refuse_in_the_first)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("labelgrove.engines.ray_train.RESTARTS", 0)
-        with pytest.raises(ResourceError, match=r"failed again and .*; look at .* --resume"):
-            together(ray_training.die)
-        with pytest.raises(ResourceError, match="a mistake in the code"):
-            together(ray_training.fail)
+        pytest.raises(ResourceError, together, ray_training.die).match("failed again and .*; look")
+        pytest.raises(ResourceError, together, ray_training.fail).match("a mistake in the code")
     assert not list(tmp_path.iterdir())
 
 

@@ -32,5 +32,4 @@ def test_a_corpus_in_memory_gives_the_same_bits(engine, corpora):
 
 def test_a_bad_shard_is_named(engine, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "red shoe", "labels": ["x"]}\n{"text"\n')
-    with pytest.raises(DataError, match=r"a\.jsonl, line 2: not valid JSON"):
-        read_shards(engine, tmp_path)
+    pytest.raises(DataError, read_shards, engine, tmp_path).match(r"a\.jsonl, line 2: not valid")

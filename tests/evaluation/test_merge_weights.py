@@ -216,15 +216,11 @@ def test_one_document_and_one_member_can_be_learnt_from():
 
 def test_what_does_not_fit_is_refused():
     found, truth = drawn(4, [1.0, 1.0])
-    with pytest.raises(DataError, match="give the training documents of each label"):
-        learn_merge(found, truth, [1, 2])
-    with pytest.raises(DataError, match="documents x labels"):
-        learn_merge(found, truth[:3], FREQUENCIES)
-    with pytest.raises(DataError, match="nothing to merge"):
-        learn_merge([], truth, FREQUENCIES)
+    pytest.raises(DataError, learn_merge, found, truth, [1, 2]).match("give the training")
+    pytest.raises(DataError, learn_merge, found, truth[:3], FREQUENCIES).match("documents x labels")
+    pytest.raises(DataError, learn_merge, [], truth, FREQUENCIES).match("nothing to merge")
     merge = learn_merge(found, truth, FREQUENCIES)
-    with pytest.raises(DataError, match="learnt for 2 models and 30 labels, not for 1 and 30"):
-        merge(found[:1], k=1)
+    pytest.raises(DataError, merge, found[:1], k=1).match("learnt for 2 models and 30 labels, not")
 
 
 def test_a_merge_for_more_labels_keeps_the_old_ones():
@@ -239,8 +235,6 @@ def test_a_merge_for_more_labels_keeps_the_old_ones():
     kept = [matrix[:, : LABELS - 1].toarray() for matrix in both]
     assert np.array_equal(*kept)
 
-
-def test_a_member_alone_needs_no_bins_for_more_labels():
     found, truth = drawn(200, [0.1, 50.0])
     merge = learn_merge(found, truth, FREQUENCIES)
     assert merge.shares == (1.0, 0.0)

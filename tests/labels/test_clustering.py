@@ -51,7 +51,7 @@ def points(rows, kind="sparse", density=0.1, seed=0):
     size=st.integers(40, 400),
     seed=st.integers(0, 2**63),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_trees_have_the_same_bits(rows, density, leaf, branching, tree, kind, workers, size, seed):
     labels = points(rows, kind, density)
     params = TreeParams(kind=tree, branching=branching, max_leaf_size=leaf, max_depth=5)

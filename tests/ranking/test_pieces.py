@@ -106,9 +106,6 @@ def test_what_blocks_cannot_do_is_an_error():
         train_ranker(Blocks.cut(Workers(), x), y, tree, start=Start(np.zeros((23, 60))))
     with pytest.raises(DataError, match="features have 150 rows but labels have 149"):
         train_ranker(Blocks.cut(Workers(), x), y[:149], tree)
-
-
-def test_cuts_are_even():
     assert even_cuts([1] * 6, 3).tolist() == [0, 2, 4, 6]
     assert even_cuts([0, 0, 9, 0], 4).tolist() == [0, 3, 4]
     assert even_cuts([1], 8).tolist() == [0, 1]

@@ -86,8 +86,7 @@ def test_a_model_folder_cannot_run_its_own_code(tmp_path, place):
 
 
 def test_loading_needs_the_function_and_takes_it_from_the_user(saved, module):
-    with pytest.raises(ConfigError, match=r"my_stemmers:stems' is not known.*load\(path, analyzer"):
-        labelgrove.load(saved)
+    pytest.raises(ConfigError, labelgrove.load, saved).match("my_stemmers:stems' is not")
     model = labelgrove.load(saved, analyzer=stems)
     assert model.predict(["alte bäumchen", "bücherei"], k=1).names() == [["trees"], ["books"]]
     assert [reason.text for reason in explain(model, "alte bäumchen", "trees").reasons] == ["bäum"]
@@ -98,13 +97,10 @@ def test_loading_needs_the_function_and_takes_it_from_the_user(saved, module):
     assert copy.deepcopy(model).predict(["bäumchen"], k=1).names() == [["trees"]]
 
 
-def test_a_marked_function_is_known_by_its_module_and_name(saved, module, monkeypatch):
+def test_a_function_is_known_by_its_mark_or_by_the_environment(saved, module, monkeypatch):
     monkeypatch.setattr(stems, "__module__", "my_stemmers")
     assert text_analyzer(stems) is stems
     assert labelgrove.load(saved).predict(["bäumchen"], k=1).names() == [["trees"]]
-
-
-def test_the_environment_lists_what_may_be_imported(saved, monkeypatch):
     monkeypatch.setenv(feeding.ANALYZERS, "other:f my_stemmers:stems")
     assert labelgrove.load(saved).predict(["bäumchen"], k=1).names() == [["trees"]]
 
@@ -114,8 +110,7 @@ def test_the_members_of_an_ensemble_get_the_function(tmp_path, module):
     member = Linear(tfidf=TfidfParams(analyzer="my_stemmers:stems"))
     Ensemble(members=[member, Linear()]).fit(TEXTS, LABELS).save(tmp_path / "model")
     feeding._known.clear()
-    with pytest.raises(ConfigError, match="is not known"):
-        labelgrove.load(tmp_path / "model")
+    pytest.raises(ConfigError, labelgrove.load, tmp_path / "model").match("is not known")
     model = labelgrove.load(tmp_path / "model", analyzer=stems)
     assert model.predict(["bäumchen"], k=1).names() == [["trees"]]
 
@@ -141,8 +136,7 @@ def test_a_saved_model_stores_the_name_however_it_got_the_function(saved, tmp_pa
     ],
 )
 def test_names_that_the_user_typed_wrong(name, message, module):
-    with pytest.raises(ConfigError, match=message):
-        import_analyzer(name)
+    pytest.raises(ConfigError, import_analyzer, name).match(message)
 
 
 def test_the_command_imports_what_it_is_told_and_nothing_else(
@@ -169,12 +163,9 @@ def test_the_command_imports_what_it_is_told_and_nothing_else(
 
 def test_what_is_not_a_string_is_named_by_its_number(monkeypatch):
     monkeypatch.setattr(feeding, "_TEXTS_PER_BATCH", 2)
-    with pytest.raises(DataError, match=r"text 3 is int, not a string: 7"):
-        Tfidf().fit(["red", "hat", "blue", 7])
-    with pytest.raises(DataError, match=r"one str; give a list of strings: \[text\]"):
-        Tfidf().fit("red")
-    with pytest.raises(DataError, match=r"must be a list of strings, not int"):
-        Tfidf().fit(7)
+    pytest.raises(DataError, Tfidf().fit, ["red", "hat", "blue", 7]).match("text 3 is int, not a")
+    pytest.raises(DataError, Tfidf().fit, "red").match(r"one str; give a list of strings: \[text\]")
+    pytest.raises(DataError, Tfidf().fit, 7).match(r"must be a list of strings, not int")
 
 
 @pytest.mark.parametrize("nfc", [True, False])

@@ -105,6 +105,5 @@ def test_fields_are_stored_and_copied():
         assert other.fields == tfidf.fields and other.terms() == tfidf.terms()
     part = tfidf.state()
     part.config["fields"] = {"texts": []}
-    with pytest.raises(ModelFormatError, match="names of fields are damaged"):
-        Tfidf.from_state(part)
+    pytest.raises(ModelFormatError, Tfidf.from_state, part).match("names of fields are damaged")
     assert "fields" not in Tfidf().fit(["a plain text"]).state().config

@@ -22,6 +22,8 @@ def test_stems_follow_the_language_of_the_text():
     assert list(words_and_stems("Häuser")) == ["häuser"]  # too short for a language
     ukrainian = ["не", "на", "що", "та", "до", "як", "це", "для"]  # not in Snowball
     assert list(words_and_stems(" ".join(ukrainian))) == ukrainian
+    with pytest.raises(ConfigError, match=r"ngram_range: must be \[1, 1\] with the analyzer stem"):
+        TfidfParams(analyzer="stem", ngram_range=(1, 2)).validate()
 
 
 def test_models_find_other_endings(tmp_path):
@@ -41,11 +43,6 @@ def test_threads_have_stemmers_of_their_own():
     alone = [list(words_and_stems(text)) for text in texts]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda text: list(words_and_stems(text)), texts)) == alone
-
-
-def test_several_words_in_a_row_are_refused():
-    with pytest.raises(ConfigError, match=r"ngram_range: must be \[1, 1\] with the analyzer stem"):
-        TfidfParams(analyzer="stem", ngram_range=(1, 2)).validate()
 
 
 def test_without_the_package_its_extra_is_named():

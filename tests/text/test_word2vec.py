@@ -50,6 +50,7 @@ def test_learning_ends_after_so_many_pairs():
     params = Word2vecParams(width=4, epochs=50, min_df=1, max_pairs=1)
     Word2vec.fit(two_worlds(60), params, progress=lambda done, total: steps.append(done / total))
     assert len(steps) == 1 and steps[0] < 1
+    pytest.raises(DataError, Word2vec.fit, ["", "!"], SMALL)
 
 
 def test_pairs_stay_inside_a_text_and_a_window():
@@ -112,11 +113,6 @@ def test_frequent_words_are_skipped_more_often(monkeypatch):
     the = sum(model.vectorizer.terms()[n] == "the" for n in read)
     assert len(read) - the == 2000  # a share of 0.005 each, which is not too much
     assert the / 6000 == pytest.approx((0.005 / 0.75) ** 0.5 + 0.005 / 0.75, rel=0.15)
-
-
-def test_texts_without_words_are_refused():
-    with pytest.raises(DataError):
-        Word2vec.fit(["", "!"], SMALL)
 
 
 def test_defaults_and_limits():

@@ -86,8 +86,7 @@ def test_what_is_written_reads_the_same(tmp_path):
 def test_bad_fields_are_errors_that_name_the_line(tmp_path):
     file = tmp_path / "bad.jsonl"
     file.write_text('{"title": "x", "by": {"name": "Ada"}, "labels": ["a"]}\n')
-    with pytest.raises(DataError, match=r"bad\.jsonl.*line 1.*'by' must be a string, a number"):
-        read_corpus(file, options=HOW)
+    pytest.raises(DataError, read_corpus, file, options=HOW).match(r"bad\.jsonl.*line 1.*'by' must")
     with pytest.raises(ConfigError, match="'labels' is read as labels"):
         read_corpus(file, options=ReadOptions(text_field="title", fields=["labels"]))
     with pytest.raises(ConfigError, match="'title' is named twice"):

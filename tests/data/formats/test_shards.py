@@ -28,27 +28,20 @@ def test_a_pattern_and_a_file(folder, monkeypatch):
     assert shard_files(folder / "a.jsonl") == [folder / "a.jsonl"]
     monkeypatch.chdir(folder)
     assert shard_files("*.parquet") == [Path("c.parquet")]
+    pytest.raises(DataError, shard_files, folder / "*.csv").match("no file matches this pattern")
+    (folder / "empty").mkdir()
+    pytest.raises(DataError, shard_files, folder / "empty").match("has no shards; their names end")
+    pytest.raises(DataError, shard_files, folder / "nowhere").match("does not exist")
 
 
-def test_a_name_with_brackets_is_a_file(tmp_path):
+def test_names_of_shards(tmp_path, monkeypatch):
     file = tmp_path / "a[1].jsonl"
     file.touch()
     assert shard_files(file) == [file]
-
-
-def test_no_shards_are_an_error(folder):
-    with pytest.raises(DataError, match="no file matches this pattern"):
-        shard_files(folder / "*.csv")
-    (folder / "empty").mkdir()
-    with pytest.raises(DataError, match="has no shards; their names end in"):
-        shard_files(folder / "empty")
-    with pytest.raises(DataError, match="does not exist"):
-        shard_files(folder / "nowhere")
-
-
-def test_two_shards_never_share_an_output(tmp_path):
     with pytest.raises(DataError, match=r"two shards would be written to a\.jsonl"):
         output_names([tmp_path / "a.jsonl", tmp_path / "x" / "a.parquet"])
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    pytest.raises(MissingExtraError, shards_of, "s3://bucket/shards").match("reading shards by")
 
 
 def test_shards_by_url(folder):
@@ -62,8 +55,7 @@ def test_shards_by_url(folder):
         (f"file://{folder}/nowhere", "does not exist"),
         ("nosuch://bucket/shards", "cannot be read: Protocol not known: nosuch"),
     ):
-        with pytest.raises(DataError, match=f"^{re.escape(wrong)}: {message}"):
-            shards_of(wrong)
+        pytest.raises(DataError, shards_of, wrong).match(f"^{re.escape(wrong)}: {message}")
 
 
 def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder):
@@ -79,9 +71,3 @@ def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder):
         pass
     with fetched(str(folder / "a.jsonl")) as file:
         assert file == folder / "a.jsonl"
-
-
-def test_without_fsspec_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(MissingExtraError, match="reading shards by URL needs the extra `ray`"):
-        shards_of("s3://bucket/shards")

@@ -3,7 +3,7 @@
 import csv
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelgrove import LabelIndex, records
@@ -86,7 +86,6 @@ def test_what_cannot_be_written(tmp_path):
 labels = st.lists(st.text(min_size=1, max_size=6), max_size=4)
 
 
-@settings(deadline=None)
 @given(st.lists(labels, min_size=1, max_size=5))
 def test_any_labels_survive_their_cell(rows):
     for row in rows:

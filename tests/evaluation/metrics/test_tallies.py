@@ -68,9 +68,6 @@ def test_sums_are_exact():
     thirds = Ratio(np.full(9, 1 / 3), np.ones(9))
     assert thirds.value() == math.fsum([1 / 3] * 9) / 9
     assert math.isnan(Sums((), ()).value())
-
-
-def test_a_part_without_documents_is_refused():
     found, truth, unknown, _ = documents(0)
     with pytest.raises(DataError, match="no documents"):
         Tally.of(found.of_rows(np.arange(0)), truth[[]], unknown=unknown[[]], metrics=["P@1"])

@@ -121,15 +121,12 @@ def test_gradients_of_a_layer_do_not_reach_the_layers_above(family, load):
     assert reached == [True, True, False]
 
 
-def test_a_batch_without_padding_needs_no_mask(load):
+def test_unpadded_batches_need_no_mask_and_states_are_float32(load):
     ids = torch.tensor([[2, 5, 6, 3], [2, 6, 6, 3]])
     for pooling in ("first", "last", "mean"):
         encoder = load("bert", pooling=pooling).eval()
         (plain,), (masked,) = encoder(ids, None), encoder(ids, torch.ones_like(ids))
         torch.testing.assert_close(plain, masked)
-
-
-def test_states_are_float32_under_autocast(load):
     for pooling in ("first", "mean", "pooler"):
         encoder = load("bert", pooling=pooling)
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -181,8 +178,7 @@ def test_unknown_layers_and_too_long_texts_are_refused(load):
     with pytest.raises(ConfigError, match="layers 1 to 3"):
         load("bert")(torch.tensor([[2, 3]]), None, (4,))
     assert load("bert", max_tokens=34).max_tokens == 34
-    with pytest.raises(ConfigError, match="at most 34 tokens, got 35"):
-        load("bert", max_tokens=35)
+    pytest.raises(ConfigError, load, "bert", max_tokens=35).match("at most 34 tokens, got 35")
     with pytest.raises(ConfigError, match="at most 32 tokens, got 33"):  # counts after <pad>
         load("roberta", max_tokens=33)
     assert load("xlnet", max_tokens=4096).max_tokens == 4096
@@ -191,8 +187,7 @@ def test_unknown_layers_and_too_long_texts_are_refused(load):
 def test_attention_is_fused_where_the_family_has_it(load):
     assert load("bert").model.config._attn_implementation == "sdpa"
     assert load("bert", attention="eager").model.config._attn_implementation == "eager"
-    with pytest.raises(ConfigError, match="cannot be loaded"):
-        load("xlnet", attention="sdpa")
+    pytest.raises(ConfigError, load, "xlnet", attention="sdpa").match("cannot be loaded")
 
 
 def test_mpnets_fused_attention_equals_transformers_own(load):
@@ -228,10 +223,8 @@ def test_freezing(load):
     assert trained("embeddings") == layers
     assert trained(2) == {"encoder.layer.2"}
     assert trained("all") == set()
-    with pytest.raises(ConfigError, match="at most 3 layers"):
-        load("bert", freeze=4)
-    with pytest.raises(ConfigError, match=r"encoder\.freeze"):
-        load("bert", freeze="some")
+    pytest.raises(ConfigError, load, "bert", freeze=4).match("at most 3 layers")
+    pytest.raises(ConfigError, load, "bert", freeze="some").match(r"encoder\.freeze")
 
 
 def test_narrow_embeddings_are_frozen_with_what_widens_them(tmp_path):

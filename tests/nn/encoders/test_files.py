@@ -83,11 +83,9 @@ def test_a_folder_is_taken_as_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_encoder("mine") == Path("mine")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ConfigError, match=r"must have config\.json"):
-        find_encoder(str(folder))
+    pytest.raises(ConfigError, find_encoder, str(folder)).match(r"must have config\.json")
     for missing in ("./mine2", str(tmp_path / "a/b"), "a/b/c", "org/", "~/no such folder", ""):
-        with pytest.raises(ConfigError, match="there is no such folder"):
-            find_encoder(missing)
+        pytest.raises(ConfigError, find_encoder, missing).match("there is no such folder")
 
 
 def test_a_package_with_weights_is_found_by_its_own_name(site):
@@ -122,8 +120,7 @@ def test_a_damaged_piece_is_reported_and_leaves_nothing(site, tmp_path):
     install_mpnet(site)
     (piece,) = site.glob("*-part-005/input/*")
     piece.write_bytes(b"")
-    with pytest.raises(ConfigError, match="cannot be unpacked"):
-        find_encoder("all-mpnet-base-v2")
+    pytest.raises(ConfigError, find_encoder, "all-mpnet-base-v2").match("cannot be unpacked")
     assert list((tmp_path / "cache" / "encoders").iterdir()) == []
 
 

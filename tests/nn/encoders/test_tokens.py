@@ -32,7 +32,7 @@ def by_hand(tokenizer, text, max_tokens):
     return list(copy.encode(text).ids)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(family=st.sampled_from(FAMILIES), texts=TEXTS, max_tokens=st.integers(3, 20))
 def test_long_texts_give_the_tokens_of_the_whole_text(family, texts, max_tokens):
     tokenizer = TOKENIZERS[family]
@@ -90,9 +90,6 @@ def test_no_document_is_without_tokens():
     plain = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     plain.pre_tokenizer = pre_tokenizers.Whitespace()
     assert tokenize(["", "a"], plain, 4).lengths.tolist() == [1, 1]
-
-
-def test_half_characters_do_not_lose_a_document():
     tokens = tokenize(["red \ud800 shoes", "blue"], TOKENIZERS["bert"], 8)
     assert tokens.row(0).tolist() == by_hand(TOKENIZERS["bert"], "red ? shoes", 8)
     assert tokens.row(1).tolist() == by_hand(TOKENIZERS["bert"], "blue", 8)
@@ -101,23 +98,24 @@ def test_half_characters_do_not_lose_a_document():
 def test_wrong_input_is_named():
     with pytest.raises(DataError, match="text 1 is None, not a string"):
         tokenize(["a", None], TOKENIZERS["bert"], 8)
-    with pytest.raises(DataError, match="texts is one str"):
-        tokenize("red", TOKENIZERS["bert"], 8)
+    pytest.raises(DataError, tokenize, "red", TOKENIZERS["bert"], 8).match("texts is one str")
     with pytest.raises(ConfigError, match="2 leaves no room for text beside the encoder's 2"):
         tokenize(["red"], TOKENIZERS["bert"], 2)
-    with pytest.raises(ConfigError, match="a dict is not a fast tokenizer"):
-        tokenize(["red"], {}, 8)
+    pytest.raises(ConfigError, tokenize, ["red"], {}, 8).match("a dict is not a fast tokenizer")
     for ids, offsets in (([1], [0, 2]), ([1, 2], [1, 2]), ([1, 2], [0, 2, 1]), ([], [])):
         with pytest.raises(DataError, match="offsets"):
             Tokens(np.array(ids, np.int32), np.array(offsets, np.int64))
 
 
-def test_some_documents_in_any_order():
+def test_some_documents_in_any_order_and_after_others():
     tokens = Tokens(np.array([5, 7, 9, 4], np.int32), np.array([0, 2, 3, 4]))
     some = tokens.take(np.array([2, 0, 2]))
     assert [some.row(i).tolist() for i in range(len(some))] == [[4], [5, 7], [4]]
     assert len(tokens.take(np.array([], int))) == 0
     assert (tokens.lengths.tolist(), tokens.longest) == ([2, 1, 1], 2)
+    one = Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3]))
+    both = one.followed_by(Tokens(np.array([1, 2], np.int32), np.array([0, 0, 2])))
+    assert [both.row(n).tolist() for n in range(len(both))] == [[5, 7], [9], [], [1, 2]]
 
 
 def test_tokens_are_mapped_from_disk(tmp_path):
@@ -129,19 +127,14 @@ def test_tokens_are_mapped_from_disk(tmp_path):
     assert [again.row(i).tolist() for i in range(2)] == [tokens.row(i).tolist() for i in range(2)]
 
 
-def test_token_numbers_with_huge_gaps_are_refused():
+def test_token_numbers_beyond_the_type_or_with_huge_gaps_are_refused():
     far = Tokenizer(models.WordLevel({"red": 0, "blue": 2**31}, unk_token="red"))
-    with pytest.raises(ModelFormatError, match="only 2 tokens but numbers them up to 2,147,483,6"):
-        tokenize(["red"], far, 8)
-
-
-def test_token_numbers_beyond_the_type_are_refused():
+    pytest.raises(ModelFormatError, tokenize, ["red"], far, 8).match("only 2 tokens but numbers")
     plain = Tokenizer(models.WordLevel({"red": 0}, unk_token="red"))
     plain.post_processor = processors.TemplateProcessing(
         single="[X] $0", pair="[X] $A $B", special_tokens=[("[X]", 2**31)]
     )
-    with pytest.raises(ModelFormatError, match="above 2\\^31"):
-        tokenize(["red"], plain, 8)
+    pytest.raises(ModelFormatError, tokenize, ["red"], plain, 8).match("above 2\\^31")
 
 
 class Reader:
@@ -164,12 +157,6 @@ def test_markup_of_raw_texts():
     assert ids.tolist().count(separator) == 2  # the other one ends the text
     pieces = [text[place.start : place.end] for place in places if place.word >= 0]
     assert pieces == ["red", "shoe", "s", "/SEP/", "blue", "shoe", "s"]
-
-
-def test_documents_follow_others():
-    one = Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3]))
-    both = one.followed_by(Tokens(np.array([1, 2], np.int32), np.array([0, 0, 2])))
-    assert [both.row(n).tolist() for n in range(len(both))] == [[5, 7], [9], [], [1, 2]]
 
 
 def test_accents_are_spelled_in_one_way():

@@ -75,5 +75,4 @@ def test_a_model_without_an_encoder_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="this trained model has no encoder; give a model"):
         EncoderParams(encoder=str(tmp_path / "linear")).folder()
     (tmp_path / "linear" / "tfidf.json").write_text("{}")
-    with pytest.raises(ModelFormatError):
-        EncoderParams(encoder=str(tmp_path / "linear")).folder()
+    pytest.raises(ModelFormatError, EncoderParams(encoder=str(tmp_path / "linear")).folder)

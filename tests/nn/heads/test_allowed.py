@@ -64,7 +64,7 @@ def predict(net, states, k, allowed=None):
     return top.columns.numpy(), top.scores.numpy()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(masked())
 def test_with_everything_kept_a_mask_filters_the_full_ranking(case):
     tree, allowed = case
@@ -78,7 +78,7 @@ def test_with_everything_kept_a_mask_filters_the_full_ranking(case):
             np.testing.assert_allclose(top_scores[row], scores[row][kept], rtol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(masked(), st.integers(1, 2), st.integers(1, 12))
 def test_with_few_kept_k_allowed_labels_are_found_and_no_other(case, keep, k):
     tree, allowed = case
@@ -90,7 +90,7 @@ def test_with_few_kept_k_allowed_labels_are_found_and_no_other(case, keep, k):
             assert (row >= 0).all() and allowed[row].all() and len(set(row)) == k
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(trees(), st.integers(1, 12))
 def test_a_mask_that_allows_all_needs_what_the_tree_needs(tree, k):
     index = TreeIndex(tree)

@@ -84,8 +84,6 @@ def test_it_changes_only_where_gradients_are_wanted():
     loss.backward()
     assert (head.weight != before).any(1).all()
 
-
-def test_a_label_that_is_listed_twice_counts_once():
     head = new(5)
     text = torch.randn(1, WIDTH)
     once, twice = (RaggedLabels.from_rows([row]).padded() for row in ([3, 9], [3, 3, 9]))
@@ -174,8 +172,6 @@ def test_bfloat16_gives_about_the_same_loss_and_gradients():
     assert torch.allclose(ours.grad, theirs.grad, atol=0.02)
     assert ours.grad.dtype == torch.float32
 
-
-def test_heads_are_found_and_are_float32_on_a_cpu():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), new(5))
     assert list(full_heads(model)) == ["1"]
     assert weight_type(None) == weight_type(torch.device("cpu")) == torch.float32

@@ -20,14 +20,6 @@ from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_
 ROWS, WIDTH = 6, 3
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 gradients = st.lists(
     st.dictionaries(
         st.integers(0, ROWS - 1),
@@ -56,7 +48,7 @@ def table_with(weights):
 START = [[0.1 * (i + 1) * (-1) ** j + j for j in range(WIDTH)] for i in range(ROWS)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(gradients)
 def test_adam_is_the_literal_lazy_adam(updates):
     table = table_with(START)
@@ -74,7 +66,7 @@ def test_adam_is_the_literal_lazy_adam(updates):
     assert not any(state[untouched].any() for state in optimizer.state().values())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(gradients)
 def test_adam_agrees_with_torch_sparse_adam(updates):
     # SparseAdam adds eps before correcting the bias, AdamW and we after it: hence a small one.
@@ -109,7 +101,7 @@ def test_with_every_row_touched_it_is_adamw():
     assert torch.allclose(table.weight, dense, atol=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(gradients)
 def test_adagrad_is_the_literal_one(updates):
     table, reference = table_with(START), RowAdagrad(START)
@@ -122,7 +114,7 @@ def test_adagrad_is_the_literal_one(updates):
     assert torch.allclose(table.weight, torch.tensor(reference.weights), atol=1e-5)
 
 
-def test_sgd_keeps_nothing_and_steps_down_the_gradient():
+def test_sgd_keeps_nothing_and_biases_do_not_decay():
     table = table_with(START)
     optimizer = RowOptimizer({"t": table}, kind="sgd")
     give(table, {2: [1.0, 2.0, 3.0]})
@@ -133,8 +125,25 @@ def test_sgd_keeps_nothing_and_steps_down_the_gradient():
     expected[2] -= torch.tensor([0.5, 1.0, 1.5])
     assert torch.allclose(table.weight, expected)
 
+    table = RowTable(4, 2, bias=True)
+    table.bias.fill_(1.0)
+    optimizer = RowOptimizer({"t": table}, kind="sgd")
+    ids = torch.tensor([1, 3])
+    (table.rows(ids).sum() * 0 + 2 * table.biases(ids).sum()).backward()
+    optimizer.collect()
+    optimizer.step(lr=0.1, weight_decay=0.5)
+    assert table.bias.tolist() == pytest.approx([1.0, 0.8, 1.0, 0.8])
 
-def test_state_sizes_are_what_the_forms_promise():
+
+def test_tables_are_saved_and_states_have_the_promised_sizes():
+    model = torch.nn.Module()
+    model.labels = RowTable(3, 2, bias=True)
+    assert RowTable(3, 2).bias is None
+    assert list(model.parameters()) == []
+    assert sorted(model.state_dict()) == ["labels.bias", "labels.weight"]
+    assert row_tables(model) == {"labels": model.labels}
+    pytest.raises(ConfigError, RowTable, 3, 2, dtype=torch.float16).match("float32 or bfloat16")
+
     table = RowTable(10, 4, bias=True)
 
     def numbers(**options):
@@ -149,18 +158,6 @@ def test_state_sizes_are_what_the_forms_promise():
     }
 
 
-def test_biases_learn_but_do_not_decay():
-    table = RowTable(4, 2, bias=True)
-    assert table.bias is not None
-    table.bias.fill_(1.0)
-    optimizer = RowOptimizer({"t": table}, kind="sgd")
-    ids = torch.tensor([1, 3])
-    (table.rows(ids).sum() * 0 + 2 * table.biases(ids).sum()).backward()
-    optimizer.collect()
-    optimizer.step(lr=0.1, weight_decay=0.5)
-    assert table.bias.tolist() == pytest.approx([1.0, 0.8, 1.0, 0.8])
-
-
 def test_gradients_of_several_readings_add_up():
     table = RowTable(9, 2, std=0)
     table.rows(torch.tensor([5, 1])).sum().backward()
@@ -172,8 +169,6 @@ def test_gradients_of_several_readings_add_up():
     table.clear()
     assert len(table.pending()[0]) == 0
 
-
-def test_reading_without_gradients_leaves_no_trace():
     table = RowTable(5, 2)
     with torch.no_grad():
         rows = table.rows(torch.tensor([1, 2]))
@@ -181,14 +176,17 @@ def test_reading_without_gradients_leaves_no_trace():
     assert torch.equal(rows, table.weight[1:3])
     assert len(table.pending()[0]) == 0
 
-
-def test_an_update_without_gradients_changes_nothing():
     table = table_with(START)
     optimizer = RowOptimizer({"t": table})
     optimizer.collect()
     assert optimizer.gradients() == []
     optimizer.step(lr=1.0, weight_decay=1.0)
     assert torch.equal(table.weight, torch.tensor(START))
+
+    ids = torch.tensor([4, 4, 0, 4])
+    unique, total = sum_by_row(ids, torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert unique.tolist() == [0, 4]
+    assert total.tolist() == [3.0, 7.0]
 
 
 def test_bfloat16_rounding_keeps_changes_that_are_too_small_for_it():
@@ -251,21 +249,3 @@ def test_no_operation_of_a_step_has_the_size_of_the_table(options):
         optimizer.step(lr=0.1, weight_decay=0.1)
     assert large.names <= {"index_copy_"}  # writes only the rows in use
     assert table.weight.any(1).nonzero().flatten().tolist() == [7, 512]
-
-
-def test_sums_by_row_do_not_depend_on_order():
-    ids = torch.tensor([4, 4, 0, 4])
-    unique, total = sum_by_row(ids, torch.tensor([1.0, 2.0, 3.0, 4.0]))
-    assert unique.tolist() == [0, 4]
-    assert total.tolist() == [3.0, 7.0]
-
-
-def test_tables_are_saved_and_found_but_are_no_parameters():
-    model = torch.nn.Module()
-    model.labels = RowTable(3, 2, bias=True)
-    assert RowTable(3, 2).bias is None
-    assert list(model.parameters()) == []
-    assert sorted(model.state_dict()) == ["labels.bias", "labels.weight"]
-    assert row_tables(model) == {"labels": model.labels}
-    with pytest.raises(ConfigError, match="float32 or bfloat16"):
-        RowTable(3, 2, dtype=torch.float16)

@@ -21,11 +21,6 @@ SEVERAL = pytest.mark.skipif(sys.platform == "win32", reason="gloo by environmen
 FEW = ["full head", "one head, zlpr", "cascade, rows"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 @SEVERAL
 @pytest.mark.parametrize(("count", "kinds"), [(2, list(KINDS)), (3, FEW), (4, FEW)])
 def test_processes_learn_together_what_one_learns_alone(count, kinds, tmp_path):
@@ -60,6 +55,8 @@ def test_every_row_is_in_one_process():
     for count in (1, 2, 5, 7):
         rows = [Shard(rank, count, 7).rows for rank in range(count)]
         assert [row for part in rows for row in range(7)[part]] == list(range(7))
+    with pytest.raises(ConfigError, match=r"heads\.sharded: 3 labels are too few for 4 processes"):
+        divide(torch.nn.Linear(5, 3), 0, 4)
 
 
 def test_a_divided_table_keeps_its_own_rows_alone():
@@ -74,8 +71,3 @@ def test_a_divided_table_keeps_its_own_rows_alone():
     set_rows(table, torch.tensor([6, 3, 2]), new, first=1)
     assert table.weight[:, 1:].tolist() == [[7, 8], [4, 5]]
     assert torch.equal(table.weight[:, 0], whole.weight[2:4, 0])
-
-
-def test_more_processes_than_labels_are_refused():
-    with pytest.raises(ConfigError, match=r"heads\.sharded: 3 labels are too few for 4 processes"):
-        divide(torch.nn.Linear(5, 3), 0, 4)

@@ -25,6 +25,14 @@ def test_swa_is_the_plain_mean_of_its_samples():
     expected = torch.stack([seen[step - 1] for step in (4, 7, 10, 13)]).mean(0)
     assert torch.allclose(average.state()["w"], expected, atol=1e-6)
 
+    weight = torch.ones(2)
+    average = Average({"w": weight}, "swa", start=10)
+    average.update(9)
+    with average.applied():
+        assert weight.tolist() == [1.0, 1.0]
+    average.apply()
+    assert weight.tolist() == [1.0, 1.0]
+
 
 @pytest.mark.parametrize("steps", [4, 100])  # while the decay still grows, and after that
 def test_ema_follows_its_recursion(steps):
@@ -53,13 +61,3 @@ def test_weights_come_back_to_the_bit_also_after_an_error(dtype):
         assert torch.equal(average.state()["w"], mean)
     average.apply()
     assert torch.equal(weight, mean.to(dtype))
-
-
-def test_before_the_first_sample_the_weights_are_what_is_evaluated():
-    weight = torch.ones(2)
-    average = Average({"w": weight}, "swa", start=10)
-    average.update(9)
-    with average.applied():
-        assert weight.tolist() == [1.0, 1.0]
-    average.apply()
-    assert weight.tolist() == [1.0, 1.0]

@@ -38,10 +38,8 @@ def test_devices_by_name(monkeypatch):
         assert choose_device("cpu") == CPU
     assert choose_device("cuda:1").index == 1
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="needs a GPU, but torch finds none"):
-        choose_device("cuda")
-    with pytest.raises(ConfigError, match="'toaster' is not a device"):
-        choose_device("toaster")
+    pytest.raises(ConfigError, choose_device, "cuda").match("needs a GPU, but torch finds none")
+    pytest.raises(ConfigError, choose_device, "toaster").match("'toaster' is not a device")
 
 
 @pytest.mark.parametrize(("native", "chosen"), [(True, "bf16"), (False, "fp16")])
@@ -56,19 +54,16 @@ def test_the_precision_suits_the_device(monkeypatch, native, chosen):
     assert choose_precision("fp16", CPU) == "fp16"
 
 
-def test_matrix_products_run_in_the_precision():
-    matrix = torch.ones(2, 2)
-    for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        with autocast(precision, CPU):
-            assert (matrix @ matrix).dtype == dtype
-
-
-def test_the_callers_random_state_is_restored():
+def test_the_callers_random_state_is_restored_and_products_run_in_the_precision():
     before = torch.random.get_rng_state()
     with pytest.raises(KeyError), own_settings(CPU):
         torch.rand(3)
         raise KeyError
     assert torch.equal(before, torch.random.get_rng_state())
+    matrix = torch.ones(2, 2)
+    for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        with autocast(precision, CPU):
+            assert (matrix @ matrix).dtype == dtype
 
 
 @pytest.mark.parametrize("tf32", [True, False])
@@ -130,8 +125,7 @@ def test_a_first_interrupt_waits_and_a_second_does_not():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(KeyboardInterrupt), interrupts_held_back():
         signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+        pytest.raises(KeyboardInterrupt, signal.raise_signal, signal.SIGINT)
         steps.append("second")
     assert steps[-1] == "second"
 

@@ -23,22 +23,6 @@ from support.together import run_together  # noqa: E402
 from support.toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def usual_interrupts():
-    """Background jobs inherit a Ctrl-C that is ignored."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, previous)
-
-
 def assert_same_bits(one, other):
     for name, value in one.state_dict().items():
         assert torch.equal(value, other.state_dict()[name]), name
@@ -129,7 +113,6 @@ def test_a_stopped_and_resumed_run_ends_with_the_same_bits(tmp_path, settings):
     assert_same_bits(whole, again)
 
 
-@pytest.mark.usefixtures("usual_interrupts")
 def test_ctrl_c_waits_for_the_update_and_writes_a_checkpoint(tmp_path):
     params = replace(PARAMS, epochs=2, checkpoint_minutes=None)
     whole, stopped = Model(), Model()
@@ -143,15 +126,13 @@ def test_ctrl_c_waits_for_the_update_and_writes_a_checkpoint(tmp_path):
         return loss_of(model, batch)
 
     usual = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        run(stopped, params, folder=tmp_path, loss=press)
+    pytest.raises(KeyboardInterrupt, run, stopped, params, folder=tmp_path, loss=press)
     assert signal.getsignal(signal.SIGINT) is usual
     stopped = Model()
     assert run(stopped, params, folder=tmp_path).resumed_from == 5
     assert_same_bits(whole, stopped)
 
 
-@pytest.mark.usefixtures("usual_interrupts")
 def test_a_second_ctrl_c_and_one_without_checkpoints_work_at_once(tmp_path):
     for folder, presses in ((tmp_path, 2), (None, 1)):
 
@@ -160,8 +141,7 @@ def test_a_second_ctrl_c_and_one_without_checkpoints_work_at_once(tmp_path):
                 signal.raise_signal(signal.SIGINT)
             raise AssertionError("the interrupt came too late")
 
-        with pytest.raises(KeyboardInterrupt):
-            run(Model(), PARAMS, folder=folder, loss=press)
+        pytest.raises(KeyboardInterrupt, run, Model(), PARAMS, folder=folder, loss=press)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
@@ -195,35 +175,29 @@ def test_a_stage_of_a_run_folder_keeps_the_checkpoints_and_drops_them_when_it_is
 
             return int(folder.stage("encoder", {"x": 1}, compute).config["resumed_from"])
 
-    with pytest.raises(KeyboardInterrupt):
-        stage(prefetch=first_four)
+    pytest.raises(KeyboardInterrupt, stage, prefetch=first_four)
     assert run_status(tmp_path / "run").checkpoints[-1].step == 4
     assert stage() == 4
     assert run_status(tmp_path / "run").checkpoints == []
 
 
-def test_checkpoints_hold_no_pickle(tmp_path):
+def test_a_checkpoint_of_other_settings_is_refused_and_none_is_a_pickle(tmp_path):
+    params = replace(PARAMS, max_steps=2, checkpoint_minutes=None)
+    run(Model(), params, folder=tmp_path)
+    with pytest.raises(ConfigError, match=r"lr: the checkpoint was made with 0\.01, not 0\.02"):
+        run(Model(), replace(params, lr=0.02), folder=tmp_path)
+    pytest.raises(ConfigError, run, Model(), params, folder=tmp_path, seed=1).match("seed")
+    result = run(Model(), replace(params, log_every=1), folder=tmp_path)
+    assert result.resumed_from == 2
     with pytest.raises(KeyboardInterrupt):
         run(Model(), replace(PARAMS, checkpoint_minutes=0), folder=tmp_path, prefetch=first_four)
     kinds = {p.suffix for p in tmp_path.rglob("*") if p.is_file()}
     assert kinds == {".json", ".safetensors"}
 
 
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
-    params = replace(PARAMS, max_steps=2, checkpoint_minutes=None)
-    run(Model(), params, folder=tmp_path)
-    with pytest.raises(ConfigError, match=r"lr: the checkpoint was made with 0\.01, not 0\.02"):
-        run(Model(), replace(params, lr=0.02), folder=tmp_path)
-    with pytest.raises(ConfigError, match="seed"):
-        run(Model(), params, folder=tmp_path, seed=1)
-    result = run(Model(), replace(params, log_every=1), folder=tmp_path)
-    assert result.resumed_from == 2
-
-
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
     params = replace(PARAMS, checkpoint_minutes=0)
-    with pytest.raises(KeyboardInterrupt):
-        run(Model(), params, folder=tmp_path, prefetch=first_four)
+    pytest.raises(KeyboardInterrupt, run, Model(), params, folder=tmp_path, prefetch=first_four)
     last = max(tmp_path.glob("step-*"))
     file = next(last.glob("*.safetensors"))
     file.write_bytes(file.read_bytes()[:-1] + b"?")
@@ -314,7 +288,12 @@ def test_fp16_leaves_out_updates_that_overflow():
     assert torch.equal(model.head.weight, before)
 
 
-def test_nothing_to_train_and_no_batches_are_errors():
+def test_limits_on_updates_and_what_cannot_be_trained():
+    assert run(Model(), replace(PARAMS, epochs=0.5)).steps == 6
+    assert run(Model(), replace(PARAMS, max_steps=14)).steps == 14
+    pytest.raises(ConfigError, run, Model(), LoopParams(accumulate=0)).match("accumulate: must be")
+    pytest.raises(ConfigError, run, Model(), PARAMS, device="no-such-device").match("device")
+
     class Nothing(Batches):
         def __len__(self):
             return 0
@@ -345,18 +324,6 @@ def test_a_table_alone_can_be_trained():
     result = train(OnlyTable(), Batches(), loss, replace(PARAMS, epochs=8), device="cpu")
     losses = [record["loss"] for record in result.history]
     assert losses[-1] < 0.8 * losses[0]
-
-
-def test_fractions_of_an_epoch_and_limits_on_updates():
-    assert run(Model(), replace(PARAMS, epochs=0.5)).steps == 6
-    assert run(Model(), replace(PARAMS, max_steps=14)).steps == 14
-
-
-def test_parameters_are_checked():
-    with pytest.raises(ConfigError, match="accumulate: must be at least 1"):
-        run(Model(), LoopParams(accumulate=0))
-    with pytest.raises(ConfigError, match="device"):
-        run(Model(), PARAMS, device="no-such-device")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")

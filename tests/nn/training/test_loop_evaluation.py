@@ -25,8 +25,7 @@ def test_weights_of_the_best_evaluation_survive_a_stop(tmp_path):
         return next(scores)
 
     params = replace(PARAMS, checkpoint_minutes=0, evaluations_per_epoch=3)
-    with pytest.raises(StopIteration):
-        run(model, params, folder=tmp_path, evaluate=evaluate)
+    pytest.raises(StopIteration, run, model, params, folder=tmp_path, evaluate=evaluate)
     model = Model()
     result = run(model, params, folder=tmp_path, evaluate=lambda: 0.1)
     assert (result.best_score, result.best_step) == (3.0, 8)
@@ -140,12 +139,11 @@ def test_training_stops_when_the_score_stops_rising():
 def test_a_loss_that_is_no_number_stops_the_run_with_advice():
     with pytest.raises(ConfigError, match=r"the loss became nan between updates 0 and 4; lower lr"):
         train(Model(), Batches(), lambda m, b: loss_of(m, b) * torch.nan, PARAMS, device="cpu")
-
-
-def test_a_broken_network_is_not_evaluated_but_stops_the_run():
     params = replace(PARAMS, log_every=50, evaluations_per_epoch=6, patience=1)
     with pytest.raises(ConfigError, match="the loss became nan between updates 0 and 2"):
         run(Model(), params, loss=lambda m, b: loss_of(m, b) * torch.nan, evaluate=lambda: 0.5)
+    with pytest.raises(ConfigError, match="begin after 5,000 updates, but training has only 24"):
+        run(Model(), replace(PARAMS, average="ema", swa_start=5000))
 
 
 @pytest.mark.parametrize("kind", ["swa", "ema"])
@@ -154,11 +152,6 @@ def test_patience_waits_for_averaging_to_begin(kind):
     params = replace(PARAMS, max_steps=24, evaluations_per_epoch=12, patience=3, average=kind)
     result = run(Model(), replace(params, swa_start=10), evaluate=lambda: next(scores))
     assert (result.steps, result.stopped_early) == (12, True)  # 10, 11 and 12 were no better
-
-
-def test_averaging_that_would_never_begin_is_refused():
-    with pytest.raises(ConfigError, match="begin after 5,000 updates, but training has only 24"):
-        run(Model(), replace(PARAMS, average="ema", swa_start=5000))
 
 
 def test_best_weights_that_were_damaged_are_forgotten(tmp_path):

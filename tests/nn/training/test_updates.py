@@ -9,18 +9,11 @@ torch = pytest.importorskip("torch")
 from labelgrove.core.callbacks import Reporter  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.heads.full import FullHead  # noqa: E402
+from labelgrove.nn.heads.sharded import divide  # noqa: E402
 from labelgrove.nn.training.devices import Workers  # noqa: E402
 from labelgrove.nn.training.updates import Updates  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
 from support.toy_training import LABELS, PARAMS, WIDTH, Batches, run  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Model(torch.nn.Module):
@@ -89,8 +82,7 @@ def test_bfloat16_weights_are_resumed_with_the_same_bits(tmp_path):
     params = replace(PARAMS, checkpoint_minutes=0, average="swa", swa_every=2)
     whole, first, second = model(), model(), model()
     run(whole, params)
-    with pytest.raises(KeyboardInterrupt):
-        run(first, params, folder=tmp_path, reporter=stopped_at(9))
+    pytest.raises(KeyboardInterrupt, run, first, params, folder=tmp_path, reporter=stopped_at(9))
     run(second, params, folder=tmp_path)
     assert second.heads.weight.dtype == torch.bfloat16
     assert torch.equal(whole.heads.weight, second.heads.weight)
@@ -131,3 +123,20 @@ def test_several_processes_are_refused():
     together = Workers(torch.device("cpu"), rank=0, count=2)
     with pytest.raises(ConfigError, match=r"heads\.full: .* one process"):
         Updates(Model(), lambda *_: None, PARAMS, total=1, workers=together, seed=0)
+
+
+def test_rows_of_other_processes_count_in_the_norm_of_gradients():
+    class Together(Workers):
+        def mean(self, squares):
+            return (squares + 9.0) / 2  # the other process has rows with a norm of 3
+
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 4))
+    divide(model[1], 0, 2)
+    alone = Workers(torch.device("cpu"), rank=0, count=1)
+    updates = Updates(model, lambda *_: None, PARAMS, total=1, workers=alone, seed=0)
+    updates.workers = Together(torch.device("cpu"), rank=0, count=2)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    gradients = [parameter.grad for parameter in model.parameters()]
+    # Four numbers are in both processes, six are rows of this one.
+    assert updates._norm(gradients).item() == pytest.approx((4 + 6 + 9) ** 0.5)
