@@ -41,7 +41,7 @@ def corpus(tmp_path) -> Path:
 
 
 def test_every_verb_explains_itself_with_an_example():
-    for verb in ("stats", "convert", "sample", "split", "make", "get"):
+    for verb in ("stats", "convert", "sample", "split", "make"):
         result = run(verb, "--help")
         assert result.exit_code == 0
         assert f"Example: labelgrove data {verb}" in " ".join(result.output.split())
@@ -284,39 +284,3 @@ def test_make_refuses_before_it_replaces(tmp_path):
         run("make", "--out", tmp_path, "--labels", 200_000_000, "--force")
     assert (tmp_path / "train.jsonl").read_bytes() == before
     assert not list(tmp_path.glob(".partial*"))
-
-
-INDEX = "".join(
-    f"Package: tool{i}\nSource: tools{i % 4}\nDepends: lib{i % 3}, base\n"
-    f"Tag: role::program\nDescription: tool number {i}\nDescription-md5: {i}\n\n"
-    for i in range(40)
-)
-
-
-def test_get_debian_from_index_files(tmp_path):
-    lists = tmp_path / "lists"
-    lists.mkdir()
-    (lists / "mirror_binary-amd64_Packages").write_text(INDEX)
-    result = run("get", "debian", "--lists", lists, "--out", tmp_path / "deb", "--test", 0.3)
-    assert "only a synopsis" in result.output
-    parts = {name: lines(tmp_path / "deb" / f"{name}.jsonl") for name in ("train", "dev", "test")}
-    rows = [row for part in parts.values() for row in part]
-    assert len(rows) == 40
-    assert {"id": "tool5", "text": "tool number 5", "labels": ["lib2", "base"]} in rows
-    table = read_label_table(tmp_path / "deb" / "labels.tsv")
-    assert [row.id for row in table] == ["base", "lib0", "lib1", "lib2"]
-
-    flags = ("--labels", "debtags", "--split-by", "source", "--test", 0.3, "--dev", 0.3)
-    run("get", "debian", "--lists", lists, "--out", tmp_path / "tags", *flags)
-    sources = [
-        {int(row["id"][4:]) % 4 for row in lines(tmp_path / "tags" / f"{name}.jsonl")}
-        for name in ("train", "dev", "test")
-    ]
-    assert sum(map(len, sources)) == 4  # no source in two parts
-
-
-def test_get_without_apt(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DataError, match="apt-get is not installed"):
-        run("get", "debian", "--out", tmp_path / "deb")
-    assert not (tmp_path / "deb").exists()

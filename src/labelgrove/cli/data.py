@@ -1,8 +1,7 @@
-"""labelgrove data: show, convert, sample and split corpora; generate or download one."""
+"""labelgrove data: show, convert, sample and split corpora; generate one."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -24,16 +23,6 @@ T = TypeVar("T")
 WITHOUT_TEXTS = ("xc", "svmlight")
 
 SplitKey = StrEnum("SplitKey", ["text", "id"])
-Corpora = StrEnum("Corpora", ["debian"])
-DebianKey = StrEnum("DebianKey", ["package", "source"])
-
-
-class DebianLabels(StrEnum):
-    """What Debian packages are labelled with; a class, so that mypy knows the values."""
-
-    depends = "depends"
-    debtags = "debtags"
-
 
 Source = Annotated[Path, Argument(metavar="INPUT", help="Corpus file or folder.")]
 Target = Annotated[Path, Argument(metavar="OUTPUT", help="File to write; .gz compresses.")]
@@ -281,53 +270,6 @@ def make(
     _print_parts(output, sizes, labels)
 
 
-def get(
-    corpus: Annotated[Corpora, Argument(metavar="NAME", help="Which corpus: debian.")],
-    *,
-    labels: Annotated[
-        DebianLabels, Option(help="What to predict: dependencies or debtags.")
-    ] = DebianLabels.depends,
-    arch: Annotated[str | None, Option(help="Architecture. Default: of this machine.")] = None,
-    lists: Annotated[
-        Path | None, Option(help="Read Packages and Translation-en files in this folder instead.")
-    ] = None,
-    split_by: Annotated[
-        DebianKey, Option(help="source: keep the packages of one source together.")
-    ] = DebianKey.package,
-    output: SplitOutput,
-) -> None:
-    """Download a real corpus: Debian packages and their dependencies or debtags.
-
-    Uses apt with a folder of its own to download Debian's package index. This does not change the
-    packages of your machine and needs no root.
-
-    Example: labelgrove data get debian --labels debtags --out debtags
-    """
-    from labelgrove.data.apt import fetch_indexes, find_indexes, read_packages
-    from labelgrove.data.debian import debian_documents, debian_label_rows
-
-    console = common.stderr_console()
-    apt = tempfile.TemporaryDirectory(prefix="labelgrove-apt-")
-    with output.writing() as folder, apt as private:
-        if lists is None:
-            console.print("downloading Debian's package index with apt")
-            indexes = fetch_indexes(Path(private), arch=arch)
-        else:
-            indexes = find_indexes(lists)
-        packages = read_packages(indexes)
-        for note in indexes.notes:
-            console.print(note)
-        keyed = (
-            (packages[name].source if split_by is DebianKey.source else name, document)
-            for document in debian_documents(packages, labels=labels.value)
-            if (name := document.id) is not None
-        )
-        counts = output.write(folder, keyed)
-        rows = debian_label_rows(packages, labels=labels.value)
-        label_count = write_table(folder, rows)
-    _print_parts(output, counts, label_count)
-
-
 def _documents(
     source: Path, how: ReadOptions, report: ReadReport, *, texts_needed: bool = False
 ) -> Iterator[Document]:
@@ -382,8 +324,8 @@ def _progress(items: Iterable[T], what: str, *, total: int | None = None) -> Ite
 
 data = typer.Typer(
     name="data",
-    help="Show, convert, sample and split corpora. Generate or download one to try.\n\n"
+    help="Show, convert, sample and split corpora. Generate one to try.\n\n"
     "Example: labelgrove data make --documents 10000 --labels 1000 --out shop",
     no_args_is_help=True,
 )
-options.add_commands(data, stats, convert, sample, split, make, get)
+options.add_commands(data, stats, convert, sample, split, make)
