@@ -21,6 +21,6 @@ def test_the_path_of_the_user_replaces_the_temporary_one():
 
 def test_errors_that_are_not_the_disks_pass():
     for error in (OSError("404"), ConfigError("a"), StorageError("b: cannot be written")):
-        with pytest.raises(OSError | ConfigError) as caught, storing("model"):
+        with pytest.raises((OSError, ConfigError)) as caught, storing("model"):
             raise error  # the first as HTTP libraries raise it
         assert caught.value is error

@@ -100,9 +100,6 @@ def test_extra_files_cannot_take_our_names(tmp_path, name):
 def test_arrays_outlive_an_overwritten_model(tmp_path):
     save(tmp_path / "m")
     pytest.raises(ConfigError, save, tmp_path / "m", params={}).match("exists already")
-    assert_as_saved(load_model(tmp_path / "m"))
-
-    save(tmp_path / "m")
     old = load_model(tmp_path / "m")
     save(tmp_path / "m", parts={"tree": Part({}, {"parents": np.zeros(9)})}, overwrite=True)
     assert_as_saved(old)
@@ -137,8 +134,8 @@ def test_part_names_are_restricted(tmp_path, name):
 def test_odd_names_and_settings_survive(tmp_path):
     save(tmp_path / "m", parts={"x" * 200: Part({"a": 1})})
     assert load_model(tmp_path / "m").parts["x" * 200].config == {"a": 1}
-    save(tmp_path / "m", params={"a": np.float32(0.5), "b": np.int64(3), "c": float("inf")})
-    assert load_model(tmp_path / "m").params == {"a": 0.5, "b": 3, "c": float("inf")}
+    save(tmp_path / "n", params={"a": np.float32(0.5), "b": np.int64(3), "c": float("inf")})
+    assert load_model(tmp_path / "n").params == {"a": 0.5, "b": 3, "c": float("inf")}
 
 
 def test_what_json_cannot_hold_is_named_before_anything_is_written(tmp_path):

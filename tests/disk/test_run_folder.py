@@ -76,10 +76,7 @@ def test_keys_chain_stages_without_hashing_results(tmp_path):
 def test_a_failed_or_damaged_stage_is_computed_again(tmp_path):
     with RunFolder(tmp_path) as run:
         pytest.raises(ZeroDivisionError, run.stage, "a", {}, lambda: Part({"x": 1 / 0}))
-        assert run.stage("a", {}, lambda: Part({"x": 1})).config == {"x": 1}
-
-    calls = []
-    with RunFolder(tmp_path) as run:
+        calls = []
         run.stage("a", {}, counted(calls, "a"))
         file = next(tmp_path.glob("stages/a/*/result.safetensors"))
         file.write_bytes(file.read_bytes()[:-1])
@@ -141,9 +138,9 @@ def test_a_used_folder_needs_resume_and_holds_one_process(tmp_path):
     with pytest.raises(ConfigError, match=r"an earlier run; add --resume .* another folder"):
         RunFolder(tmp_path / "run", resume=False)
     RunFolder(tmp_path / "run").close()  # the refusals have let go of the lock
-    with RunFolder(tmp_path), pytest.raises(ConfigError, match=f"in use by process {os.getpid()}"):
-        RunFolder(tmp_path)
-    RunFolder(tmp_path).close()
+    with RunFolder(tmp_path / "run"):
+        pytest.raises(ConfigError, RunFolder, tmp_path / "run").match(f"process {os.getpid()}")
+    RunFolder(tmp_path / "run").close()
 
 
 def test_folders_of_other_people_are_refused(tmp_path):

@@ -366,12 +366,6 @@ def test_rank_ensembles_get_probabilities_of_their_own():
 
 
 def test_scores_that_would_collapse_are_refused(monkeypatch):
-    model = Planted(lambda s, _: s, kind="margin")
-    monkeypatch.setattr(Scale, "__call__", lambda self, scores: np.ones(np.shape(scores)))
-    with pytest.raises(DataError, match="the same probability"):
-        calibrate(model, [str(row) for row in range(2000)], model.hits[:2000])
-    assert model.calibration_ is None
-
     scores = [1.0, 0.5, 0.25, 0.125, 0.0625]
     found = Predictions.from_scores([scores], k=5, index=LabelIndex("abcde"))
 
@@ -382,6 +376,12 @@ def test_scores_that_would_collapse_are_refused(monkeypatch):
 
     check([0.1, 0.1, 0.1, 0.2, 0.9])  # two of four neighbours
     pytest.raises(DataError, check, [0.1, 0.1, 0.1, 0.1, 0.9]).match("3 of 4 neighbouring labels")
+
+    model = Planted(lambda s, _: s, kind="margin")
+    monkeypatch.setattr(Scale, "__call__", lambda self, scores: np.ones(np.shape(scores)))
+    with pytest.raises(DataError, match="the same probability"):
+        calibrate(model, [str(row) for row in range(2000)], model.hits[:2000])
+    assert model.calibration_ is None
 
 
 def test_groups_of_ranks_are_the_documented_ones():

@@ -62,7 +62,7 @@ NO_LIST = r"line 1: (label.* must|scores must|not valid)"
         (['{"labels": ["a"]}'], "1 predictions for 2 documents"),
         (['{"labels": ["a"]}', "{nonsense"], "line 2"),
         (['{"id": "d1", "labels": ["a"]}', '{"id": "z", "labels": ["a"]}'], "'d2'"),
-        (['{"labels": ["a", "c", "a"], "scores": [0.4, 0.6, 0.4]}'], "'a' occurs twice"),
+        (['{"labels": ["a", "c", "a"], "scores": [0.4, 0.6, 0.4]}'] * 2, "'a' occurs twice"),
         (['{"labels": ["a"], "scores": 5}'], NO_LIST),
         (['{"labels": ["a"], "scores": "1"}'], NO_LIST),
         (['{"labels": ["a"], "scores": {}}'], NO_LIST),
