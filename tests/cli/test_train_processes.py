@@ -13,9 +13,9 @@ pytest.importorskip("torch")
 
 import labelgrove
 from support.run_logs import computed
+from support.small_models import planted
 from support.tiny_encoders import make_encoder
 from support.together import run_together
-from test_contract import planted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
 

@@ -11,7 +11,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.experiments.bench.config import Bench
 from labelgrove.experiments.bench.run import run_bench
 from support.sharding import assert_same_bits
-from test_contract import planted
+from support.small_models import planted
 
 
 def events(run):

@@ -25,9 +25,9 @@ from support import ray_training
 from support.clusters import NODE, started_cluster
 from support.ray_training import AtUpdate, Curves, arrays, flags, settings
 from support.sharding import write_shards
+from support.small_models import COLOURS, THINGS
 from support.tiny_encoders import make_encoder
 from support.together import run_together
-from test_contract import COLOURS, THINGS
 
 
 @pytest.fixture(autouse=True)

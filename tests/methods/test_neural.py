@@ -28,8 +28,8 @@ from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import row_tables
 from support import divided_models
+from support.small_models import planted, same, tiny_training
 from support.together import run_together
-from test_contract import planted, same, tiny_training
 
 METHODS = ("lightxml", "cascadexml")
 HEADS: dict[str, dict[str, Any]] = {

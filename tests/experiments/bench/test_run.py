@@ -16,7 +16,7 @@ from labelgrove.experiments.bench.config import Bench, Row, create_row
 from labelgrove.experiments.bench.run import encoders_of, run_bench
 from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
 from support.sharding import assert_same_bits
-from test_contract import planted
+from support.small_models import planted
 
 PARABEL: dict[str, Any] = {
     "method": "parabel",

@@ -200,7 +200,7 @@ def test_lines_and_json() -> None:
 
 def test_one_head_needs_no_tree_and_what_training_refuses_has_no_plan() -> None:
     pytest.importorskip("torch")
-    from test_contract import planted, tiny_training
+    from support.small_models import planted, tiny_training
 
     corpus = Corpus.from_lists(*planted(40))
     for enabled in (False, True):

@@ -18,8 +18,8 @@ from labelgrove.experiments.planning.plan import plan_training  # noqa: E402
 from labelgrove.methods import create  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
 from labelgrove.nn.encoders.files import find_encoder, is_local  # noqa: E402
+from support.small_models import planted, tiny_training  # noqa: E402
 from support.tiny_encoders import TEXTS, make_encoder  # noqa: E402
-from test_contract import planted, tiny_training  # noqa: E402
 
 IDS = torch.tensor([[5, 6, 7]])
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
