@@ -22,6 +22,7 @@ from labelgrove.experiments.tuning.space import built_in_space
 from labelgrove.methods.explaining.explain import explain
 from support import small_models as contract
 
+pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parent.parent / "docs" / "support.md"
 # One method of each class; other names are settings of these.
 METHODS = [

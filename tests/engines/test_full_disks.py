@@ -20,9 +20,12 @@ from support import ray_work
 from support.clusters import started_cluster
 from support.sharding import assert_same_bits
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0, reason="only root can mount a small disk"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        sys.platform != "linux" or os.geteuid() != 0, reason="only root can mount a small disk"
+    ),
+]
 SHARDS = 4
 TREE = {"branching": 4, "max_leaf_size": 8}
 ADVICE = "No space left on device; make room there, then start again"

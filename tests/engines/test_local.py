@@ -8,6 +8,8 @@ from labelgrove.core.callbacks import Event
 from labelgrove.engines import LocalEngine, open_engine
 from labelgrove.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 
 def halves(text):
     return text[: len(text) // 2], text[len(text) // 2 :]

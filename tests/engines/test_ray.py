@@ -10,6 +10,8 @@ from labelgrove.engines import open_engine
 from labelgrove.errors import ConfigError, DataError, ResourceError, StorageError
 from support import ray_work as work
 
+pytestmark = pytest.mark.slow
+
 
 def test_calls_get_the_values_of_refs(engine):
     first, second = engine.split(work.halves, engine.put("abcd"), parts=2)

@@ -10,6 +10,9 @@ from labelgrove.data.formats import write_corpus
 from labelgrove.data.shop import shop_corpus
 from support.sharding import assert_same_bits, write_shards
 
+pytestmark = pytest.mark.slow
+
+
 Call = Callable[..., str]
 
 

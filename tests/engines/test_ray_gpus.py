@@ -6,7 +6,7 @@ from labelgrove.engines import open_engine
 from support import ray_work as work
 from support.clusters import started_cluster
 
-pytestmark = pytest.mark.long_ray
+pytestmark = [pytest.mark.slow, pytest.mark.long_ray]
 
 
 @pytest.fixture(scope="module")

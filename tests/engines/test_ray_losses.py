@@ -20,7 +20,7 @@ from support import ray_work
 from support.clusters import started_cluster
 from support.sharding import assert_same_bits
 
-pytestmark = pytest.mark.long_ray
+pytestmark = [pytest.mark.slow, pytest.mark.long_ray]
 DOCUMENTS, LABELS, SHARDS = 3000, 300, 6
 
 

@@ -13,6 +13,8 @@ from labelgrove.experiments.bench.run import run_bench
 from support.sharding import assert_same_bits
 from support.small_models import planted
 
+pytestmark = pytest.mark.slow
+
 
 def events(run):
     return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]

@@ -29,6 +29,8 @@ from support.small_models import COLOURS, THINGS
 from support.tiny_encoders import make_encoder
 from support.together import run_together
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def paths(monkeypatch):

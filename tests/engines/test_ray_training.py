@@ -9,6 +9,7 @@ from labelgrove.data.formats.sharded import read_shards
 from labelgrove.errors import DataError
 from support.sharding import PARTS, SETTINGS, assert_same_bits, made, write_shards
 
+pytestmark = pytest.mark.slow
 EVERYTHING = os.environ.get("LABELGROVE_TEST_RAY") == "all"  # as `make test-ray` sets it
 FEW = ["linear", "mined"]
 

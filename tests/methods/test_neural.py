@@ -31,6 +31,7 @@ from support import divided_models
 from support.small_models import planted, same, tiny_training
 from support.together import run_together
 
+pytestmark = pytest.mark.slow
 METHODS = ("lightxml", "cascadexml")
 HEADS: dict[str, dict[str, Any]] = {
     "lightxml": {"dropout": 0.0},

@@ -23,6 +23,7 @@ from labelgrove.errors import LabelgroveError
 from labelgrove.methods import create
 from support import small_models as contract
 
+pytestmark = pytest.mark.slow
 METHODS = [
     "linear",
     "neighbours",

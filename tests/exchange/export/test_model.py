@@ -19,6 +19,7 @@ from labelgrove.methods.explaining.explain import explain
 from support.exported_models import MODELS, trained
 from support.small_models import planted, tiny_training
 
+pytestmark = pytest.mark.slow
 TEXTS = planted(30, seed=7)[0]
 
 

@@ -25,6 +25,7 @@ from labelgrove.methods import create
 from support.exported_models import trained
 from support.small_models import planted, tiny_training
 
+pytestmark = pytest.mark.slow
 TEXTS = planted(40, seed=7)[0]
 BLOCKER = """
 import sys

@@ -21,6 +21,7 @@ from labelgrove.experiments.bench.costs import BATCHES, FEWEST, MOST, WARM_UP, C
 from labelgrove.experiments.bench.run import price_models, run_bench
 from support.small_models import planted
 
+pytestmark = pytest.mark.slow
 QUICK = Costs(seconds=0.0)
 
 

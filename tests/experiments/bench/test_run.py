@@ -18,6 +18,7 @@ from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
 from support.sharding import assert_same_bits
 from support.small_models import planted
 
+pytestmark = pytest.mark.slow
 PARABEL: dict[str, Any] = {
     "method": "parabel",
     "published": {"P@1": 80.0, "P@3": 60.0, "source": "a paper"},

@@ -22,6 +22,7 @@ from labelgrove.methods import create
 from labelgrove.methods.outline import expected_widths
 from labelgrove.ranking.solver import RankerParams
 
+pytestmark = pytest.mark.slow
 RATES = {"tfidf": 1e-6, "tree": 2e-6, "ranker": 3e-6}
 
 

@@ -22,6 +22,8 @@ from labelgrove.experiments.tuning.space import (
 from labelgrove.experiments.tuning.study import Study
 from labelgrove.methods import METHODS, create
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("method", sorted(METHODS.keys() - {"auto", "ensemble"}))
 def test_built_in_spaces_fit_their_methods(method: str) -> None:

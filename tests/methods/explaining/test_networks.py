@@ -19,6 +19,7 @@ from labelgrove.methods.explaining.explanation import Explanation
 from support.models import Plain
 from support.small_models import NEURAL, NEURAL_VARIANTS, new, planted
 
+pytestmark = pytest.mark.slow
 METHODS = [*NEURAL, *NEURAL_VARIANTS]
 RERANKED = "cascadexml in three levels"
 TEXT = "item 7 is a red shoe that we sell"

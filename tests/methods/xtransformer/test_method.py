@@ -28,6 +28,7 @@ from labelgrove.nn.encoders.tokens import tokenize
 from support.run_logs import computed
 from support.small_models import FEW_UPDATES, planted, tiny_training
 
+pytestmark = pytest.mark.slow
 DOCUMENTS, LABELS, CLUSTERS, TERMS, WIDTH, KEPT = 60, 14, 4, 12, 5, 2
 
 

@@ -17,6 +17,7 @@ from support import divided_training
 from support.divided_training import KINDS, LABELS, SIZE, Model, arrays_of, run, table_bytes
 from support.together import run_together
 
+pytestmark = pytest.mark.slow
 SEVERAL = pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
 FEW = ["full head", "one head, zlpr", "cascade, rows"]
 

@@ -6,6 +6,8 @@ torch = pytest.importorskip("torch")
 
 from labelgrove.nn.training.averaging import Average  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def walk(average, weight, steps):
     generator = torch.Generator().manual_seed(3)

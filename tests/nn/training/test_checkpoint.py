@@ -14,6 +14,8 @@ from labelgrove.nn.training.checkpoint import (  # noqa: E402
     to_part,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def test_groups_of_tensors_come_back_whatever_their_type():
     groups = {

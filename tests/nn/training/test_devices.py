@@ -20,6 +20,7 @@ from labelgrove.nn.training.devices import (  # noqa: E402
     seed_torch,
 )
 
+pytestmark = pytest.mark.slow
 CPU = torch.device("cpu")
 
 

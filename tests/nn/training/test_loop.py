@@ -22,6 +22,8 @@ from support import toy_training  # noqa: E402
 from support.together import run_together  # noqa: E402
 from support.toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def assert_same_bits(one, other):
     for name, value in one.state_dict().items():

@@ -14,6 +14,8 @@ from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.training.loop import train  # noqa: E402
 from support.toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def test_weights_of_the_best_evaluation_survive_a_stop(tmp_path):
     scores = iter([1.0, 3.0, 2.0, 2.5])

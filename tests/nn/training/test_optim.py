@@ -15,6 +15,8 @@ from labelgrove.nn.training.optim import (  # noqa: E402
 )
 from labelgrove.nn.training.params import LoopParams  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 class Model(nn.Module):
     def __init__(self):

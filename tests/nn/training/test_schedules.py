@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from labelgrove.nn.training.params import LoopParams
 from labelgrove.nn.training.schedules import first_beta, rate_factor, share_of_steps
 
+pytestmark = pytest.mark.slow
+
 
 def rates(total, **settings):
     params = LoopParams(**settings).validate()

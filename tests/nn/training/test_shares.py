@@ -3,8 +3,11 @@
 from collections import deque
 from types import SimpleNamespace
 
+import pytest
+
 from labelgrove.nn.training.shares import Share, shared
 
+pytestmark = pytest.mark.slow
 SIZES = (3, 1, 2, 2, 5)
 
 

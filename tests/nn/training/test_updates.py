@@ -15,6 +15,8 @@ from labelgrove.nn.training.updates import Updates  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
 from support.toy_training import LABELS, PARAMS, WIDTH, Batches, run  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 class Model(torch.nn.Module):
     """An encoder below a full head of which each document has one label."""
