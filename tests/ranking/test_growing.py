@@ -45,14 +45,6 @@ def problem(labels, documents=60, terms=12, width=0, seed=0):
     return Features(as_csr(x.astype(np.float32)), dense), as_csr(y)
 
 
-def both_blocks(features):
-    return features.to_csr().toarray().astype(np.float64)
-
-
-def sent_to(routed, cluster, most):
-    return (routed.clusters[:, :most] == cluster).any(axis=1)
-
-
 def found_weights(columns, label, tree):
     row = list(columns.nodes).index(tree.leaf_positions[label])
     parts = [columns.sparse[[row]].toarray()[0], columns.dense[row], columns.bias[[row]]]
@@ -70,37 +62,25 @@ def grown():
     return ranker, tree, Examples(features, labels, routed, mined=1), int(cluster)
 
 
+def assert_literal(columns, label, tree, examples, **more):
+    """The column is the literal one, up to half precision of dense weights."""
+    own = tree.parents[-1][tree.leaf_positions[label]]
+    features = examples.features.to_csr().toarray().astype(np.float64)
+    seen = (examples.routed.clusters[:, :1] == own).any(axis=1)
+    expected = column(features, examples.labels.toarray(), tree, label, seen=seen, **more)
+    assert np.allclose(found_weights(columns, label, tree), expected, atol=2e-3)
+
+
 def test_a_grown_column_is_what_training_from_scratch_gives(grown):
-    _, tree, examples, cluster = grown
+    ranker, tree, examples, cluster = grown
     columns = solve_columns(tree, examples, [7, 3], EXACT)
     for label in (7, 3):
-        own = tree.parents[-1][tree.leaf_positions[label]]
-        expected = column(
-            both_blocks(examples.features),
-            examples.labels.toarray(),
-            tree,
-            label,
-            seen=sent_to(examples.routed, own, 1),
-        )
-        # Dense weights are kept in half precision.
-        assert np.allclose(found_weights(columns, label, tree), expected, atol=2e-3)
+        assert_literal(columns, label, tree, examples)
     assert tree.parents[-1][tree.leaf_positions[7]] == cluster
-
-
-def test_a_column_drawn_towards_its_old_weights(grown):
-    ranker, tree, examples, _ = grown
+    # A column may be drawn towards its old weights.
     start = leaf_columns(ranker, [3])
     columns = solve_columns(tree, examples, [3], EXACT, start=start)
-    own = tree.parents[-1][tree.leaf_positions[3]]
-    expected = column(
-        both_blocks(examples.features),
-        examples.labels.toarray(),
-        tree,
-        3,
-        seen=sent_to(examples.routed, own, 1),
-        centre=found_weights(start, 3, TREE),
-    )
-    assert np.allclose(found_weights(columns, 3, tree), expected, atol=2e-3)
+    assert_literal(columns, 3, tree, examples, centre=found_weights(start, 3, TREE))
 
 
 def test_a_column_that_learns_beside_stand_ins(grown):
@@ -116,15 +96,7 @@ def test_a_column_that_learns_beside_stand_ins(grown):
     assert every.weights.tolist() == [1.0] * len(examples.features) + own.tolist()
     assert joined(replace(examples, mined=3), remembered).mined == 3
     columns = solve_columns(tree, every, [7], EXACT)
-    expected = column(
-        both_blocks(every.features),
-        every.labels.toarray(),
-        tree,
-        7,
-        seen=sent_to(every.routed, cluster, 1),
-        factors=every.weights,
-    )
-    assert np.allclose(found_weights(columns, 7, tree), expected, atol=2e-3)
+    assert_literal(columns, 7, tree, every, factors=every.weights)
 
 
 @pytest.mark.parametrize("negatives", ["tfn", "man", "tfn+man"])
