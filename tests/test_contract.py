@@ -31,6 +31,7 @@ from labelgrove.errors import (
     UnsupportedError,
 )
 from labelgrove.evaluation.predictions import Predictions
+from labelgrove.methods.settings import groups_of
 from support.small_models import (
     ALL,
     BY_NAME,
@@ -128,7 +129,7 @@ def test_clone_and_nested_parameters(method: str) -> None:
     cloned = clone(model)
     assert type(cloned) is type(model)
     assert cloned.get_params()["random_state"] == 5
-    for group in model.groups:
+    for group in groups_of(type(model)):
         assert getattr(cloned, group) is not getattr(model, group)
         assert getattr(cloned, group) == getattr(model, group)
     with pytest.raises(ValueError, match="nonsense"):

@@ -42,7 +42,7 @@ def test_predictions_have_the_bytes_of_one_process(cluster, folder, tmp_path, ca
 
 
 def test_figures_are_those_of_one_process(cluster, folder, call):
-    model, asked = folder / "model", ("--metrics", "P@1,nDCG@3,PSP@5,macro-F1@5", "--json")
+    model, asked = folder / "model", ("--metric", "P@1,nDCG@3,PSP@5,macro-F1@5", "--json")
     ray = ("--engine", "ray", "--address", cluster.address)
     whole = json.loads(call("evaluate", model, folder / "test.jsonl", *asked))
     parts = json.loads(call("evaluate", model, f"{folder}/shards/*.jsonl", *ray, *asked))

@@ -16,8 +16,8 @@ pytest.importorskip("ray", reason="the extra ray is not installed")
 pytest.importorskip("torch", reason="the extra torch is not installed")
 
 from labelgrove import load
-from labelgrove.cli.options import Documents, Reading
-from labelgrove.cli.together import Training
+from labelgrove.cli.options import Reading, TrainingData
+from labelgrove.cli.together import NetworkTraining
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import open_engine
 from labelgrove.errors import ConfigError, ResourceError, StorageError
@@ -117,7 +117,7 @@ def expected(corpus, tables, tmp_path_factory):
 @pytest.fixture
 def training(corpus, tables, tmp_path):
     out = tmp_path / "model"
-    return Training("cascadexml", tables, "cpu", 1, corpus, Documents(), Reading(), out)
+    return NetworkTraining("cascadexml", tables, "cpu", 1, corpus, TrainingData(), Reading(), out)
 
 
 def assert_same_model(path, expected):

@@ -28,7 +28,9 @@ def serve(
     ] = None,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
-    workers: Annotated[int, Option(min=1, help="Number of processes.")] = 1,
+    workers: Annotated[
+        int, Option(min=1, help="Number of processes.", rich_help_panel="Machine")
+    ] = 1,
     token_file: Annotated[
         Path | None, Option(help="File with a required token. Or set LABELGROVE_TOKEN.")
     ] = None,

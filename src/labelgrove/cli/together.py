@@ -20,13 +20,13 @@ from labelgrove.data.formats.shards import shards_of
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import StorageError, UnsupportedError
 from labelgrove.methods import create
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model
 
 Summary = tuple[dict[str, Any], TimedEvaluation | None]
 
 
 @dataclass(frozen=True)
-class Training:
+class NetworkTraining:
     """A training in values that other processes can be given."""
 
     method: str
@@ -34,15 +34,13 @@ class Training:
     device: str
     threads: int  # of each process; 0 as the settings say
     corpus: Path
-    documents: options.Documents
+    documents: options.TrainingData
     reading: options.Reading
     out: Path
 
-    def check(self, model: Estimator) -> None:
+    def check(self, model: Model) -> None:
         """Refuses, before workers are started, what they cannot train."""
-        from labelgrove.methods.neural import NeuralEstimator
-
-        if not isinstance(model, NeuralEstimator):
+        if model.workers != "processes":
             raise UnsupportedError(
                 "--engine: trains linear and its settings (parabel, bonsai, ova) and methods with "
                 f"an encoder, such as cascadexml; leave it out for {model.method}"

@@ -19,7 +19,7 @@ from labelgrove.core.memory import format_size
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.model_folder import model_size
 from labelgrove.experiments.bench.table import markdown
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 BATCHES = (1, 128)
 WARM_UP, FEWEST, MOST = 3, 3, 200  # calls; large batches on a CPU take seconds each

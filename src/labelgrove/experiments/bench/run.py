@@ -47,7 +47,7 @@ from labelgrove.experiments.bench.training import (
     train,
     train_elsewhere,
 )
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 from labelgrove.nn.encoders.files import EncoderContent
 
 WARM_UP = 5  # documents predicted before the measurement

@@ -15,7 +15,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import DataError
 from labelgrove.methods import create
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 
 class Found(NamedTuple):

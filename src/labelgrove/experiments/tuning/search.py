@@ -159,7 +159,7 @@ def _open_folder(place: Path, identity: Mapping[str, Any]) -> None:
         differences = [key for key in identity if known.get(key) != identity[key]]
         raise ConfigError(
             f"{place}: contains a study that differs in {' and '.join(differences)}; choose "
-            "another folder (--study or --out), or delete this one"
+            "another folder (--run or --out), or delete this one"
         )
     # A killed process may have left a folder with nothing but the beginning of that file.
     begun = {unfinished(file).name}

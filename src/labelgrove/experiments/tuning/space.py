@@ -10,7 +10,7 @@ from typing import Any
 from labelgrove.core.params import unknown_key, with_setting
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""labelgrove feedback: what people said about a service's suggestions."""
+"""labelgrove data feedback: what people said about a service's suggestions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
@@ -15,16 +14,16 @@ from labelgrove.cli import common, options
 Period = StrEnum("Period", ["day", "week", "month"])
 
 
-def stats(
+def feedback(
     file: Annotated[Path, Argument(metavar="FILE", help="File that serve --feedback wrote.")],
     *,
     by: Annotated[Period, Option(help="Length of a period.")] = Period.week,
-    top: Annotated[int, Option(min=0, help="Number of labels to show in each list.")] = 10,
+    top: options.Top = 10,
     as_json: options.Json = False,
 ) -> None:
     """Show how far people agree with suggestions, over time, and which labels they add or reject.
 
-    Example: labelgrove feedback stats said/model.jsonl --by month
+    Example: labelgrove data feedback said/model.jsonl --by month
     """
     from labelgrove.methods.updating.feedback import (
         Agreement,
@@ -33,18 +32,18 @@ def stats(
         read_feedback,
     )
 
-    feedback = read_feedback(file)
-    overall = Agreement.of(feedback.entries)
-    periods = agreement_over_time(feedback.entries, by.value)
-    counts = label_counts(feedback)
+    answers = read_feedback(file)
+    overall = Agreement.of(answers.entries)
+    periods = agreement_over_time(answers.entries, by.value)
+    counts = label_counts(answers)
     added = sorted((x for x in counts if x.added), key=lambda x: (-x.added, x.name))[:top]
     rejected = sorted((x for x in counts if x.rejected), key=lambda x: (-x.rejected, x.name))[:top]
     if as_json:
         common.print_json(
             {
                 **asdict(overall),
-                "documents": len(feedback.latest()),
-                "bad_lines": feedback.bad_lines,
+                "documents": len(answers.latest()),
+                "bad_lines": answers.bad_lines,
                 "periods": {name: asdict(one) for name, one in periods.items()},
                 "added": [asdict(one) for one in added],
                 "rejected": [asdict(one) for one in rejected],
@@ -74,16 +73,7 @@ def stats(
                 f"  {getattr(label, number):>5,}  {label.name}{'' if same else f'  {label.id}'}"
                 f"  (kept {label.kept:,})"
             )
-    if feedback.bad_lines:
+    if answers.bad_lines:
         common.stderr_console().print(
-            f"note: {feedback.bad_lines:,} lines could not be read, perhaps after a crash"
+            f"note: {answers.bad_lines:,} lines could not be read, perhaps after a crash"
         )
-
-
-feedback = typer.Typer(
-    name="feedback",
-    help="Show what people said about the suggestions of a service.\n\n"
-    "Example: labelgrove feedback stats said/model.jsonl",
-    no_args_is_help=True,
-)
-options.add_commands(feedback, stats)

@@ -1,4 +1,4 @@
-"""What ``labelgrove evaluate`` measures: lists of the best labels, and sets of labels."""
+"""What a model is usually measured by: lists of the best labels, and sets of labels."""
 
 from __future__ import annotations
 

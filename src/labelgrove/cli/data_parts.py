@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from labelgrove.data.stratified import StratifiedSplit
 
 TABLE = "labels.tsv"
-Seed = Annotated[int, Option(min=0, help="Random seed.")]
 
 
 @dataclass(frozen=True)
@@ -29,13 +28,13 @@ class Output:
     """A folder for train, dev and test as JSON lines, and for labels.tsv."""
 
     out: Annotated[Path, Option(help="Folder for the parts and labels.tsv.")]
-    seed: Seed = 0
-    gzip: Annotated[bool, Option("--gzip", help="Write .jsonl.gz instead of .jsonl.")] = False
+    seed: options.Seed = 0
     force: options.Force = False
 
-    def name(self, part: Part) -> str:
+    @staticmethod
+    def name(part: Part) -> str:
         """The name of a part's file."""
-        return f"{part}.jsonl.gz" if self.gzip else f"{part}.jsonl"
+        return f"{part}.jsonl"
 
     @contextmanager
     def writing(self, source: Path | None = None) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""labelgrove import: what other software has, as files for labelgrove."""
+"""labelgrove data import: a project of Annif, as files for labelgrove."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.corpus_files import TABLE, Output, write_table
+from labelgrove.cli.data_parts import TABLE, Output, write_table
 from labelgrove.data.splits import Part
 
 SETTINGS = "settings.toml"
 Corpora = list[Path] | None
 
 
-def annif_project(
+def import_(
     project: Annotated[
         str, Argument(metavar="PROJECTS.CFG[:PROJECT]", help="Annif's configuration, and an id.")
     ],
@@ -27,7 +26,7 @@ def annif_project(
     ] = None,
     dev: Annotated[Corpora, Option(help="Corpus to measure on while tuning. Repeatable.")] = None,
     test: Annotated[Corpora, Option(help="Corpus that annif eval was given. Repeatable.")] = None,
-    vocab: Annotated[
+    labels: Annotated[
         Path | None,
         Option(help="Vocabulary: TTL, RDF, CSV or TSV. Default: the one loaded into Annif."),
     ] = None,
@@ -35,14 +34,12 @@ def annif_project(
         Path | None,
         Option(help="Annif's data folder. Default: ANNIF_DATADIR, or data beside PROJECTS.CFG."),
     ] = None,
-    skip_bad: Annotated[
-        bool, Option("--skip-bad", help="Count and report bad lines instead of stopping.")
-    ] = False,
+    skip_bad: options.SkipBad = False,
     output: Annotated[Output, options.Without("seed")],
 ) -> None:
     """Import a project of Annif: its corpora, its vocabulary and settings that come near its own.
 
-    Example: labelgrove import annif-project projects.cfg:yso-en --train train.tsv.gz --out yso
+    Example: labelgrove data import projects.cfg:yso-en --train train.tsv.gz --out yso
     """
     from labelgrove.core.params import to_toml
     from labelgrove.data.formats import ReadOptions, ReadReport, write_corpus
@@ -64,7 +61,7 @@ def annif_project(
         "test": list(test or ()),
     }
     common.refuse_existing([output.out / SETTINGS], force=output.force)
-    vocabulary = project_vocabulary(source, data=data, file=vocab)
+    vocabulary = project_vocabulary(source, data=data, file=labels)
     console = common.stderr_console()
     how = ReadOptions(skip_bad=skip_bad)
     with output.writing() as folder_to_fill:
@@ -92,12 +89,3 @@ def annif_project(
         highlight=False,
         soft_wrap=True,
     )
-
-
-import_ = typer.Typer(
-    name="import",
-    help="Import what other software has.\n\n"
-    "Example: labelgrove import annif-project projects.cfg:yso-en --train train.tsv.gz --out yso",
-    no_args_is_help=True,
-)
-options.add_commands(import_, annif_project)
