@@ -25,9 +25,8 @@ from labelgrove.experiments.bench.config import Bench
 from labelgrove.experiments.bench.run import run_bench
 from labelgrove.experiments.bench.table import bench_table
 from labelgrove.experiments.bench.training import Training
+from support.small_models import COLOURS, THINGS, made_small, planted
 from support.tiny_encoders import make_encoder
-from test_configs import made_small
-from test_contract import COLOURS, THINGS, planted
 
 TABLES = {path.stem: path for path in (Path(__file__).parent.parent / "configs/tables").glob("*")}
 TEXTS, LABELS = planted(90)

@@ -16,8 +16,9 @@ from labelgrove.experiments.bench.config import Bench, Row, create_row
 from labelgrove.experiments.bench.run import encoders_of, run_bench
 from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
 from support.sharding import assert_same_bits
-from test_contract import planted
+from support.small_models import planted
 
+pytestmark = pytest.mark.slow
 PARABEL: dict[str, Any] = {
     "method": "parabel",
     "published": {"P@1": 80.0, "P@3": 60.0, "source": "a paper"},

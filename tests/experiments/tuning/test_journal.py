@@ -8,6 +8,9 @@ import pytest
 from labelgrove.errors import StorageError
 from labelgrove.experiments.tuning.journal import open_journal
 
+pytestmark = pytest.mark.slow
+
+
 optuna = pytest.importorskip("optuna")
 
 
