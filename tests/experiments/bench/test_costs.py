@@ -18,7 +18,7 @@ from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.experiments.bench import costs as module
 from labelgrove.experiments.bench.config import Bench
 from labelgrove.experiments.bench.costs import BATCHES, FEWEST, MOST, WARM_UP, Costs, costs_table
-from labelgrove.experiments.bench.run import price_models, run_bench
+from labelgrove.experiments.bench.run import BenchFolder, price_models
 from test_contract import planted
 
 QUICK = Costs(seconds=0.0)
@@ -81,15 +81,15 @@ def test_a_network_is_measured_where_it_can_run(monkeypatch: pytest.MonkeyPatch)
 
 def test_rows_of_a_bench_have_costs_once(data: Path, tmp_path: Path) -> None:
     bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]})
-    run_bench(bench, data, tmp_path)
+    BenchFolder(bench, data, tmp_path).run()
     messages: list[str] = []
     seen: list[Any] = []
     for _ in range(2):
         options: dict[str, Any] = {"say": messages.append, "done": seen.append}
-        records = run_bench(bench, data, tmp_path, costs=QUICK, **options)
+        records = BenchFolder(bench, data, tmp_path).run(costs=QUICK, **options)
     before = "linear: measured before"
     assert messages == [before, "linear: measuring the costs of prediction", before]
-    run_bench(bench, data, tmp_path, costs=replace(QUICK, threads=1), say=messages.append)
+    BenchFolder(bench, data, tmp_path).run(costs=replace(QUICK, threads=1), say=messages.append)
     assert messages[3:] == messages[:2]  # with other threads the numbers are others
     assert seen[0]["prediction"] == seen[1]["prediction"] == records[0]["prediction"]
     assert records[0]["prediction"]["cpu"]["128"]["documents_per_second"] > 0
@@ -169,10 +169,10 @@ def test_the_command_runs_several_corpora(
 def test_a_row_without_its_model_is_an_error_of_that_row(data: Path, tmp_path: Path) -> None:
     methods = [{"method": "linear"}, {"method": "ova"}]
     bench = Bench.from_config({"intervals": 0, "baseline": "linear", "methods": methods})
-    run_bench(bench, data, tmp_path)
+    BenchFolder(bench, data, tmp_path).run()
     shutil.rmtree(tmp_path / "models" / "linear")
     seen: list[Any] = []
-    records = run_bench(bench, data, tmp_path, costs=QUICK, done=seen.append)
+    records = BenchFolder(bench, data, tmp_path).run(costs=QUICK, done=seen.append)
     assert "no such" in records[0]["error"]
     assert "prediction" in records[1] and "gain" in seen[1]
-    assert "error" not in run_bench(bench, data, tmp_path)[0]  # it is measured all the same
+    assert "error" not in BenchFolder(bench, data, tmp_path).run()[0]  # it is measured all the same

@@ -13,7 +13,7 @@ import labelgrove
 from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError
 from labelgrove.experiments.bench.config import Bench, Row, create_row
-from labelgrove.experiments.bench.run import encoders_of, run_bench
+from labelgrove.experiments.bench.run import BenchFolder, encoders_of
 from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
 from support.sharding import assert_same_bits
 from test_contract import planted
@@ -52,7 +52,7 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
             ],
         }
     )
-    return folder, run_bench(bench, data, folder)
+    return folder, BenchFolder(bench, data, folder).run()
 
 
 def test_rows_are_trained_and_measured(finished: Any) -> None:
@@ -95,13 +95,13 @@ def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None
     messages: list[str] = []
     tables = [PARABEL, LINEAR, {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.25}}]
     bench = Bench.from_config({"intervals": 20, "held_out": "more.jsonl", "methods": tables})
-    again = run_bench(bench, data, folder, only=["linear"], say=messages.append)
+    again = BenchFolder(bench, data, folder).run(only=["linear"], say=messages.append)
     assert messages == ["parabel: measured before", "linear: measured before"]
     assert again[:2] == records[:2]
     assert "metrics" not in again[2]  # other settings, and not asked for
     assert "C 0.5: not measured" in bench_table(again)
     with pytest.raises(ConfigError, match="--only nothing: no such row"):
-        run_bench(bench, data, folder, only=["nothing"])
+        BenchFolder(bench, data, folder).run(only=["nothing"])
 
 
 def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
         {"name": "both", "of": ["parabel", "C 0.5"], "rule": "rank"},
     ]
     bench = Bench.from_config({"intervals": 0, "methods": rows})
-    one = run_bench(bench, data, tmp_path / "one")
-    many = run_bench(bench, data, tmp_path / "many", engine=LocalEngine())
+    one = BenchFolder(bench, data, tmp_path / "one").run()
+    many = BenchFolder(bench, data, tmp_path / "many").run(engine=LocalEngine())
     told = ("row", "metrics", "error", "key", "published")
     for mine, theirs in zip(one, many, strict=True):
         assert {k: mine.get(k) for k in told} == {k: theirs.get(k) for k in told}
@@ -124,7 +124,7 @@ def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
         models = [labelgrove.load(tmp_path / name / "models" / slug) for name in ("one", "many")]
         assert_same_bits(*models)
     said: list[str] = []
-    again = run_bench(bench, data, tmp_path / "many", engine=LocalEngine(), say=said.append)
+    again = BenchFolder(bench, data, tmp_path / "many").run(engine=LocalEngine(), say=said.append)
     assert said[0] == "bad: a worker trains it" and "parabel: measured before" in said
     assert [r.get("metrics") for r in again] == [r.get("metrics") for r in many]
 
@@ -132,13 +132,13 @@ def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
 def test_only_an_ensemble_trains_its_members_too(data: Path, tmp_path: Path) -> None:
     tables = [PARABEL, LINEAR, {"method": "ova"}, {"name": "both", "of": ["parabel", "linear"]}]
     bench = Bench.from_config({"intervals": 0, "methods": tables})
-    records = run_bench(bench, data, tmp_path / "one", only=["both"])
+    records = BenchFolder(bench, data, tmp_path / "one").run(only=["both"])
     assert ["metrics" in record for record in records] == [True, True, False, True]
     # Trained in another folder, a row counts as finished where its files are copied to.
     for name in ("rows", "models"):
         shutil.copytree(tmp_path / "one" / name, tmp_path / "two" / name)
     messages: list[str] = []
-    run_bench(bench, data, tmp_path / "two", only=["both"], say=messages.append)
+    BenchFolder(bench, data, tmp_path / "two").run(only=["both"], say=messages.append)
     assert messages == [f"{name}: measured before" for name in ("parabel", "linear", "both")]
 
 
@@ -150,11 +150,11 @@ def test_a_changed_file_beside_the_corpus_is_measured_again(data: Path, tmp_path
     bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]})
     messages: list[str] = []
     for _ in range(2):
-        run_bench(bench, folder, tmp_path / "bench", say=messages.append)
+        BenchFolder(bench, folder, tmp_path / "bench").run(say=messages.append)
     table.write_text("red\trouge\n")
     with (tmp_path / "bench" / "cache" / "log.jsonl").open("a") as log:
         log.write('{"kind": "stage_')  # by a run that was killed
-    run_bench(bench, folder, tmp_path / "bench", say=messages.append)
+    BenchFolder(bench, folder, tmp_path / "bench").run(say=messages.append)
     training, before = "linear: training and measuring", "linear: measured before"
     assert messages == [training, before, training]
 
@@ -175,7 +175,7 @@ def test_a_row_that_fails_is_reported_and_does_not_stop_others(data: Path, tmp_p
     tables = [{"name": "bad", "method": "linear", "n_trees": 0}, {"method": "ova"}]
     tables.append({"name": "both", "of": ["bad", "ova"]})
     bench = Bench.from_config({"intervals": 0, "methods": tables, "baseline": "ova"})
-    records = run_bench(bench, data, tmp_path)
+    records = BenchFolder(bench, data, tmp_path).run()
     assert records[0]["error"].startswith("labelgrove train ended with 1: n_trees")
     assert records[1]["metrics"]["P@1"] > 90
     assert records[1]["intervals"] == {}
@@ -253,17 +253,17 @@ def test_rows_start_from_others_from_files_and_from_flags(tmp_path: Path) -> Non
 def test_files_are_found_or_named(data: Path, tmp_path: Path) -> None:
     bench = Bench.from_config({"methods": [{"name": "x", "published": {"P@1": 1.0}}]})
     with pytest.raises(ConfigError, match=r"has no file train\.\*"):
-        run_bench(bench, tmp_path, tmp_path / "run")
+        BenchFolder(bench, tmp_path, tmp_path / "run").run()
     named = {"test": "none.jsonl", "methods": [{"name": "x", "published": {"P@1": 1.0}}]}
     with pytest.raises(ConfigError, match=r"none\.jsonl: no such file"):
-        run_bench(Bench.from_config(named), data, tmp_path / "run")
+        BenchFolder(Bench.from_config(named), data, tmp_path / "run").run()
 
 
 def test_weights_are_not_learnt_from_what_is_measured(data: Path, tmp_path: Path) -> None:
     for name in ("train.jsonl", "dev.jsonl"):
         bench = Bench.from_config({"held_out": name, "methods": [{"method": "linear"}]})
         with pytest.raises(ConfigError, match="must contain documents that no row"):
-            run_bench(bench, data, tmp_path)
+            BenchFolder(bench, data, tmp_path).run()
 
 
 def test_joined_rows_leave_a_model(finished: Any) -> None:
