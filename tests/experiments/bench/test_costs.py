@@ -24,17 +24,6 @@ from test_contract import planted
 QUICK = Costs(seconds=0.0)
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data") / "shop"
-    folder.mkdir()
-    texts, labels = planted(150)
-    rows = [{"text": t, "labels": y} for t, y in zip(texts, labels, strict=True)]
-    for name, part in (("train", rows[:100]), ("dev", rows[100:])):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
-    return folder
-
-
 class Clock:
     """A clock on which a document takes a millisecond to predict, and a call one more."""
 
@@ -151,19 +140,21 @@ def test_the_command_runs_several_corpora(
     app([*flags, "--costs"], standalone_mode=False)
     assert "| ova | other |" in capfd.readouterr().out.replace("  ", " ")
     assert (tmp_path / "bench.bench" / "bench-other" / "rows" / "ova.json").exists()
-    with pytest.raises(ConfigError, match="3 --config and 2 --data do not fit"):
-        app([*flags, "--config", str(config), "--config", str(config)], standalone_mode=False)
-    with pytest.raises(ConfigError, match="give --config FILE, or the folders"):
-        app(["bench", "model", "--data", str(data)], standalone_mode=False)
-    with pytest.raises(ConfigError, match="trained models take none of them"):
-        app(["bench", "m", "--costs", "--data", str(data), "--only", "ova"], standalone_mode=False)
-    (tmp_path / "same").mkdir()
-    (tmp_path / "same" / data.name).symlink_to(data)
-    twice = ["bench", "--config", str(config), "--data", str(data)]
-    with pytest.raises(ConfigError, match="have the same names"):
-        app([*twice, "--data", str(tmp_path / "same" / data.name)], standalone_mode=False)
-    with pytest.raises(ConfigError, match="have the same names"):
-        app([*twice, "--data", str(data)], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--config", "a", "--config", "b", "--config", "c", "--data", "shop"], "do not fit"),
+        (["model"], "give --config"),
+        (["model", "--costs", "--only", "ova"], "take none of them"),
+        (["--config", "bench.toml", "--data", "other/shop"], "same names"),
+        (["--config", "bench.toml", "--data", "shop"], "same names"),
+    ],
+)
+def test_flags_that_do_not_fit_together(flags: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        app(["bench", *flags, "--data", "shop"], standalone_mode=False)
 
 
 def test_a_row_without_its_model_is_an_error_of_that_row(data: Path, tmp_path: Path) -> None:

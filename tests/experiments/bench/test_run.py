@@ -16,24 +16,12 @@ from labelgrove.experiments.bench.config import Bench, Row, create_row
 from labelgrove.experiments.bench.run import BenchFolder, encoders_of
 from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
 from support.sharding import assert_same_bits
-from test_contract import planted
 
 PARABEL: dict[str, Any] = {
     "method": "parabel",
     "published": {"P@1": 80.0, "P@3": 60.0, "source": "a paper"},
 }
 LINEAR: dict[str, Any] = {"method": "linear", "published": {"P@1": 84.0}}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    texts, labels = planted(150)
-    rows = [{"text": t, "labels": y} for t, y in zip(texts, labels, strict=True)]
-    for name, part in (("train", rows[:100]), ("dev", rows[100:]), ("more", rows[100:120])):
-        lines = "".join(json.dumps(row) + "\n" for row in part)
-        (folder / f"{name}.jsonl").write_text(lines)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -114,18 +102,20 @@ def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
     bench = Bench.from_config({"intervals": 0, "methods": rows})
     one = BenchFolder(bench, data, tmp_path / "one").run()
     many = BenchFolder(bench, data, tmp_path / "many").run(engine=LocalEngine())
-    told = ("row", "metrics", "error", "key", "published")
+    fields = ("row", "metrics", "error", "key", "published")
     for mine, theirs in zip(one, many, strict=True):
-        assert {k: mine.get(k) for k in told} == {k: theirs.get(k) for k in told}
+        assert {k: mine.get(k) for k in fields} == {k: theirs.get(k) for k in fields}
         # Stages that rows share count in both, wherever they were computed.
         assert mine.get("stages", {}).keys() == theirs.get("stages", {}).keys()
     assert "min_df" in many[2]["error"]
     for slug in ("parabel", "c-0-5", "both"):
         models = [labelgrove.load(tmp_path / name / "models" / slug) for name in ("one", "many")]
         assert_same_bits(*models)
-    said: list[str] = []
-    again = BenchFolder(bench, data, tmp_path / "many").run(engine=LocalEngine(), say=said.append)
-    assert said[0] == "bad: a worker trains it" and "parabel: measured before" in said
+    messages: list[str] = []
+    again = BenchFolder(bench, data, tmp_path / "many").run(
+        engine=LocalEngine(), say=messages.append
+    )
+    assert messages[0] == "bad: a worker trains it" and "parabel: measured before" in messages
     assert [r.get("metrics") for r in again] == [r.get("metrics") for r in many]
 
 
@@ -183,6 +173,7 @@ def test_a_row_that_fails_is_reported_and_does_not_stop_others(data: Path, tmp_p
     assert "bad: failed" in bench_table(records)
 
 
+ONE = {"name": "e", "of": ["linear"]}
 MARGINS = {"name": "m", "method": "linear", "search": {"last_level": "noop"}}
 
 
@@ -190,32 +181,21 @@ MARGINS = {"name": "m", "method": "linear", "search": {"last_level": "noop"}}
     ("config", "message"),
     [
         ({}, "at least one"),
-        ({"methods": [{}]}, "number 1 has neither a method nor a name"),
-        ({"methods": [{"name": "x"}]}, "x: needs a method, or only published numbers"),
-        ({"methods": [{"method": "linear"}, {"method": "linear"}]}, "two rows are called 'linear'"),
-        ({"methods": [{"method": "linear", "ranker": {"D": 1}}]}, r"linear: ranker.D: unknown key"),
-        ({"methods": [{"method": "linear", "published": {"P@2": 1}}]}, r"published.P@2: unknown"),
+        ({"methods": [{}]}, "number 1"),
+        ({"methods": [{"name": "x"}]}, "x: needs a method"),
+        ({"methods": [{"method": "linear"}, {"method": "linear"}]}, "'linear'"),
+        ({"methods": [{"method": "linear", "ranker": {"D": 1}}]}, "ranker.D"),
+        ({"methods": [{"method": "linear", "published": {"P@2": 1}}]}, "P@2"),
         ({"methods": [{"method": "linear", "published": {"P@1": "a"}}]}, "must be a number"),
-        ({"methods": [{"name": "e", "of": ["linear"]}]}, "'linear', which is not a row above it"),
+        ({"methods": [{"name": "e", "of": ["linear"]}]}, "'linear'"),
         ({"methods": [{"name": "e", "of": "linear"}]}, "of must be a list"),
         ({"methods": [{"method": "linear"}], "interval": 3}, "did you mean intervals"),
-        ({"methods": [{"method": "linear"}], "baseline": "linaer"}, "baseline.linaer: unknown key"),
-        (
-            {"methods": [{"method": "linear"}, {"name": "e", "of": ["linear"], "rule": "best"}]},
-            "e: rule: must be one of",
-        ),
-        (
-            {"methods": [{"method": "linear"}, {"name": "e", "of": ["linear"], "weights": [1, 2]}]},
-            "e: weights: must be 1 numbers",
-        ),
-        (
-            {"methods": [{"method": "linear"}, {"name": "e", "of": ["linear"], "rule": "learnt"}]},
-            'e: rule "learnt" learns from documents that no row has seen',
-        ),
-        (
-            {"methods": [{"method": "linear"}, MARGINS, {"name": "e", "of": ["linear", "m"]}]},
-            "e: rule: 2 linear gives margins",
-        ),
+        ({"methods": [{"method": "linear"}], "baseline": "linaer"}, "linaer"),
+        ({"methods": [{"method": "linear"}, ONE | {"rule": "best"}]}, "e: rule"),
+        ({"methods": [{"method": "linear"}, ONE | {"weights": [1, 2]}]}, "e: weights"),
+        ({"methods": [{"method": "linear"}, ONE | {"rule": "learnt"}]}, "e: .*held_out"),
+        ({"methods": [{"method": "linear"}, MARGINS, ONE | {"of": ["linear", "m"]}]}, "e: rule: 2"),
+        ({"methods": [{"name": "x", "base": "nothing"}]}, "'nothing'"),
     ],
 )
 def test_wrong_configs_are_refused_before_training(config: dict[str, Any], message: str) -> None:
@@ -244,26 +224,33 @@ def test_rows_start_from_others_from_files_and_from_flags(tmp_path: Path) -> Non
     assert create_row(rows[2]).members[0].ranker.max_iterations == 7
     assert rows[3].settings == {"rule": "rank", "method": "ensemble"}
     assert rows[4].settings is None
-    with pytest.raises(ConfigError, match=r"--set rankr: unknown key; did you mean ranker\?"):
+    with pytest.raises(ConfigError, match="did you mean ranker"):
         Bench.from_config({"methods": tables}, settings=["rankr.C=1"], folder=tmp_path)
-    with pytest.raises(ConfigError, match="names 'nothing', which is not a row above it"):
-        Bench.from_config({"methods": [{"name": "x", "base": "nothing"}]})
 
 
-def test_files_are_found_or_named(data: Path, tmp_path: Path) -> None:
-    bench = Bench.from_config({"methods": [{"name": "x", "published": {"P@1": 1.0}}]})
-    with pytest.raises(ConfigError, match=r"has no file train\.\*"):
-        BenchFolder(bench, tmp_path, tmp_path / "run").run()
-    named = {"test": "none.jsonl", "methods": [{"name": "x", "published": {"P@1": 1.0}}]}
-    with pytest.raises(ConfigError, match=r"none\.jsonl: no such file"):
-        BenchFolder(Bench.from_config(named), data, tmp_path / "run").run()
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"train": "none.jsonl"}, "no such file"),
+        ({"test": "none.jsonl"}, "no such file"),
+        ({"held_out": "train.jsonl"}, "no row"),  # weights are not learnt from what was trained on
+        ({"held_out": "dev.jsonl"}, "no row"),  # nor from what is measured
+    ],
+)
+def test_files_that_do_not_fit_are_refused(
+    data: Path, tmp_path: Path, config: dict[str, Any], message: str
+) -> None:
+    bench = Bench.from_config({"methods": [{"method": "linear"}], **config})
+    with pytest.raises(ConfigError, match=message):
+        BenchFolder(bench, data, tmp_path)
 
 
-def test_weights_are_not_learnt_from_what_is_measured(data: Path, tmp_path: Path) -> None:
-    for name in ("train.jsonl", "dev.jsonl"):
-        bench = Bench.from_config({"held_out": name, "methods": [{"method": "linear"}]})
-        with pytest.raises(ConfigError, match="must contain documents that no row"):
-            BenchFolder(bench, data, tmp_path).run()
+def test_a_folder_needs_one_file_of_each_kind(data: Path, tmp_path: Path) -> None:
+    bench = Bench.from_config({"methods": [{"method": "linear"}]})
+    for name, message in [("train.txt", "no file test"), ("train.jsonl", "several files train")]:
+        (tmp_path / name).touch()
+        with pytest.raises(ConfigError, match=message):
+            BenchFolder(bench, tmp_path, tmp_path / "run")
 
 
 def test_joined_rows_leave_a_model(finished: Any) -> None:

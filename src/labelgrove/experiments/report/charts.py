@@ -111,7 +111,7 @@ def line_chart(
             area.set_xlim(-0.3, len(ticks) - 0.7)
         if percent:
             area.set_ylim(0, 100)
-        elif not log and area.dataLim.y0 >= 0 > area.get_ylim()[0]:
+        elif ticks or (not log and area.dataLim.y0 >= 0 > area.get_ylim()[0]):
             area.set_ylim(bottom=0)
     return Chart(figure, title, summary)
 
