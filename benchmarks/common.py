@@ -1,5 +1,7 @@
 """What all benchmarks share: corpora, a CPU timer, and results with machine and commit.
 
+Scripts run as modules, from the root of the repository: ``python -m benchmarks.linear.tfidf``.
+
 Benchmarks compare within one run on one machine, in CPU seconds, as medians over repeats. Only the
 standard library is imported at the top, so that a script can also run under a peer's interpreter.
 """
@@ -56,7 +58,7 @@ class Part:
 
 def read_part(data: Path, corpus: str, part: str = "train", limit: int | None = None) -> Part:
     """Reads the file of a part, in any format labelgrove reads, from ``data/corpus`` or the folder
-    ``corpus``, such as one that ``labelgrove data get`` or ``data make`` wrote."""
+    ``corpus``, such as one that ``corpora/debian.py`` or ``labelgrove data make`` wrote."""
     from labelgrove.data.formats import iter_documents
 
     folder = data / corpus if (data / corpus).is_dir() else Path(corpus)

@@ -20,9 +20,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from docstrings import PACKAGES, docstring_documents
 from labelgrove import Corpus, LightXML, Linear
 from labelgrove.core.callbacks import RichProgress
-from labelgrove.data.docstrings import PACKAGES, docstring_documents
 from labelgrove.evaluation.metrics import Comparison, compare
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "R@10"]

@@ -22,10 +22,7 @@ from test_contract import planted, same, tiny_training
 ROOT = Path(__file__).parent.parent
 BEST = ROOT / "configs" / "best.toml"  # an ensemble that follows the corpus
 CONFIGS = sorted(set((ROOT / "configs").glob("*.toml")) - {BEST})
-# Settings of one model are in a folder of their own.
-BENCHES = sorted(
-    set((ROOT / "benchmarks").rglob("*.toml")) - set((ROOT / "benchmarks" / "settings").iterdir())
-)
+BENCHES = sorted((ROOT / "benchmarks").rglob("*.toml"))
 
 
 def test_there_are_configs() -> None:

@@ -12,6 +12,7 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 # Settings that make an example quick; what it shows then is not worth looking at.
 TINY = {
+    "docstrings.py": ["--packages=json"],
     "neural_demo.py": ["--packages=networkx", "--documents=100", "--test=20", "--epochs=0.3"],
     "ray_cluster.py": ["--documents=2000", "--labels=200"],
 }

@@ -175,7 +175,7 @@ FEATURES: dict[str, Callable[[str, Path], None]] = {
     "`tune`": tune,
     "features in place of texts": features,
     "a sparse matrix beside texts (`features=`)": given,
-    "documents with [fields](fields.md)": fields,
+    "documents with [fields](features.md#documents-with-fields)": fields,
     "dense rows beside texts (`dense=`)": dense,
     "a tree of your own (`label_tree=`)": argument_of_fit("label_tree"),
     "weights of documents (`sample_weight=`)": argument_of_fit("sample_weight"),

@@ -1,7 +1,7 @@
 """Builds the documentation site: ``make docs``, or ``python docs/site/build.py [FOLDER]``.
 
 The Markdown of docs/ is written to be read in the repository. It is staged with links that fit the
-site, the notebooks are executed and become pages, the index of docs/README.md becomes the
+site, the notebooks are executed and become pages, docs/README.md becomes the front page and the
 navigation, and the API reference is made from docstrings. Nothing is loaded from other hosts, at
 build time or later.
 """
@@ -48,7 +48,7 @@ def stage(source: Path, *, execute: bool = True) -> None:
     pages = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in TOP)]
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        if page == DOCS / "index.md":
+        if page == DOCS / "README.md":
             text += "\n" + navigation()
         target = source / staged(page)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +70,8 @@ def stage(source: Path, *, execute: bool = True) -> None:
 
 def staged(file: Path) -> Path:
     """Where a file of the repository is on the site, from the top of it."""
+    if file == DOCS / "README.md":
+        return Path("index.md")
     place = file.relative_to(DOCS) if file.is_relative_to(DOCS) else file.relative_to(ROOT)
     return place.with_suffix(".md") if place.suffix == ".ipynb" else place
 
@@ -102,8 +104,7 @@ def navigation() -> str:
         if caption == "Look up":
             files += [ROOT / name for name in TOP]
         names = [staged(file).with_suffix("").as_posix() for file in files]
-        names = [name for name in dict.fromkeys(names) if name != "index"]
-        names += ["README"] * (caption == "Begin") + ["api/index"] * (caption == "Look up")
+        names = [*dict.fromkeys(names)] + ["api/index"] * (caption == "Look up")
         lines = "\n".join(names)
         trees.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n")
     return "\n".join(trees)

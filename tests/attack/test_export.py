@@ -14,7 +14,7 @@ from support.scenarios import FAULTS, Arena, Scenario
 from support.zygote import Zygote
 
 pytestmark = pytest.mark.long_attack
-EXPORT = Scenario(["export", "neural", "--output", "model"], "model", again=("--force",))
+EXPORT = Scenario(["export", "neural", "--out", "model"], "model", again=("--force",))
 
 
 @pytest.fixture(scope="module")

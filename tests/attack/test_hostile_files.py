@@ -60,7 +60,7 @@ def model(zygote: Zygote, base: Path, tmp_path_factory: pytest.TempPathFactory) 
     """A calibrated model."""
     folder = tmp_path_factory.mktemp("calibrated")
     shutil.copytree(base, folder, dirs_exist_ok=True)
-    command = ("calibrate", "base", "dev.jsonl", "--per-label")
+    command = ("calibrate", "base", "dev.jsonl", "--set", "per_label=true")
     done(zygote("command", *command, folder=str(folder)))
     return folder / "base"
 

@@ -45,7 +45,8 @@ def test_predict_gives_probabilities_and_raw_scores(
 
 
 def test_json_info_and_another_folder(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
-    flags = ["--kind", "beta", "--by", "rank", "--precision", 0.9, "--per-label", "--k", 5]
+    settings = ["--set", "kind=beta", "--set", "per_label=true"]
+    flags = ["--by", "rank", "--target", 0.9, "--k", 5, *settings]
     out = ["--out", tmp_path / "other", "--json"]
     done = run("calibrate", model, folder / "dev.jsonl", *flags, *out)
     result = json.loads(done.stdout)
@@ -67,13 +68,13 @@ def test_sets_for_a_target_and_their_evaluation(
     file = tmp_path / "chosen.jsonl"
     run("predict", out, dev, "--threshold", "auto", "--k", 20, "--out", file)
     names = ["micro-F1@set", "macro-F1@set", "F1@set"]
-    from_file = run("evaluate", file, dev, "--metrics", ",".join(names), "--json")
+    from_file = run("evaluate", file, dev, "--metric", ",".join(names), "--json")
     from_model = json.loads(run("evaluate", out, dev, "--json").stdout)
     assert from_model["P@1"] == json.loads(run("evaluate", model, dev, "--json").stdout)["P@1"]
     expected = json.loads(from_file.stdout)
     assert {name: from_model[name] for name in names} == {name: expected[name] for name in names}
     assert from_model["F1@set"] > 80  # two labels per document, and the corpus is easy
-    only = run("evaluate", out, dev, "--metrics", "F1@set", "--intervals", 20, "--json")
+    only = run("evaluate", out, dev, "--metric", "F1@set", "--intervals", 20, "--json")
     assert list(json.loads(only.stdout)["intervals"]) == ["F1@set"]
 
 
@@ -96,15 +97,12 @@ def test_sets_are_whole_by_default(folder: Path, model: Path, tmp_path: Path, ru
 def test_mistakes_are_told(folder: Path, model: Path) -> None:
     dev = [str(folder / "dev.jsonl")]
     for command, message in (
-        (["calibrate", model, *dev, "--kind", "platt"], "kind: must be one of auto, isotonic"),
-        (["calibrate", model, *dev, "--precision", "2"], "target: must be"),
+        (["calibrate", model, *dev, "--set", "kind=platt"], "kind: must be one of auto, isotonic"),
+        (["calibrate", model, *dev, "--target", "2"], "target: must be"),
         (["calibrate", model, *dev, "--out", model], "exists"),
         (["calibrate", model, *dev, "--target", "F1"], "target: must be micro-F1"),
-        (
-            ["calibrate", model, *dev, "--target", "macro-F1", "--precision", "0.9"],
-            "--precision and --target exclude each other",
-        ),
-        (["evaluate", model, dev[0], "--metrics", "P@1,F1@set"], "F1@set: the model must be calib"),
+        (["calibrate", model, *dev, "--target", "high"], "--target high: must be a number"),
+        (["evaluate", model, dev[0], "--metric", "P@1,F1@set"], "F1@set: the model must be calib"),
         (["predict", model, "-", "--threshold", "auto"], "calibrated model"),
         (["predict", model, "-", "--threshold", "high"], "must be a number or auto"),
     ):
@@ -120,6 +118,5 @@ def test_a_precision_that_is_out_of_reach_is_told(run: Any, model: Path, tmp_pat
         for n in range(20)
     ]
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    # --data is how the corpus was given once.
-    done = run("calibrate", model, "--data", data, "--precision", 0.99, "--out", tmp_path / "m")
+    done = run("calibrate", model, data, "--target", 0.99, "--out", tmp_path / "m")
     assert "no threshold reaches 99 % precision" in done.stderr

@@ -40,13 +40,6 @@ def corpus(tmp_path) -> Path:
     return folder / "all.jsonl"
 
 
-def test_every_verb_explains_itself_with_an_example():
-    for verb in ("stats", "convert", "sample", "split", "make", "get"):
-        result = run(verb, "--help")
-        assert result.exit_code == 0
-        assert f"Example: labelgrove data {verb}" in " ".join(result.output.split())
-
-
 def test_rarer_reading_options_work_here_too(tmp_path):
     table = tmp_path / "a.csv"
     table.write_bytes("text;labels\nGrün;a,b\n".encode("latin-1"))
@@ -86,11 +79,11 @@ def test_stats_say_what_to_do(tmp_path):
         '{"text": "das Dach und die Wand [rot]", "labels": ["Tea", "tea"]}\n', encoding="utf-8"
     )
     dev.write_text('{"text": "das Dach und die Wand [rot]", "labels": []}\n', encoding="utf-8")
-    output = " ".join(run("stats", train, "--other", dev).output.split())
+    output = " ".join(run("stats", train, "--dev", dev).output.split())
     assert "languages: German 100%" in output and "scripts: Latin 100%" in output
     assert "- 2 labels differ only by case or spacing" in output
     assert "- words of German have many endings" in output
-    found = json.loads(run("stats", train, "--other", dev, "--json").stdout)
+    found = json.loads(run("stats", train, "--dev", dev, "--json").stdout)
     assert found["other"] == {"documents": 1, "same": 1, "similar": 0}
     assert found["similar_labels"] == [["Tea", "tea"]]
     assert len(found["advice"]) == 4
@@ -150,13 +143,12 @@ def test_svmlight_features_may_be_wider_than_the_file(tmp_path):
     assert (tmp_path / "out.xc").read_text().startswith("2 9 ")
 
 
-def test_convert_features_and_label_table(tmp_path):
+def test_convert_features(tmp_path):
     file = tmp_path / "train.txt"
     file.write_text("2 3 4\n0,3 0:1.0\n3 2:0.5\n")
-    run("convert", file, tmp_path / "out.xc", "--write-labels", tmp_path / "names.tsv")
+    run("convert", file, tmp_path / "out.xc")
     again = read_corpus(tmp_path / "out.xc", options=None)
     assert again.label_lists() == [["0", "3"], ["3"]]
-    assert [row.id for row in read_label_table(tmp_path / "names.tsv")] == ["0", "1", "2", "3"]
 
 
 def test_sample_is_seeded_and_in_order(corpus, tmp_path):
@@ -204,11 +196,11 @@ def test_split_is_not_moved_by_other_documents(corpus, tmp_path):
 
 
 def test_split_without_a_part(corpus, tmp_path):
-    run("split", corpus, "--out", tmp_path / "a", "--dev", 0, "--gzip")
+    run("split", corpus, "--out", tmp_path / "a", "--dev", 0)
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [
         "labels.tsv",
-        "test.jsonl.gz",
-        "train.jsonl.gz",
+        "test.jsonl",
+        "train.jsonl",
     ]
 
 
@@ -273,8 +265,6 @@ def test_make_writes_the_corpus_that_the_library_makes(tmp_path):
     assert [row.name for row in table] == list(made.index.names)
     corpus = read_corpus(tmp_path / "shop" / "train.jsonl", index=made.index)
     assert (corpus.labels != made.labels).nnz == 0
-    run("make", "--out", tmp_path / "zipped", *flags, "--gzip")
-    assert lines(tmp_path / "zipped" / "train.jsonl.gz") == rows
 
 
 def test_make_refuses_before_it_replaces(tmp_path):
@@ -284,39 +274,3 @@ def test_make_refuses_before_it_replaces(tmp_path):
         run("make", "--out", tmp_path, "--labels", 200_000_000, "--force")
     assert (tmp_path / "train.jsonl").read_bytes() == before
     assert not list(tmp_path.glob(".partial*"))
-
-
-INDEX = "".join(
-    f"Package: tool{i}\nSource: tools{i % 4}\nDepends: lib{i % 3}, base\n"
-    f"Tag: role::program\nDescription: tool number {i}\nDescription-md5: {i}\n\n"
-    for i in range(40)
-)
-
-
-def test_get_debian_from_index_files(tmp_path):
-    lists = tmp_path / "lists"
-    lists.mkdir()
-    (lists / "mirror_binary-amd64_Packages").write_text(INDEX)
-    result = run("get", "debian", "--lists", lists, "--out", tmp_path / "deb", "--test", 0.3)
-    assert "only a synopsis" in result.output
-    parts = {name: lines(tmp_path / "deb" / f"{name}.jsonl") for name in ("train", "dev", "test")}
-    rows = [row for part in parts.values() for row in part]
-    assert len(rows) == 40
-    assert {"id": "tool5", "text": "tool number 5", "labels": ["lib2", "base"]} in rows
-    table = read_label_table(tmp_path / "deb" / "labels.tsv")
-    assert [row.id for row in table] == ["base", "lib0", "lib1", "lib2"]
-
-    flags = ("--labels", "debtags", "--split-by", "source", "--test", 0.3, "--dev", 0.3)
-    run("get", "debian", "--lists", lists, "--out", tmp_path / "tags", *flags)
-    sources = [
-        {int(row["id"][4:]) % 4 for row in lines(tmp_path / "tags" / f"{name}.jsonl")}
-        for name in ("train", "dev", "test")
-    ]
-    assert sum(map(len, sources)) == 4  # no source in two parts
-
-
-def test_get_without_apt(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DataError, match="apt-get is not installed"):
-        run("get", "debian", "--out", tmp_path / "deb")
-    assert not (tmp_path / "deb").exists()

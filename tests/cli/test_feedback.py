@@ -1,4 +1,4 @@
-"""labelgrove feedback, and update --feedback."""
+"""labelgrove data feedback, and update --feedback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write(path: Path, lines: list[Any]) -> Path:
 
 def test_people_and_programs_read_the_statistics(run: Any, tmp_path: Path) -> None:
     file = write(tmp_path / "said.jsonl", [*LINES, "cut off"])
-    done = run("feedback", "stats", file, "--by", "month")
+    done = run("data", "feedback", file, "--by", "month")
     assert [line.split()[:2] for line in done.stdout.splitlines()[1:5]] == [
         ["2026-01", "4"],
         ["2026-02", "4"],
@@ -36,7 +36,7 @@ def test_people_and_programs_read_the_statistics(run: Any, tmp_path: Path) -> No
     ]
     assert "purple things  c:purple  (kept 0)" in done.stdout
     assert "1 lines could not be read" in done.stderr
-    facts = json.loads(run("feedback", "stats", file, "--json", "--top", 1).stdout)
+    facts = json.loads(run("data", "feedback", file, "--json", "--top", 1).stdout)
     assert (facts["texts"], facts["documents"], facts["bad_lines"]) == (12, 12, 1)
     assert (facts["first"], facts["kept"], facts["found"]) == (1.0, 0.5, 0.5)
     assert facts["added"] == [
@@ -47,7 +47,7 @@ def test_people_and_programs_read_the_statistics(run: Any, tmp_path: Path) -> No
 
 def test_a_model_learns_from_feedback(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "said.jsonl", LINES)
-    flags = ["--feedback", file, "--corpus", folder / "train.jsonl", "--out", tmp_path / "taught"]
+    flags = ["--feedback", file, "--train", folder / "train.jsonl", "--out", tmp_path / "taught"]
     result = json.loads(run("update", model, *flags, "--json").stdout)
     assert result["added"] == ["c:purple"] and result["documents"] == 12
     assert set(result["retrained"]) == {"k:shoe", "c:red"}  # the second because it was rejected
@@ -66,5 +66,5 @@ def test_mistakes(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
     ]:
         done = run("update", model, *flags, "--out", tmp_path / "x", check=False)
         assert done.returncode == 1 and message in done.stderr, done.stderr
-    assert run("feedback", "stats", train, check=False).returncode == 1
+    assert run("data", "feedback", train, check=False).returncode == 1
     assert not (tmp_path / "x").exists()

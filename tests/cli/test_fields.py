@@ -112,7 +112,7 @@ def test_update_calibrate_and_tune_read_fields(run: Any, files: Path, model: Pat
     rows = [row(n) | {"creator": "Person 9", "labels": ["L9"]} for n in range(20)]
     more.write_text("".join(json.dumps(each) + "\n" for each in rows))
     run(
-        *("update", model, more, "--corpus", files / "train.jsonl"),
+        *("update", model, more, "--train", files / "train.jsonl"),
         *("--out", files / "grown"),
     )
     grown = labelgrove.load(files / "grown")

@@ -80,7 +80,7 @@ def test_a_folder_brings_its_matrix_to_every_command(
     for command, *flags in (
         ("report", pecos, "--out", tmp_path / "report.html", "--intervals", 0),
         ("calibrate", pecos, "--read", "part=train", "--out", tmp_path / "calibrated"),
-        ("update", pecos, "--corpus", pecos, "--out", tmp_path / "updated"),
+        ("update", pecos, "--train", pecos, "--out", tmp_path / "updated"),
     ):
         run(command, trained["both"], *flags)
     assert labelgrove.load(tmp_path / "updated").facts_.documents == 120
@@ -134,8 +134,11 @@ def test_what_is_missing_is_named(
         ((pecos, "--read", "features=false", "--set", "features=given"), "needs a matrix"),
         ((pecos, "--read", "features=perhaps"), "true or false"),
         ((pecos, "--set", "features=mine"), "must be one of auto, own, given, both"),
-        ((pecos, "--dev-features", pecos / "X.tst.npz"), "needs --dev"),
-        ((pecos, "--dev", pecos, "--features", pecos / "X.trn.npz"), "--dev-features is missing"),
+        (
+            (pecos, *2 * ("--features", pecos / "X.trn.npz")),
+            "--features: give a file",
+        ),
+        ((pecos, "--dev", pecos, "--features", pecos / "X.trn.npz"), "--features: give a file"),
     ):
         assert message in refused(*train, *arguments)
     assert not out.exists()
@@ -179,7 +182,7 @@ def test_features_of_any_corpus_with_dev(run: Any, pecos: Path, tmp_path: Path) 
         )
     done = run(
         *("train", tmp_path / "trn.jsonl", "--features", pecos / "X.trn.npz"),
-        *("--dev", tmp_path / "tst.jsonl", "--dev-features", pecos / "X.tst.npz"),
+        *("--dev", tmp_path / "tst.jsonl", "--features", pecos / "X.tst.npz"),
         *("--method", "linear", "--no-estimate", "--out", tmp_path / "model", "--json"),
     )
     facts = json.loads(done.stdout)

@@ -1,62 +1,102 @@
-"""Help: every verb shows how to call it, and reads as text at any width."""
+"""Help: every command shows how to call it, and reads as text at any width."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
-from labelgrove.cli import app, data, feedback, imports, options
+from labelgrove.cli import COMMANDS, app, options
+from labelgrove.methods import METHODS
 
-COMMANDS = {
-    command.name or getattr(command.callback, "__name__", ""): command
-    for command in (*app.registered_commands, *data.data.registered_commands)
-}
-COMMANDS |= {
-    f"feedback {command.callback.__name__}": command
-    for command in feedback.feedback.registered_commands
-}
-COMMANDS |= {
-    f"import {command.callback.__name__.replace('_', '-')}": command
-    for command in imports.import_.registered_commands
-}
+MOST_OPTIONS = 70
+DATA = ["stats", "convert", "split", "sample", "make", "import", "feedback"]
 FOR_PROGRAMS = (
-    "feedback stats",
     "train",
     "evaluate",
     "explain",
-    "bench",
     "calibrate",
+    "update",
     "tune",
+    "bench",
     "report",
+    "export",
     "info",
+    "doctor",
+    "data stats",
+    "data feedback",
 )
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_verb_has_an_example(name: str) -> None:
-    text = COMMANDS[name].help or ""
+def _leaves(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _leaves(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
+
+
+ROOT: Any = get_command(app)
+LEAVES = dict(_leaves(ROOT))
+
+
+def _options(command: Any) -> list[Any]:
+    return [param for param in command.params if param.param_type_name == "option"]
+
+
+def test_there_are_fifteen_commands() -> None:
+    assert tuple(ROOT.commands) == COMMANDS and len(COMMANDS) == 15
+    assert list(ROOT.commands["data"].commands) == DATA
+
+
+def test_there_are_few_different_options() -> None:
+    names = {
+        name
+        for command in (ROOT, *LEAVES.values())
+        for option in _options(command)
+        for name in (*option.opts, *option.secondary_opts)
+        if name.startswith("--")
+    }
+    assert len(names) <= MOST_OPTIONS, sorted(names)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_an_example_and_panels(name: str) -> None:
+    text = LEAVES[name].help or ""
     assert "Example: " in text
-    assert f"labelgrove {name}" in text or f"labelgrove data {name}" in text
+    assert f"labelgrove {name}" in text
     assert all("\n" not in paragraph for paragraph in text.split("\n\n"))
+    for option in _options(LEAVES[name]):
+        assert option.rich_help_panel in options.PANELS, option.name
+        assert "[" not in option.help, option.name  # rich would take it for markup
+
+
+def test_the_help_names_nine_methods() -> None:
+    names = options.METHODS.split(", ")
+    assert len(names) == 9 and set(names) < set(METHODS)
+    shown = next(option for option in LEAVES["train"].params if option.name == "method").help
+    assert shown.startswith(options.METHODS) and "parabel" not in shown
+    pages = (Path(__file__).parents[2] / "docs" / "methods").glob("*.md")
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    assert [name for name in METHODS if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize("name", FOR_PROGRAMS)
-def test_verbs_with_results_speak_json(name: str) -> None:
-    callback = COMMANDS[name].callback
-    assert callback is not None
-    assert "as_json" in inspect.signature(callback).parameters
+def test_commands_with_results_print_json(name: str) -> None:
+    assert "as_json" in inspect.signature(LEAVES[name].callback).parameters
 
 
 def test_groups_of_flags_become_one_argument() -> None:
     seen: list[Any] = []
 
     def read(
-        corpus: Path,
+        corpus: Annotated[Path, typer.Argument()],
         *,
         reading: Annotated[options.Reading, options.Without("id_field")],
         machine: options.Machine,
@@ -70,7 +110,7 @@ def test_groups_of_flags_become_one_argument() -> None:
         seen.extend([corpus, reading, machine, as_json])
 
     small = typer.Typer()
-    options.add_commands(small, read)
+    options.add_command(small, "read", read)
     flags = ["x.csv", "--text-field", "title", "--read", "part=test", "--threads", "2", "--json"]
     assert CliRunner().invoke(small, flags).exit_code == 0
     reading = options.Reading(text_field="title", read=["part=test"])

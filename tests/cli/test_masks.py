@@ -25,20 +25,20 @@ def test_allow_deny_files_and_scores(run: Any, model: Path, tmp_path: Path) -> N
     listed.write_text("c:red\tred things\n\nk:shoe\tshoes\n")
     rest = labels(run("predict", model, "-", "--deny", f"@{listed}", "--k", 9, stdin=text))
     assert len(rest) == 7 and not {"red things", "shoes"} & set(rest)
-    given = ["--score-labels", f"@{listed}", "--score-labels", "lamps", "--k", 1]
+    given = ["--allow", f"@{listed}", "--allow", "lamps", "--k", 9]
     assert set(labels(run("predict", model, "-", *given, stdin=text))) == {
         "red things",
         "shoes",
         "lamps",
     }
     unknown = '{"text": "xyzzy"}\n'
-    assert labels(run("predict", model, "-", "--min-score", 1, stdin=unknown)) == []
+    assert labels(run("predict", model, "-", "--threshold", 1, stdin=unknown)) == []
 
 
 def test_a_thesaurus_gives_groups(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
     broader = tmp_path / "broader.tsv"
     broader.write_text("".join(f"c:{c}\tcolours\n" for c in ("red", "blue", "green", "black")))
-    flags = ["--groups", broader, "--allow", "colours", "--k", 9]
+    flags = ["--label-tree", broader, "--allow", "colours", "--k", 9]
     found = labels(run("predict", model, "-", *flags, stdin="red shoe\n"))
     assert found[0] == "red things" and len(found) == 4
     trained = tmp_path / "model"
@@ -51,7 +51,6 @@ def test_mistakes_are_told(model: Path) -> None:
     for flags, message in (
         (["--allow", "boots"], "allow: unknown label 'boots'"),
         (["--deny", "red thing"], "deny: unknown label 'red thing' (did you mean 'red things'"),
-        (["--allow", "hats", "--score-labels", "hats"], "give one of them"),
         (["--deny", "@nowhere.txt"], "nowhere.txt"),
     ):
         done = CliRunner().invoke(app, ["predict", str(model), "-", *flags], input="x\n")

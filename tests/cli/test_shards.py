@@ -48,7 +48,7 @@ def test_figures_of_shards_are_those_of_the_whole(
     (tmp_path / "pairs").write_text("0 0\n12 1\n19 2\n")
     values = {"": (), "--intervals": (20,), "--filter": (tmp_path / "pairs",)}
     given = [flag, *values[flag]] if flag else []
-    asked = ("--metrics", "P@1,nDCG@3,PSP@5,macro-F1@5", *given, "--json")
+    asked = ("--metric", "P@1,nDCG@3,PSP@5,macro-F1@5", *given, "--json")
     whole = json.loads(run("evaluate", model, folder / "dev.jsonl", *asked).stdout)
     place = f"file://{shards}" if flag == "--intervals" else shards
     done = run("evaluate", model, f"{place}/part-*.jsonl", "--engine", "local", *asked)

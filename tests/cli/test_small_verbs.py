@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import labelgrove
-from labelgrove.cli import app
-from labelgrove.cli import info as cli_info
+from labelgrove.cli import doctor
 
 
 def test_info_shows_method_labels_and_params(run: Any, model: Path) -> None:
@@ -52,11 +51,11 @@ def test_doctor_lists_every_extra_and_what_it_lacks(
     extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
     assert json.loads(run("doctor", "--json").stdout)["extras"].keys() == extras.keys()
     absent = {"openpyxl", "ray"}
-    present = cli_info._version
+    present = doctor._version
     monkeypatch.setattr(
-        cli_info, "_version", lambda name: "not installed" if name in absent else present(name)
+        doctor, "_version", lambda name: "not installed" if name in absent else present(name)
     )
-    lines = cli_info._extras()
+    lines = doctor._extras()
     assert lines["excel"] == f"missing: pip install '{extras['excel'][0]}'"
     assert f"'{extras['ray'][0]}'" in lines["ray"]
     assert lines["stem"] == f"snowballstemmer {present('snowballstemmer')}"
@@ -86,19 +85,6 @@ def test_version_and_help(run: Any) -> None:
     for verb in ("train", "predict", "evaluate", "explain", "info", "doctor", "demo", "data"):
         assert verb in run("--help").stdout
         assert "xample" in run(verb, "--help").stdout, verb
-
-
-def test_no_help_is_taken_for_markup() -> None:
-    # rich would leave out what stands in square brackets
-    from typer.main import get_command
-
-    def commands(group: Any) -> Any:
-        for command in group.commands.values():
-            yield from commands(command) if hasattr(command, "commands") else (command,)
-
-    for command in commands(get_command(app)):
-        for option in command.params:
-            assert "[" not in (getattr(option, "help", None) or ""), (command.name, option.name)
 
 
 def test_an_unknown_verb_is_a_usage_error(run: Any) -> None:

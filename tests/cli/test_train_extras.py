@@ -11,8 +11,8 @@ import pytest
 
 import labelgrove
 from labelgrove.cli.common import check_dense
-from labelgrove.cli.options import Documents
-from labelgrove.cli.train import _check_extras
+from labelgrove.cli.options import TrainingData
+from labelgrove.cli.train import check_takes
 from labelgrove.errors import ConfigError, UnsupportedError
 
 
@@ -116,13 +116,12 @@ def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(tmp_path: Path
 
     file = tmp_path / "dense.npy"
     with pytest.raises(UnsupportedError, match="--dense: the method lightxml cannot use it"):
-        _check_extras(ReadsText(), Documents(dense=file), None)
+        check_takes(ReadsText(), {"dense": file})
     with pytest.raises(UnsupportedError, match=r"--label-tree: .* leave it out or train linear"):
-        _check_extras(ReadsText(), Documents(), file)
-    with pytest.raises(ConfigError, match="--dev-dense needs --dev and --dense"):
-        _check_extras(labelgrove.Linear(), Documents(dev=file, dev_dense=file), None)
-    with pytest.raises(ConfigError, match="--dev-dense is missing"):
-        _check_extras(labelgrove.Linear(), Documents(dev=file, dense=file), None)
+        check_takes(ReadsText(), {"dense": None, "label_tree": file})
+    for data in (TrainingData(dense=[file, file]), TrainingData(dev=file, dense=[file])):
+        with pytest.raises(ConfigError, match="--dense: give a file for each of TRAIN"):
+            data.check()
     with pytest.raises(UnsupportedError, match=r"--dense: .* leave the flag out"):
         check_dense(ReadsText(), file)
     check_dense(labelgrove.Linear(), file)

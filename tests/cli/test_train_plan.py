@@ -193,13 +193,13 @@ def test_tune_writes_a_config_that_train_takes(
 def test_tune_takes_spaces_from_files(call_both: Any, folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     space = tmp_path / "space.toml"
-    tune = ["tune", folder / "train.jsonl", "--space", space, "--trials", 1, "--json"]
+    tune = ["tune", folder / "train.jsonl", "--config", space, "--trials", 1, "--json"]
     tune += ["--out", tmp_path / "t.toml", "--dev", folder / "dev.jsonl", "--device", "cpu"]
     space.write_text('[space]\n"ranker.C" = [3.0]\n')
     code, told, _ = call_both(*tune)
     assert (code, json.loads(told)["settings"]) == (0, {"ranker.C": 3.0})
     for text, reason in (
-        ('"ranker.C" = [3.0]\n', "[space]"),
+        ('space = ["ranker.C"]\n', "[space]"),
         ("[space]\n", "name at least one setting"),
         ('[space]\n"ranker.X" = [3.0]\n', "unknown key"),
         ('[space]\n"ranker.C" = {low = 3}\n', "numbers"),

@@ -50,7 +50,7 @@ def test_what_dev_measured_stays_with_the_model(run: Any, folder: Path, tmp_path
 
 
 def test_propensity_parameters_are_printed_and_used(run: Any, model: Path, folder: Path) -> None:
-    flags = ["--propensity-a", "0.6", "--propensity-b", "2.6"]
+    flags = ["--propensity", "0.6", "2.6"]
     result = json.loads(run("evaluate", model, folder / "dev.jsonl", "--json", *flags).stdout)
     assert (result["propensity_A"], result["propensity_B"]) == (0.6, 2.6)
     shown = run("evaluate", model, folder / "dev.jsonl").stdout
@@ -139,12 +139,12 @@ def test_predictions_may_hold_labels_that_the_corpus_lacks(run: Any, tmp_path: P
     alone = json.loads(run("evaluate", predictions, corpus, "--json").stdout)
     assert (alone["P@1"], alone["P@3"]) == (0.0, pytest.approx(33.3333))
     assert "PSP@5" not in alone
-    flags = ["--train", corpus, "--metrics", "PSP@2", "--json"]
+    flags = ["--train", corpus, "--metric", "PSP@2", "--json"]
     assert json.loads(run("evaluate", predictions, corpus, *flags).stdout)["PSP@2"] == 100.0
 
 
 def test_intervals_are_in_the_json(run: Any, model: Path, folder: Path) -> None:
-    flags = ["--metrics", "P@1,macro-F1@5", "--intervals", 20, "--json"]
+    flags = ["--metric", "P@1,macro-F1@5", "--intervals", 20, "--json"]
     result = json.loads(run("evaluate", model, folder / "dev.jsonl", *flags).stdout)
     assert result["intervals"] == {"P@1": [100.0, 100.0]}
 

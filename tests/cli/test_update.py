@@ -27,7 +27,7 @@ def test_documents_and_labels_go_into_a_new_folder(
     table.write_text("k:sofa\tsofas\nk:chair\tchairs\nk:item\titems\tblue item\n")
     before = sorted((p.name, p.stat().st_mtime_ns) for p in model.rglob("*"))
     flags = [data, "--labels", table, "--out", tmp_path / "grown"]
-    done = run("update", model, *flags, "--corpus", folder / "train.jsonl", "--json")
+    done = run("update", model, *flags, "--train", folder / "train.jsonl", "--json")
     result = json.loads(done.stdout)
     assert result["added"] == ["k:sofa", "k:item"]
     assert set(result["retrained"]) == {"c:red", "c:blue", "c:green", "c:black"}
@@ -42,7 +42,7 @@ def test_documents_and_labels_go_into_a_new_folder(
 
 def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
     data = write(tmp_path / "new.jsonl", NEW)
-    done = run("update", model, data, "--output", tmp_path / "grown", "--only-new")
+    done = run("update", model, data, "--out", tmp_path / "grown", "--set", "retrain=new")
     assert "12 documents: 1 label added, 0 retrained" in done.stderr
     assert "train the model from scratch soon" not in done.stderr  # a ninth more labels
     again = run(
@@ -65,7 +65,7 @@ def test_mistakes(run: Any, model: Path, tmp_path: Path) -> None:
     for flags, message in [
         (["--out", tmp_path / "x"], "nothing to learn"),
         ([data, "--out", model], "add --force"),
-        ([data, "--data", data, "--out", tmp_path / "x"], "give one"),
+        ([data, *2 * ["--dense", data], "--out", tmp_path / "x"], "--dense: give a file for each"),
         ([data, "--out", tmp_path / "x", "--set", "cautoin=1"], "caution"),
     ]:
         done = run("update", model, *flags, check=False)
@@ -79,10 +79,10 @@ def test_files_of_two_forms_are_told_apart(
     data = tmp_path / "new.tsv"
     data.write_text("Titel\tlabels\na red sofa\tc:red|k:sofa\n", encoding="utf-8")
     flags = [data, "--text-field", "Titel", "--out", tmp_path / "grown"]
-    done = run("update", model, *flags, "--corpus", folder / "train.jsonl", check=False)
+    done = run("update", model, *flags, "--train", folder / "train.jsonl", check=False)
     assert done.returncode == 1
     assert "train.jsonl" in done.stderr and "labelgrove data convert" in done.stderr
-    assert "give all of them as corpus (--corpus)" in run("update", model, *flags).stderr
+    assert "give all of them as corpus (--train)" in run("update", model, *flags).stderr
 
 
 def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(

@@ -14,7 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelgrove.data.shop import Zipf, shop_corpus, shop_documents
-from labelgrove.data.shop_labels import KINDS, ShopLabels, plural, shop_label_index, shop_label_rows
+from labelgrove.data.shop_labels import (
+    ATTRIBUTES,
+    ShopLabels,
+    plural,
+    shop_label_index,
+    shop_label_rows,
+)
 from labelgrove.errors import ConfigError
 
 
@@ -129,7 +135,7 @@ def test_names_and_texts_of_labels():
 
 def test_columns_and_ids_agree():
     labels = ShopLabels(777, seed=0)
-    assert set(labels.sizes) == set(KINDS)
+    assert set(labels.sizes) == {"category", "brand", "theme", *ATTRIBUTES}
     for column, row in enumerate(labels.rows()):
         assert labels.id(column) == row[0]
         assert labels.column(*labels.kind_and_number(column)) == column

@@ -45,7 +45,7 @@ def test_predictions_have_the_bytes_of_one_process(
 
 
 def test_figures_are_those_of_one_process(cluster: Any, folder: Path, call: Call) -> None:
-    model, asked = folder / "model", ("--metrics", "P@1,nDCG@3,PSP@5,macro-F1@5", "--json")
+    model, asked = folder / "model", ("--metric", "P@1,nDCG@3,PSP@5,macro-F1@5", "--json")
     ray = ("--engine", "ray", "--address", cluster.address)
     whole = json.loads(call("evaluate", model, folder / "test.jsonl", *asked))
     parts = json.loads(call("evaluate", model, f"{folder}/shards/*.jsonl", *ray, *asked))

@@ -20,8 +20,8 @@ pytest.importorskip("ray", reason="the extra ray is not installed")
 pytest.importorskip("torch", reason="the extra torch is not installed")
 
 from labelgrove import load
-from labelgrove.cli.options import Documents, Reading
-from labelgrove.cli.together import Training
+from labelgrove.cli.options import Reading, TrainingData
+from labelgrove.cli.together import NetworkTraining
 from labelgrove.core.callbacks import Event
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import open_engine
@@ -123,9 +123,9 @@ def expected(
 
 
 @pytest.fixture
-def training(corpus: Path, tables: dict[str, Any], tmp_path: Path) -> Training:
+def training(corpus: Path, tables: dict[str, Any], tmp_path: Path) -> NetworkTraining:
     out = tmp_path / "model"
-    return Training("cascadexml", tables, "cpu", 1, corpus, Documents(), Reading(), out)
+    return NetworkTraining("cascadexml", tables, "cpu", 1, corpus, TrainingData(), Reading(), out)
 
 
 def assert_same_model(path: Path, expected: Any) -> None:
@@ -146,7 +146,7 @@ LOST = "a worker was lost; all start again and continue from the last checkpoint
 
 @pytest.mark.long_ray
 def test_a_killed_worker_changes_no_bit(
-    together: Callable[..., Any], training: Training, expected: Model, tmp_path: Path
+    together: Callable[..., Any], training: NetworkTraining, expected: Model, tmp_path: Path
 ) -> None:
     events: list[Event] = []
     with RunFolder(tmp_path / "run") as opened:
@@ -178,7 +178,7 @@ def lossy() -> Iterator[tuple[Any, Any, Any]]:
 def test_a_lost_machine_is_replaced_or_missed(
     replaced: bool,
     lossy: Any,
-    training: Training,
+    training: NetworkTraining,
     expected: Model,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -68,7 +68,7 @@ def annif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def imported(*arguments: object) -> str:
     """What the command says; its errors are raised."""
-    words = ["import", "annif-project", *map(str, arguments), "--out", "out"]
+    words = ["data", "import", *map(str, arguments), "--out", "out"]
     return CliRunner().invoke(app, words, catch_exceptions=False).output
 
 
@@ -104,10 +104,10 @@ def test_what_is_imported_can_be_trained(annif: Path) -> None:
 
 
 def test_language_and_exclusions_are_the_projects(annif: Path) -> None:
-    imported("projects.cfg:things-de", "--train", "train.tsv.gz", "--gzip")
+    imported("projects.cfg:things-de", "--train", "train.tsv.gz")
     assert Path("out/labels.tsv").read_text() == f"{CATS}\tKatzen\n"
-    with gzip.open("out/train.jsonl.gz") as file:
-        assert [json.loads(line)["labels"] for line in file] == [[CATS], []]
+    lines = Path("out/train.jsonl").read_text().splitlines()
+    assert [json.loads(line)["labels"] for line in lines] == [[CATS], []]
     project = AnnifProject("a", {"vocab": f"things(exclude=*,include={TEA},exclude_type=x)"}, annif)
     vocabulary = project_vocabulary(project, data=annif / "data")
     assert [row.id for row in vocabulary.rows] == [TEA]
@@ -134,13 +134,13 @@ def test_skos_without_its_extra(annif: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "rdflib", None)
     Path("things.ttl").write_text(TURTLE)
     with pytest.raises(MissingExtraError, match=r"reading things\.ttl needs the extra `skos`"):
-        imported("projects.cfg:things-en", "--train", "train.tsv.gz", "--vocab", "things.ttl")
+        imported("projects.cfg:things-en", "--train", "train.tsv.gz", "--labels", "things.ttl")
     assert not Path("out").exists()
 
 
 def test_a_tsv_vocabulary(annif: Path) -> None:
     Path("things.tsv").write_text(f"<{CATS}>\tmoggies\n")
-    imported("projects.cfg:things-en", "--train", "train.tsv.gz", "--vocab", "things.tsv")
+    imported("projects.cfg:things-en", "--train", "train.tsv.gz", "--labels", "things.tsv")
     assert Path("out/labels.tsv").read_text() == f"{CATS}\tmoggies\n"
 
 
@@ -215,7 +215,7 @@ def test_snowball_becomes_stems_of_single_words() -> None:
         ("projects.cfg:things-en", ["--train", "bad.jsonl"], "line 1: is no document of Annif"),
         (
             "projects.cfg:things-en",
-            ["--train", "train.tsv.gz", "--vocab", "more.csv"],
+            ["--train", "train.tsv.gz", "--labels", "more.csv"],
             "needs the columns uri and label_en",
         ),
     ],

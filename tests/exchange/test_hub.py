@@ -173,10 +173,11 @@ def test_the_command_line(
         return done.stdout
 
     folder = str(tmp_path / "model")
-    card = run("push", folder, "me/tags", "--licence", "mit", "--card")
-    assert card.startswith("---") and not hub.repositories
-    told = json.loads(run("push", folder, "me/tags", "--licence", "mit", "--json"))
-    assert told["commit"] == hub.repositories["me/tags"].branches["main"]
+    upload = ("export", folder, "--set", "licence=mit", "--set", "language=en", "--json", "--hub")
+    facts = json.loads(run(*upload, "me/tags"))
+    assert facts["commit"] == hub.repositories["me/tags"].branches["main"]
+    facts = json.loads(run(*upload, "me/tags@other"))
+    assert facts["commit"] == hub.repositories["me/tags"].branches["other"]
     found = json.loads(run("predict", "hub:me/tags", "-", "--k", "1"))
     assert found["labels"] == model.predict(["a red hat"], k=1).names()[0]
 

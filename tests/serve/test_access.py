@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from labelgrove.errors import ConfigError
 from labelgrove.serve import access
-from labelgrove.serve.settings import ServeParams
 from support.services import running
 
 
@@ -58,14 +56,6 @@ def test_a_line_per_request_without_texts(model_path: Path, lines: list[dict[str
     assert first["ms"] > 0 and first["bytes"] > 10 and first["time"].endswith("+00:00")
     assert len({line["id"] for line in lines}) == 3
     assert "secret" not in json.dumps(lines)
-
-
-def test_texts_only_if_they_are_asked_for(model_path: Path, lines: list[dict[str, Any]]) -> None:
-    with running({"a": model_path}, access_log=True, log_texts=True) as client:
-        ask(client)
-    assert "a secret hat" in lines[0]["body"] and lines[1]["query"] == "q=secret"
-    with pytest.raises(ConfigError, match="set access_log=true, too"):
-        ServeParams(log_texts=True).checked()
 
 
 def test_nothing_is_written_unless_asked_for(model_path: Path, lines: list[dict[str, Any]]) -> None:

@@ -85,5 +85,8 @@ def test_only_a_few_and_no_other_file(tmp_path: Path) -> None:
     card.symlink_to(tmp_path / "other.md")
     assert card_examples(tmp_path) == []
     card.unlink()
+    card.mkdir()
+    assert card_examples(tmp_path) == []
+    card.rmdir()
     os.mkfifo(card)  # reading it would never end
     assert card_examples(tmp_path) == []

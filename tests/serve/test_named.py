@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labelgrove.errors import ConfigError
-from labelgrove.serve.named import files_by_model, listed, named_models, params_by_model
+from labelgrove.serve.named import files_by_model, listed, named_models
 
 
 def test_models_are_called_as_given_or_as_their_folders(tmp_path: Path) -> None:
@@ -43,20 +43,6 @@ def test_files_belong_to_a_model() -> None:
     for wrong in ("t.jsonl", "c=t.jsonl"):
         with pytest.raises(ConfigError, match="--train NAME=FILE, where NAME is a or b"):
             files_by_model([wrong], ["a", "b"], "--train")
-
-
-def test_limits_are_of_the_service_or_of_a_model() -> None:
-    service, each = params_by_model(["max_k=50", "v1.2.max_k=5", "v1.2.batch_ms=3"], ["a", "v1.2"])
-    assert (service.max_k, each["a"].max_k, each["v1.2"].max_k) == (50, 50, 5)
-    assert (each["a"].batch_ms, each["v1.2"].batch_ms) == (0, 3)
-    for setting, words in {
-        "c.max_k=5": "there is no model 'c', only a or b",
-        "a.max_connections=5": "a limit of the whole service",
-        "a.max_kk=5": "did you mean max_k?",
-        "a.max_texts=5000": "max_waiting: must be at least",
-    }.items():
-        with pytest.raises(ConfigError, match=words):
-            params_by_model([setting], ["a", "b"])
 
 
 def test_long_lists_are_cut() -> None:

@@ -235,15 +235,12 @@ def test_all_of_it_can_be_read_also_on_a_phone(browser: Any, service: Any, schem
             assert not weak
 
 
-@pytest.mark.parametrize("place", ["try", "labels", "tree", "model", "compare", "many", "docs"])
+@pytest.mark.parametrize("place", ["try", "labels", "tree", "model", "compare", "many"])
 def test_nothing_is_wrong_by_the_rules_of_axe(browser: Any, service: Any, place: str) -> None:
     view = "try" if place in ("compare", "many") else place
     with visiting(browser, service.base_url, view) as visit:
         page = visit.page
-        if place == "docs":
-            page.goto(f"{service.base_url}/docs")
-            page.wait_for_selector(".method")
-        elif place == "compare":
+        if place == "compare":
             page.wait_for_selector("#find:enabled")
             page.select_option("#against", "words")
             page.fill("#text", TEXT)

@@ -45,15 +45,14 @@ def test_every_file_that_is_named_exists() -> None:
 
 
 def test_every_element_that_scripts_look_for_exists() -> None:
-    for page, script in {"index.html": "main.js", "docs.html": "docs.js"}.items():
-        ids = set(re.findall(r'id="([^"]+)"', (FOLDER / page).read_text(encoding="utf-8")))
-        modules = [script]  # and what it imports
-        for name in modules:
-            source = (FOLDER / name).read_text(encoding="utf-8")
-            modules += set(re.findall(r'from "\./([^"]+)"', source)) - set(modules)
-            wanted = set(re.findall(r'byId\("([^"]+)"\)', source))
-            assert wanted <= ids, name
-        assert "frame.js" in modules
+    ids = set(re.findall(r'id="([^"]+)"', (FOLDER / "index.html").read_text(encoding="utf-8")))
+    modules = ["main.js"]  # and what it imports
+    for name in modules:
+        source = (FOLDER / name).read_text(encoding="utf-8")
+        modules += set(re.findall(r'from "\./([^"]+)"', source)) - set(modules)
+        wanted = set(re.findall(r'byId\("([^"]+)"\)', source))
+        assert wanted <= ids, name
+    assert set(modules) | {"theme.js"} == {file.name for file in FOLDER.glob("*.js")}
 
 
 def test_the_page_can_be_left_out(model_path: Path) -> None:

@@ -36,7 +36,7 @@ class Scenario:
 
 TRAIN_MORE = [*tasks.TRAIN, "model", "--set", "ranker.C=0.5"]
 PREDICT = ["predict", "base", "texts.txt", "--out"]
-UPDATE = ["update", "base", "new.jsonl", "--corpus", "train.jsonl", "--out", "model"]
+UPDATE = ["update", "base", "new.jsonl", "--train", "train.jsonl", "--out", "model"]
 BASE = [*tasks.TRAIN, "model"]
 
 SCENARIOS = {

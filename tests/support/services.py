@@ -44,7 +44,6 @@ def running(
     *,
     default: str | None = None,
     feedback: Path | None = None,
-    of: dict[str, dict[str, Any]] | None = None,
     token: str | None = None,
     report: Path | None = None,
     follow: bool = True,
@@ -54,16 +53,15 @@ def running(
 ) -> Iterator[Any]:
     """A client of a service under real uvicorn; ``slow`` is called before every prediction.
 
-    ``path`` is a model, which is then called "model", or models by name; ``of`` are limits of some
-    of them. Feedback is kept if there is a folder for it.
+    ``path`` is a model, which is then called "model", or models by name. Feedback is kept if there
+    is a folder for it.
     """
     params = ServeParams(**limits)
     models = []
     for name, folder in (path if isinstance(path, dict) else {"model": path}).items():
-        own = ServeParams(**limits | (of or {}).get(name, {}))
-        kept = feedback and FeedbackFile(feedback / f"{name}.jsonl", own.max_feedback_mb)
+        kept = feedback and FeedbackFile(feedback / f"{name}.jsonl", params.max_feedback_mb)
         loaded = ModelFolder(folder, threads=1)
-        models.append(NamedModel(name, loaded, own, report=report, follow=follow, feedback=kept))
+        models.append(NamedModel(name, loaded, params, report=report, follow=follow, feedback=kept))
     if slow is not None:
         model = models[0].folder.current.model
         predict = model.predict

@@ -88,11 +88,11 @@ def commands(flavour: str) -> list[list[str]]:
         # torch takes many seconds to draw a graph, and writes it with one call.
         encoder_graph.write_graph = lambda encoder, graph, **_: graph.write_bytes(b"graph" * 1000)
         unpack_neural(Path())
-        return [["export", "neural", "--output", "warm"]]
+        return [["export", "neural", "--out", "warm"]]
     write_corpora(Path())
     return [
         [*TRAIN, "warm"],
-        ["update", "warm", "new.jsonl", "--corpus", "train.jsonl", "--out", "more"],
+        ["update", "warm", "new.jsonl", "--train", "train.jsonl", "--out", "more"],
         ["calibrate", "warm", "dev.jsonl"],
         ["predict", "warm", "texts.txt", "--out", "warm.jsonl.gz"],
         TUNE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import keyword
 import sys
 import warnings
 from collections.abc import Iterable
@@ -13,27 +12,24 @@ import typer
 
 from labelgrove.cli import common, options
 
-# The file of each command, in the order of the help.
-_FILES = {
-    "train": "train",
-    "update": "update",
-    "predict": "predict",
-    "evaluate": "evaluate",
-    "explain": "explain",
-    "export": "publish",
-    "push": "publish",
-    "bench": "tune",
-    "tune": "tune",
-    "calibrate": "evaluate",
-    "report": "evaluate",
-    "serve": "serve",
-    "feedback": "feedback",
-    "info": "info",
-    "doctor": "info",
-    "demo": "demo",
-    "data": "data",
-    "import": "imports",
-}
+# In the order of the help; each command is the function of this name in the file of this name.
+COMMANDS = (
+    "train",
+    "predict",
+    "evaluate",
+    "explain",
+    "calibrate",
+    "update",
+    "tune",
+    "bench",
+    "report",
+    "serve",
+    "export",
+    "info",
+    "doctor",
+    "demo",
+    "data",
+)
 
 if TYPE_CHECKING:
     app: typer.Typer
@@ -42,7 +38,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name != "app":
         raise AttributeError(f"module 'labelgrove.cli' has no attribute {name!r}")
-    globals()["app"] = _app(_FILES)
+    globals()["app"] = _app(COMMANDS)
     return globals()["app"]
 
 
@@ -57,13 +53,11 @@ def _app(names: Iterable[str]) -> typer.Typer:
     )
     made.callback(invoke_without_command=True)(_version)
     for name in names:
-        module = importlib.import_module(f"labelgrove.cli.{_FILES[name]}")
-        # Python cannot have a variable named import.
-        command = getattr(module, f"{name}_" if keyword.iskeyword(name) else name)
+        command = getattr(importlib.import_module(f"labelgrove.cli.{name}"), name)
         if isinstance(command, typer.Typer):
             made.add_typer(command, name=name)
         else:
-            options.add_commands(made, command)
+            options.add_command(made, name, command)
     return made
 
 
@@ -87,7 +81,7 @@ def main() -> None:
     warnings.showwarning = _show_warning
     warnings.simplefilter("once", LabelgroveWarning)  # one training may say the same again
     # All commands take typer longer than a prediction does; the help alone shows more than one.
-    command = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in _FILES else _FILES
+    command = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in COMMANDS else COMMANDS
     try:
         (globals().get("app") or _app(command))()
     except LabelgroveError as error:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +74,7 @@ def read_corpus(
 ) -> Corpus:
     """Reads a corpus and the features that belong to it, and prints or reports what it contains."""
     from labelgrove.data.formats import ReadReport, read_corpus
+    from labelgrove.data.formats.matrices import read_dense
 
     console = console or stderr_console(quiet=report is not None)
     report = report or ReadReport()
@@ -136,22 +137,6 @@ def given_document(text: str, model: Model) -> str:
     except ValueError as error:
         raise DataError(f"the document begins like a JSON object, but is none: {error}") from error
     return str(model.documents([fields])[0])
-
-
-def read_dense(path: Path) -> Any:
-    """The vectors of a .npy file, mapped into memory instead of read."""
-    import numpy as np
-
-    from labelgrove.data.features import as_dense
-    from labelgrove.data.formats.files import existing
-
-    file = existing(path)
-    try:
-        return as_dense(np.load(file, mmap_mode="r", allow_pickle=False), name="the array")
-    except DataError as error:
-        raise DataError(str(error), file=file) from error
-    except (OSError, ValueError, EOFError, AttributeError) as error:
-        raise DataError(f"is not an array that numpy.save wrote ({error})", file=file) from error
 
 
 def given_labels(values: list[str] | None) -> list[str] | None:
@@ -237,6 +222,25 @@ def load_model(
     return model
 
 
+def named_settings(settings: list[str] | None, names: Sequence[str]) -> dict[str, Any]:
+    """The values of --set KEY=VALUE, for a command that knows these keys."""
+    from labelgrove.core.params import merge_settings, unknown_key
+
+    values = merge_settings({}, settings or [])
+    for name in values:
+        if name not in names:
+            raise ConfigError(f"--set {unknown_key(name, list(names))}")
+    return values
+
+
+def number(text: str, flag: str, otherwise: str = "") -> float:
+    """The number that a flag was given; ``otherwise`` says what else it takes."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{flag} {text}: must be a number{otherwise}") from None
+
+
 def refuse_existing(paths: Iterable[Path], *, force: bool) -> None:
     """Raises an error for the first path that exists, unless forced."""
     for path in paths:
@@ -264,22 +268,3 @@ def command_name() -> str:
 def print_json(value: Any) -> None:
     """One JSON object on standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
-
-
-def trial_line(trial: Mapping[str, Any], *, verb: bool = False) -> str:
-    """A model that auto compared with others on held-out documents."""
-    name = str(trial["name"])
-    if verb:
-        name = f"{'auto kept' if trial['chosen'] else 'auto tried':<20} {name}"
-    if "P@1" not in trial:
-        return f"{name}: {trial['verdict']}"
-    from labelgrove.evaluation.metrics.intervals import widest
-
-    figures = ", ".join(f"P@{k} {100 * trial[f'P@{k}']:.2f}" for k in (1, 3, 5))
-    if "documents" not in trial:  # models of version 0.1.0
-        return f"{name}: {figures} on held-out documents"
-    margin = max(widest(trial[f"P@{k}"], trial["documents"]) for k in (1, 3, 5))
-    return (
-        f"{name}: {figures} on {trial['documents']:,} held-out documents "
-        f"(± {100 * margin:.1f} on others)"
-    )

@@ -1,8 +1,7 @@
-"""labelgrove data: show, convert, sample and split corpora; generate or download one."""
+"""labelgrove data: show, convert, sample and split corpora; generate or import one."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +11,9 @@ import typer
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.corpus_files import TABLE, Output, Seed, SplitOutput, write_table
+from labelgrove.cli.data_feedback import feedback
+from labelgrove.cli.data_import import import_
+from labelgrove.cli.data_parts import TABLE, Output, SplitOutput, write_table
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,16 +25,6 @@ T = TypeVar("T")
 WITHOUT_TEXTS = ("xc", "svmlight")
 
 SplitKey = StrEnum("SplitKey", ["text", "id"])
-Corpora = StrEnum("Corpora", ["debian"])
-DebianKey = StrEnum("DebianKey", ["package", "source"])
-
-
-class DebianLabels(StrEnum):
-    """What Debian packages are labelled with; a class, so that mypy knows the values."""
-
-    depends = "depends"
-    debtags = "debtags"
-
 
 Source = Annotated[Path, Argument(metavar="INPUT", help="Corpus file or folder.")]
 Target = Annotated[Path, Argument(metavar="OUTPUT", help="File to write; .gz compresses.")]
@@ -43,11 +34,10 @@ def stats(
     source: Source,
     *,
     labels: options.Labels = None,
-    other: Annotated[
-        Path | None,
-        Option(help="Another part, such as dev: count its texts that are (nearly) in INPUT."),
+    dev: Annotated[
+        Path | None, Option(help="Another part: count its texts that are (nearly) in INPUT.")
     ] = None,
-    top: Annotated[int, Option(min=0, help="Number of most frequent labels to show.")] = 10,
+    top: options.Top = 10,
     as_json: options.Json = False,
     reading: options.Reading,
 ) -> None:
@@ -55,7 +45,7 @@ def stats(
 
     Ends with what to do about what was found.
 
-    Example: labelgrove data stats train.jsonl --other dev.jsonl --top 20
+    Example: labelgrove data stats train.jsonl --dev dev.jsonl --top 20
     """
     from labelgrove.data.advice import advice
     from labelgrove.data.formats import ReadReport
@@ -64,8 +54,8 @@ def stats(
     report = ReadReport()
     documents = _progress(_documents(source, reading.options(), report), "reading")
     another = None
-    if other is not None:
-        another = _progress(_documents(other, reading.options(), ReadReport()), "comparing")
+    if dev is not None:
+        another = _progress(_documents(dev, reading.options(), ReadReport()), "comparing")
     found = corpus_stats(documents, other=another, top=top)
     names = {row.id: row.name for row in _label_rows(source, labels)}
     if as_json:
@@ -133,34 +123,29 @@ def convert(
     source: Source,
     target: Target,
     *,
-    to: Annotated[
-        str | None, Option(help="jsonl, csv, parquet or xc. Default: by the name of OUTPUT.")
-    ] = None,
     labels: options.Labels = None,
-    write_labels: Annotated[Path | None, Option(help="Also write this label table.")] = None,
     force: options.Force = False,
     reading: options.Reading,
 ) -> None:
     """Convert a corpus to another format, document by document.
 
+    The name of OUTPUT says which: .jsonl, .csv, .parquet, or .xc (features).
+
     Example: labelgrove data convert articles.csv train.jsonl.gz --text-field title,body
     """
-    from labelgrove.data.formats import ReadReport, read_corpus, write_corpus, write_label_table
+    from labelgrove.data.formats import ReadReport, read_corpus, write_corpus
     from labelgrove.data.formats.files import bare_name
     from labelgrove.data.formats.write import EXTENSIONS
 
-    common.refuse_existing([target, *([write_labels] if write_labels else [])], force=force)
+    common.refuse_existing([target], force=force)
     report = ReadReport()
     how = reading.options()
-    output_format = to or EXTENSIONS.get(Path(bare_name(target)).suffix.lower())
-    if output_format == "xc" or write_labels is not None:
+    if EXTENSIONS.get(Path(bare_name(target)).suffix.lower()) == "xc":
         corpus = read_corpus(source, labels=labels, options=how, report=report)
-        write_corpus(corpus, target, format=to)
-        if write_labels is not None:
-            write_label_table(corpus.index, write_labels)
+        write_corpus(corpus, target)
     else:
         documents = _documents(source, how, report, texts_needed=True)
-        write_corpus(_progress(documents, "converting"), target, format=to)
+        write_corpus(_progress(documents, "converting"), target)
     common.stderr_console().print(f"{target}: {report}")
 
 
@@ -168,8 +153,8 @@ def sample(
     source: Source,
     target: Target,
     *,
-    n: Annotated[int, Option("--n", "-n", min=1, help="Number of documents to draw.")] = 1000,
-    seed: Seed = 0,
+    documents: options.Documents = 1000,
+    seed: options.Seed = 0,
     force: options.Force = False,
     reading: options.Reading,
 ) -> None:
@@ -184,8 +169,8 @@ def sample(
 
     common.refuse_existing([target], force=force)
     report = ReadReport()
-    documents = _documents(source, reading.options(), report, texts_needed=True)
-    drawn = sample_documents(_progress(documents, "sampling"), n, seed=seed)
+    everything = _documents(source, reading.options(), report, texts_needed=True)
+    drawn = sample_documents(_progress(everything, "sampling"), documents, seed=seed)
     write_corpus(drawn, target)
     common.stderr_console().print(f"{target}: {len(drawn):,} of {report}")
 
@@ -244,13 +229,10 @@ def split(
 
 def make(
     *,
-    documents: Annotated[int, Option("--documents", "-n", min=1, help="Size of train.")] = 20_000,
+    documents: options.Documents = 20_000,
     labels: Annotated[int, Option(min=10, help="Number of labels.")] = 2_000,
     dev: Annotated[int | None, Option(min=0, help="Size of dev. Default: a tenth.")] = None,
     test: Annotated[int | None, Option(min=0, help="Size of test. Default: a tenth.")] = None,
-    every_label: Annotated[
-        bool, Option("--every-label", help="Use all labels. Needs 1.6 documents per label.")
-    ] = False,
     output: Output,
 ) -> None:
     """Generate a shop corpus: products with categories, brands, colours, themes and more.
@@ -274,58 +256,10 @@ def make(
     with output.writing() as folder:
         common.stderr_console().print(f"generating a shop: {labels:,} labels, seed {output.seed}")
         for part, size in sizes.items():
-            every = every_label and part == "train"
-            products = shop_documents(size, part=part, every_label=every, **shop)
+            products = shop_documents(size, part=part, **shop)
             write_corpus(_progress(products, part, total=size), folder / output.name(part))
         write_table(folder, _progress(shop_label_rows(**shop), "labels", total=labels))
     _print_parts(output, sizes, labels)
-
-
-def get(
-    corpus: Annotated[Corpora, Argument(metavar="NAME", help="Which corpus: debian.")],
-    *,
-    labels: Annotated[
-        DebianLabels, Option(help="What to predict: dependencies or debtags.")
-    ] = DebianLabels.depends,
-    arch: Annotated[str | None, Option(help="Architecture. Default: of this machine.")] = None,
-    lists: Annotated[
-        Path | None, Option(help="Read Packages and Translation-en files in this folder instead.")
-    ] = None,
-    split_by: Annotated[
-        DebianKey, Option(help="source: keep the packages of one source together.")
-    ] = DebianKey.package,
-    output: SplitOutput,
-) -> None:
-    """Download a real corpus: Debian packages and their dependencies or debtags.
-
-    Uses apt with a folder of its own to download Debian's package index. This does not change the
-    packages of your machine and needs no root.
-
-    Example: labelgrove data get debian --labels debtags --out debtags
-    """
-    from labelgrove.data.apt import fetch_indexes, find_indexes, read_packages
-    from labelgrove.data.debian import debian_documents, debian_label_rows
-
-    console = common.stderr_console()
-    apt = tempfile.TemporaryDirectory(prefix="labelgrove-apt-")
-    with output.writing() as folder, apt as private:
-        if lists is None:
-            console.print("downloading Debian's package index with apt")
-            indexes = fetch_indexes(Path(private), arch=arch)
-        else:
-            indexes = find_indexes(lists)
-        packages = read_packages(indexes)
-        for note in indexes.notes:
-            console.print(note)
-        keyed = (
-            (packages[name].source if split_by is DebianKey.source else name, document)
-            for document in debian_documents(packages, labels=labels.value)
-            if (name := document.id) is not None
-        )
-        counts = output.write(folder, keyed)
-        rows = debian_label_rows(packages, labels=labels.value)
-        label_count = write_table(folder, rows)
-    _print_parts(output, counts, label_count)
 
 
 def _documents(
@@ -339,7 +273,7 @@ def _documents(
         return iter_documents(source, options=how, report=report)
     if texts_needed:
         raise DataError(
-            "has features but no texts; use data stats, or data convert --to xc", file=source
+            "has features but no texts; use data stats, or data convert to a file .xc", file=source
         )
     report.note("features only, no texts")
     corpus = read_corpus(source, labels=False, options=how, report=report)
@@ -382,8 +316,9 @@ def _progress(items: Iterable[T], what: str, *, total: int | None = None) -> Ite
 
 data = typer.Typer(
     name="data",
-    help="Show, convert, sample and split corpora. Generate or download one to try.\n\n"
+    help="Show, convert, sample and split corpora. Generate one to try, or import one.\n\n"
     "Example: labelgrove data make --documents 10000 --labels 1000 --out shop",
     no_args_is_help=True,
 )
-options.add_commands(data, stats, convert, sample, split, make, get)
+for command in (stats, convert, split, sample, make, import_, feedback):
+    options.add_command(data, command.__name__.strip("_"), command)

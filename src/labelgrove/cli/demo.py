@@ -17,7 +17,9 @@ from labelgrove.core.durations import format_duration
 def demo(
     *,
     out: Annotated[Path, Option(help="Model folder to write.")] = Path("runs/demo-model"),
-    documents: Annotated[int, Option(min=50, help="Number of training documents.")] = 20_000,
+    documents: Annotated[
+        int, Option("--documents", "-n", min=50, help="Number of training documents.")
+    ] = 20_000,
     labels: Annotated[int, Option(min=10, help="Number of labels.")] = 3_000,
     seed: options.Seed = 0,
     threads: options.Threads = None,
@@ -35,7 +37,7 @@ def demo(
     from labelgrove.methods import create
 
     console = common.stdout_console()
-    seed, size = seed or 0, max(20, documents // 10)
+    size = max(20, documents // 10)
     console.print(
         f"Generating a shop corpus: {documents:,} products for training, {size:,} for testing, "
         f"{labels:,} labels (seed {seed})."

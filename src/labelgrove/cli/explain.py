@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
 from labelgrove.cli import common, options
 from labelgrove.errors import DataError
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from labelgrove.methods.explaining.explanation import Explanation, Step
-
-SHOWN_TEXT = 1500  # characters of the text on the terminal
-BAR = 12
-STEP_WORDS = 4  # shown per node on the path
 
 
 def explain(
@@ -32,13 +22,7 @@ def explain(
     k: Annotated[int, Option("--k", "-k", min=1, help="Number of best labels to explain.")] = 3,
     top: Annotated[int, Option(min=1, help="Number of words per list.")] = 8,
     train: options.Neighbours = None,
-    steps: Annotated[
-        int | None,
-        Option("--gradient-steps", min=1, help="Neural methods: more are slower and more exact."),
-    ] = None,
-    features: options.Given = None,
-    dense: options.Dense = None,
-    device: options.Device = "auto",
+    inputs: Annotated[options.Inputs, options.Without("threads")],
     as_json: options.Json = False,
     reading: Annotated[options.Reading, options.Without("skip_bad")],
 ) -> None:
@@ -52,28 +36,28 @@ def explain(
     """
     from labelgrove.data.documents import Documents
     from labelgrove.data.features import as_features
-    from labelgrove.data.formats.matrices import read_matrix
+    from labelgrove.data.formats.matrices import read_dense, read_matrix
     from labelgrove.data.records import words_of
     from labelgrove.methods.explaining.explain import explain, explain_best
-    from labelgrove.methods.explaining.explanation import GRADIENT_STEPS
+    from labelgrove.methods.explaining.lines import explanation_lines
 
-    loaded = common.load_model(model, device, features=features)
+    loaded = common.load_model(model, inputs.device, features=inputs.features)
     document = sys.stdin.read().strip() if text is None else text
     if not document:
         raise DataError("there is no text to explain; give --text, or a text on standard input")
-    given: dict[str, Any] = {"top": top, "gradient_steps": steps or GRADIENT_STEPS}
-    if dense is not None:
-        given["dense"] = common.read_dense(dense)
+    given: dict[str, Any] = {"top": top}
+    if inputs.dense is not None:
+        given["dense"] = read_dense(inputs.dense)
         if (rows := len(given["dense"])) != 1:
-            raise DataError(f"has {rows:,} rows, but there is only one text", file=dense)
+            raise DataError(f"has {rows:,} rows, but there is only one text", file=inputs.dense)
     if train is not None:
         how = replace(reading.options(), features=False)  # its texts are shown
         how = common.with_fields_of(loaded, train, how)
         given["corpus"] = common.read_corpus(train, how, index=loaded.index_)
     read: Any = common.given_document(document, loaded)
     document = words_of(read)
-    if features is not None:
-        matrix = read_matrix(features, n_features=loaded.facts_.given or None)
+    if inputs.features is not None:
+        matrix = read_matrix(inputs.features, n_features=loaded.facts_.given or None)
         read = Documents([read], as_features(matrix))
     if label:
         explanations = [explain(loaded, read, name, **given) for name in label]
@@ -87,77 +71,3 @@ def explain(
     for explanation in explanations:
         for line in explanation_lines(explanation, document):
             console.print(line)
-
-
-def explanation_lines(found: Explanation, text: str, indent: str = "") -> Iterator[Text]:
-    """An explanation for people, line by line."""
-    from rich.text import Text
-
-    def line(*parts: Any) -> Text:
-        return Text.assemble(indent, *parts)
-
-    identity = "" if found.id == found.name else f" ({found.id})"
-    score = "not found" if found.score is None else f"{found.score:.4f}"
-    chance = "" if found.calibrated is None else f"probability {found.calibrated:.4f}, "
-    facts = f"  {chance}{found.score_kind} {score}, {found.method}"
-    yield line((f"{found.name}{identity}", "bold"), facts)
-    if not indent:
-        yield highlighted(found, text)
-    largest = max((abs(reason.contribution) for reason in found.reasons), default=1.0)
-    for reason in found.reasons:
-        bar = "█" * max(1, round(BAR * abs(reason.contribution) / largest))
-        times = f" (x{len(reason.spans)})" if len(reason.spans) > 1 else ""
-        yield line(
-            f"  {reason.contribution:+8.3f} ",
-            (f"{bar:<{BAR}}", _colour(reason.contribution)),
-            f" {reason.text}{times}",
-        )
-    for path in found.paths:
-        weight = "" if path.weight == 1.0 else f", {path.weight:.0%} of the score"
-        yield line(f"  {path.name}: {path.score:.4f}{weight}")
-        for step in path.steps:
-            yield line("    ", step_line(step))
-    for near in found.neighbours:
-        name = f"document {near.document}" if near.id is None else near.id
-        shared = f" by {', '.join(near.terms)}" if near.terms else ""
-        yield line(f"  like {name} ({near.similarity:.2f}{shared}): ", (near.excerpt, "dim"))
-    for note in found.notes:
-        yield line(f"  note: {note}")
-    for number, member in enumerate(found.members, 1):
-        yield line(f"  member {number}")
-        yield from explanation_lines(member, text, indent + "    ")
-    if not indent:
-        yield Text("")
-
-
-def step_line(step: Step) -> str:
-    """A node of the path: its labels, its probability, and how its margin adds up."""
-    about = f" ({step.labels} labels: {', '.join(step.examples)})" if step.labels > 1 else ""
-    parts = [(reason.text, reason.contribution) for reason in step.reasons[:STEP_WORDS]]
-    hidden = sum(reason.contribution for reason in step.reasons[STEP_WORDS:])
-    others = [("other words", step.rest + hidden), ("vector", step.vector)]
-    others += [("not attributed", step.unattributed), ("bias", step.bias)]
-    parts += [(name, value) for name, value in others if value]
-    sums = ", ".join(f"{name} {value:+.3f}" for name, value in parts) or "0"
-    chance = "" if step.probability is None else f" {step.probability:.4f} from"
-    only = "" if step.counts else " (not part of the score)"
-    return (
-        f"level {step.level}, node {step.node} of {step.nodes:,}{about}{only}:{chance} "
-        f"margin {step.margin:.3f} = {sums}"
-    )
-
-
-def highlighted(found: Explanation, text: str) -> Text:
-    """The text, with the words that count for or against the label in colour."""
-    from rich.text import Text
-
-    shown = text[:SHOWN_TEXT] + ("…" if len(text) > SHOWN_TEXT else "")
-    coloured = Text(shown, style="dim")
-    for piece in found.highlights():
-        strong = "bold " if abs(piece.strength) >= 0.5 else ""
-        coloured.stylize(f"not dim {strong}{_colour(piece.strength)}", piece.start, piece.end)
-    return Text.assemble("  ", coloured)
-
-
-def _colour(strength: float) -> str:
-    return "green" if strength > 0 else "red"

@@ -1,25 +1,25 @@
 """Flags that several commands share, declared once: single flags and groups of them.
 
 A command takes a group as one keyword argument, such as ``reading: options.Reading``.
-``add_commands`` shows typer the flags of the group instead.
+``add_command`` shows typer the flags of the group instead, in panels.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
+from typer.models import OptionInfo
 
 from labelgrove.cli import common
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods import METHODS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,13 +30,30 @@ if TYPE_CHECKING:
     from labelgrove.data.formats import ReadOptions
     from labelgrove.engines import Engine
 
+# The panels of the help; a flag in none of them is shown with --help.
+PANELS = {
+    "Data": "dev train test data features dense labels all-labels label-tree feedback report "
+    "text text-field field labels-field id-field format read skip-bad filter stratify documents "
+    "default",
+    "Method": "method config set seed budget trials metric target allow deny label diversity raw "
+    "threshold k propensity intervals precision hub only costs against",
+    "Output": "out force run resume plan no-estimate json quiet by top verify",
+    "Machine": "threads device memory batch host port host-header token-file",
+    "More machines": "engine address workers",
+}
+METHODS = (
+    "auto, linear, neighbours, matcher, xtransformer, xrtransformer, lightxml, cascadexml, ensemble"
+)
+
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
 HubModel = Annotated[Path, Argument(metavar="MODEL", help="Model folder, or hub:owner/name.")]
 ModelOrFile = Annotated[Path, Argument(metavar="MODEL", help="Model folder or predictions file.")]
 TrainCorpus = Annotated[Path, Argument(metavar="TRAIN", help="Training corpus in any format.")]
+Labelled = Annotated[Path, Argument(metavar="DATA", help="Corpus with labels.")]
 Labels = Annotated[
     Path | None, Option(help="Label table (id, name, text). Default: labels.tsv beside the corpus.")
 ]
+LabelTree = Annotated[Path | None, Option(help="Thesaurus (TSV: id, broader ids) or tree (JSON).")]
 Given = Annotated[
     Path | None,
     Option(
@@ -49,14 +66,21 @@ Set = Annotated[list[str] | None, Option("--set", help="One setting, KEY=VALUE. 
 Neighbours = Annotated[
     Path | None, Option("--train", help="Training corpus, to show its documents most like a text.")
 ]
-Seed = Annotated[int | None, Option(min=0, help="Random seed.")]
+Seed = Annotated[int, Option(min=0, help="Random seed.")]
+Documents = Annotated[int, Option("--documents", "-n", min=1, help="Number of documents.")]
+Top = Annotated[int, Option(min=0, help="Number of entries to show in each list.")]
+RunFolder = Annotated[
+    Path | None, Option("--run", help="Folder that keeps finished work for other runs.")
+]
 Threads = Annotated[
     int | None, Option(min=0, max=MAX_THREADS, help="Number of threads. Default: all cores.")
 ]
 Device = Annotated[str, Option(help="Where to compute: auto, cpu or cuda.")]
 Json = Annotated[bool, Option("--json", help="Print the result as one JSON object.")]
 Force = Annotated[bool, Option("--force", help="Replace existing output.")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
+SkipBad = Annotated[
+    bool, Option("--skip-bad", help="Count and report bad lines instead of stopping.")
+]
 
 
 @dataclass(frozen=True)
@@ -65,6 +89,35 @@ class Machine:
 
     threads: Threads = None
     device: Device = "auto"
+
+
+@dataclass(frozen=True)
+class Inputs(Machine):
+    """What belongs to documents besides their texts, and what to compute with."""
+
+    features: Given = None
+    dense: Dense = None
+
+    def load(self, model: Path) -> Any:
+        """The model, on the device."""
+        return common.load_model(model, self.device, self.dense, self.features)
+
+    def read(self, model: Any, path: Path, how: ReadOptions, **given: Any) -> Corpus:
+        """The documents, with what the model reads besides texts."""
+        return common.read_for(model, path, how, dense=self.dense, features=self.features, **given)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the documents come with a file of features or vectors."""
+        return self.features is not None or self.dense is not None
+
+
+@dataclass(frozen=True)
+class Printing:
+    """What to print."""
+
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print errors only.")] = False
+    as_json: Json = False
 
 
 @dataclass(frozen=True)
@@ -105,8 +158,9 @@ class Frequencies:
     train_corpus: Annotated[
         Path | None, Option("--train", help="Training corpus. PSP of a predictions file needs it.")
     ] = None
-    a: Annotated[float, Option("--propensity-a", help="A of the propensity model.")] = 0.55
-    b: Annotated[float, Option("--propensity-b", help="B of the propensity model.")] = 1.5
+    propensity: Annotated[
+        tuple[float, float], Option(metavar="A B", help="A and B of the propensity model.")
+    ] = (0.55, 1.5)
 
     def read(
         self, how: ReadOptions, labels: Path | None
@@ -121,27 +175,6 @@ class Frequencies:
         return corpus.index, TrainingFacts.of(corpus)
 
 
-@dataclass(frozen=True)
-class Data:
-    """A corpus by position; --data, as it was once given, still works but is not shown."""
-
-    source: Annotated[Path | None, Argument(metavar="DATA", help="Corpus with labels.")] = None
-    data: Annotated[Path | None, Option(hidden=True)] = None
-
-    @property
-    def path(self) -> Path | None:
-        """The corpus, whichever way it was given."""
-        if self.source is not None and self.data is not None:
-            raise ConfigError(f"--data {self.data}: the corpus is {self.source} already; give one")
-        return self.source or self.data
-
-    def required(self) -> Path:
-        """The corpus; it is an error to give none."""
-        if self.path is None:
-            raise typer.BadParameter("give a corpus with labels after the model", param_hint="DATA")
-        return self.path
-
-
 READ_OPTIONS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("encoding", "part", "delimiter", "label_separator", "weights_field"), str),
     "column_names": lambda value: value.split(","),
@@ -154,9 +187,7 @@ READ_OPTIONS: dict[str, Callable[[str], Any]] = {
 class Reading:
     """How to read a corpus."""
 
-    skip_bad: Annotated[
-        bool, Option("--skip-bad", help="Count and report bad lines instead of stopping.")
-    ] = False
+    skip_bad: SkipBad = False
     input_format: Annotated[
         str | None, Option("--format", help="Input format. Default: by name and content.")
     ] = None
@@ -209,11 +240,11 @@ class Settings:
 
     method: Annotated[
         str | None,
-        Option(help=f"{', '.join(METHODS)}. Default: auto (tune: linear), or as in --config."),
+        Option(help=f"{METHODS}. Default: auto (tune: linear), or as in --config."),
     ] = None
     config: Annotated[Path | None, Option(help="TOML file with settings.")] = None
     settings: Set = None
-    seed: Seed = None
+    seed: Annotated[int | None, Option(min=0, help="Random seed.")] = None
 
     def tables(self, threads: int | None, default: str) -> tuple[str, dict[str, Any]]:
         """The method and its parameters: config file, --set and flags, in rising precedence."""
@@ -238,16 +269,21 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Documents:
+class TrainingData:
     """What belongs to a training corpus: held-out documents, features and label names."""
 
     dev: Annotated[Path | None, Option(help="Held-out corpus to measure on.")] = None
-    features: Given = None
-    dev_features: Annotated[Path | None, Option(help="The matrix of the documents in --dev.")] = (
-        None
-    )
-    dense: Dense = None
-    dev_dense: Annotated[Path | None, Option(help="The vectors of the documents in --dev.")] = None
+    features: Annotated[
+        list[Path] | None,
+        Option(
+            help="Sparse matrix with a row per document (.npz, or a repository or svmlight file). "
+            "Give a second one for --dev."
+        ),
+    ] = None
+    dense: Annotated[
+        list[Path] | None,
+        Option(help="NumPy file (.npy) with one vector per document. Give a second one for --dev."),
+    ] = None
     labels: Labels = None
     all_labels: Annotated[
         bool,
@@ -258,16 +294,16 @@ class Documents:
         ),
     ] = False
 
+    def files(self) -> tuple[list[Path | None], list[Path | None]]:
+        """The matrices and the vectors of the training documents and of those in --dev."""
+        corpora = {"TRAIN": True, "--dev": self.dev is not None}
+        return one_each("--features", self.features, corpora), one_each(
+            "--dense", self.dense, corpora
+        )
+
     def check(self) -> None:
         """Raises an error, before the work, if the flags do not fit each other."""
-        if self.dev is not None and self.dense is not None and self.dev_dense is None:
-            raise ConfigError("--dev-dense is missing: the documents of --dev need vectors too")
-        if self.dev_dense is not None and (self.dev is None or self.dense is None):
-            raise ConfigError("--dev-dense needs --dev and --dense")
-        if self.dev is not None and self.features is not None and self.dev_features is None:
-            raise ConfigError("--dev-features is missing: the documents of --dev need a matrix too")
-        if self.dev_features is not None and self.dev is None:
-            raise ConfigError("--dev-features needs --dev")
+        self.files()
         if self.labels is not None and self.labels.suffix == ".npz":
             raise ConfigError(
                 f"--labels {self.labels}: is a matrix, and --labels takes a table of label names; "
@@ -282,13 +318,14 @@ class Documents:
         from labelgrove.data.records import empty_fields
 
         how, report = reading.options(), ReadReport()
+        features, dense = self.files()
         corpus = common.read_corpus(
             path,
             how,
             labels=self.labels,
             all_labels=self.all_labels,
-            dense=self.dense,
-            features=self.features,
+            dense=dense[0],
+            features=features[0],
             console=console,
             report=report,
             scratch=scratch,
@@ -317,23 +354,36 @@ class Documents:
             self.dev,
             how,
             index=corpus.index,
-            dense=self.dev_dense,
-            features=self.dev_features,
+            dense=dense[1],
+            features=features[1],
             console=console,
         )
+
+
+def one_each(flag: str, files: list[Path] | None, corpora: Mapping[str, bool]) -> list[Path | None]:
+    """The file of each corpus, in order; None for corpora that are not given."""
+    given = [name for name, is_given in corpora.items() if is_given]
+    if not files:
+        return [None] * len(corpora)
+    if len(files) != len(given):
+        raise ConfigError(
+            f"{flag}: give a file for each of {', '.join(given) or 'no corpus'}, in this order; "
+            f"{len(files)} given"
+        )
+    left = iter(files)
+    return [next(left) if is_given else None for is_given in corpora.values()]
 
 
 class Without(str):
     """Leaves the flag of this name out of a group."""
 
 
-def add_commands(app: typer.Typer, *commands: Callable[..., None]) -> None:
-    """Adds functions as commands of the same names; their docstrings are the help."""
-    for command in commands:
-        # Help is shown at any width: only empty lines of a docstring separate paragraphs.
-        paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-        text = "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
-        app.command(help=text)(_with_flags(command))
+def add_command(app: typer.Typer, name: str, command: Callable[..., None]) -> None:
+    """Adds a function as a command; its docstring is the help."""
+    # Help is shown at any width: only empty lines of a docstring separate paragraphs.
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    text = "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
+    app.command(name, help=text)(_with_flags(command))
 
 
 def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -348,6 +398,7 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
             members = [flag for flag in signature.parameters.values() if flag.name not in marks]
             groups[parameter.name] = (group, [flag.name for flag in members])
         flags += [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in members]
+    flags.sort(key=_panel)
 
     @functools.wraps(command)
     def flat(**values: Any) -> None:
@@ -358,3 +409,18 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
     flat.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
     flat.__annotations__ = {flag.name: flag.annotation for flag in flags}
     return flat
+
+
+def _panel(flag: inspect.Parameter) -> int:
+    """The number of the panel in which the help shows a flag; -1 for an argument."""
+    option = get_args(flag.annotation)[-1]
+    if not isinstance(option, OptionInfo):
+        return -1
+    # typer takes the name of an annotated option for its default until it makes the command.
+    name = str(option.default)
+    name = name if name.startswith("--") else f"--{flag.name.replace('_', '-')}"
+    for panel, names in PANELS.items():
+        if name.removeprefix("--") in names.split():
+            option.rich_help_panel = option.rich_help_panel or panel
+            return list(PANELS).index(option.rich_help_panel)
+    return len(PANELS)

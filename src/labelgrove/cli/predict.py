@@ -33,7 +33,7 @@ def predict(
     ] = "-",
     threshold: Annotated[
         str | None,
-        Option("--threshold", "--min-score", help="Minimum score. auto: the sets of calibrate."),
+        Option(help="Minimum score. auto: the sets of calibrate."),
     ] = None,
     raw: Annotated[bool, Option("--raw", help="Return uncalibrated scores.")] = False,
     allow: Annotated[
@@ -41,20 +41,15 @@ def predict(
         Option(help="Allow only this id, name, group or @FILE of them. Repeatable."),
     ] = None,
     deny: Annotated[list[str] | None, Option(help="Exclude this label. Like --allow.")] = None,
-    groups: Annotated[
+    label_tree: Annotated[
         Path | None, Option(help="Thesaurus (TSV: id, broader ids). Its concepts become groups.")
-    ] = None,
-    score_labels: Annotated[
-        list[str] | None, Option(help="Score all of these labels and no others. Like --allow.")
     ] = None,
     diversity: Annotated[
         float, Option(min=0, max=1, help="Move labels down that are like better ones.")
     ] = 0.0,
     batch: Annotated[int, Option(min=1, help="Documents at once. 1: line by line.")] = 2048,
-    features: options.Given = None,
-    dense: options.Dense = None,
+    inputs: options.Inputs,
     where: options.Where,
-    machine: options.Machine,
     reading: Annotated[options.Reading, options.Without("labels_field")],
 ) -> None:
     """Predict the k best labels of each document.
@@ -72,25 +67,25 @@ def predict(
 
     atexit.register(_leave_the_rest)
     where.check()
-    if score_labels is not None and allow is not None:
-        raise ConfigError("--score-labels and --allow exclude each other; give one of them")
+    minimum: Any = threshold
+    if threshold not in (None, "auto"):
+        minimum = common.number(threshold, "--threshold", " or auto")
     job = Job(
         model=common.local_model(model),
-        device=machine.device,
+        device=inputs.device,
         k=k,
         request={
-            "threshold": _threshold(threshold),
+            "threshold": minimum,
             "diversity": diversity,
             "raw": raw,
-            "threads": where.threads(machine.threads),
+            "threads": where.threads(inputs.threads),
         },
-        allow=common.given_labels(allow if score_labels is None else score_labels),
+        allow=common.given_labels(allow),
         deny=common.given_labels(deny),
-        all_allowed=score_labels is not None,
-        groups=groups,
+        groups=label_tree,
         batch=batch,
-        features=features,
-        dense=dense,
+        features=inputs.features,
+        dense=inputs.dense,
         how=replace(reading.options("test"), labels=False),
     )
     if where.engine is None:
@@ -162,12 +157,3 @@ def _leave_the_rest() -> None:
     """Ends the search for garbage: at its end Python looks through all modules several times."""
     gc.collect()
     gc.freeze()
-
-
-def _threshold(given: str | None) -> Any:
-    if given is None or given == "auto":
-        return given
-    try:
-        return float(given)
-    except ValueError:
-        raise ConfigError(f"--threshold {given}: must be a number or auto") from None

@@ -32,7 +32,6 @@ class Job:
     how: ReadOptions
     allow: list[str] | None = None
     deny: list[str] | None = None
-    all_allowed: bool = False  # score all allowed labels, however many k says
     groups: Path | None = None
     batch: int = 2048
     features: Path | None = None
@@ -54,7 +53,6 @@ class Job:
             k = model.calibration_.places if sets else DEFAULT_K
         if mask is None:
             return Predicting(self, model, k, self.request)
-        k = len(mask) if self.all_allowed else k
         return Predicting(self, model, k, self.request | {"allow": mask})
 
     def worker(self) -> Callable[[tuple[str, str]], Done]:
@@ -195,7 +193,9 @@ def _corpus_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
 
 def _with_vectors(batches: Iterator[Batch], file: Path | None) -> Iterator[tuple[Batch, Any]]:
     """The batches, and for each the argument with the vectors that belong to its documents."""
-    vectors = None if file is None else common.read_dense(file)
+    from labelgrove.data.formats.matrices import read_dense
+
+    vectors = None if file is None else read_dense(file)
     used = 0
     for batch in batches:
         start, used = used, used + len(batch[1])

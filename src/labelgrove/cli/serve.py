@@ -28,7 +28,9 @@ def serve(
     ] = None,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
-    workers: Annotated[int, Option(min=1, help="Number of processes.")] = 1,
+    workers: Annotated[
+        int, Option(min=1, help="Number of processes.", rich_help_panel="Machine")
+    ] = 1,
     token_file: Annotated[
         Path | None, Option(help="File with a required token. Or set LABELGROVE_TOKEN.")
     ] = None,
@@ -64,20 +66,22 @@ def serve(
     """Serve models over HTTP: POST /v1/predict, other routes (docs/service.md), and a web page.
 
     Several models in one service answer at /v1/models/NAME/predict. If you save a new model into a
-    folder, the service loads it without a restart. --set changes a limit, or that of one model
-    (NAME.max_k=20). Ctrl-C finishes open requests, then stops.
+    folder, the service loads it without a restart. --set changes a limit. Ctrl-C finishes open
+    requests, then stops.
 
     Example: labelgrove serve model --port 8000 --workers 2 --set max_k=20
 
     Example: labelgrove serve en=models/english fi=models/finnish --default fi --feedback said
     """
-    from labelgrove.serve.named import files_by_model, listed, named_models, params_by_model
+    from labelgrove.core.params import merge_settings
+    from labelgrove.serve.named import files_by_model, listed, named_models
+    from labelgrove.serve.settings import ServeParams
 
     common.check_device(machine.device)
     named = named_models(models)
     if default is not None and default not in named:
         raise ConfigError(f"--default {default}: there is no such model, only {listed(named)}")
-    params, each = params_by_model(settings or [], named)
+    params = ServeParams.from_dict(merge_settings({}, settings or [])).checked()
     reports = files_by_model(report or [], named, "--report")
     corpora = files_by_model(train or [], named, "--train")
     token = _token(token_file)
@@ -114,7 +118,6 @@ def serve(
             Source(
                 name,
                 common.local_model(Path(model)),
-                each[name],
                 report=reports.get(name),
                 train=corpora.get(name),
                 feedback=None if feedback is None else feedback / f"{name}.jsonl",

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelgrove.cli import common, options
-from labelgrove.cli.measuring import Measures, check_labels, evaluate_tallies, joined_tallies
 from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import TopK
@@ -22,6 +21,7 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.fingerprints import warning_of
 from labelgrove.data.formats import ReadOptions, ReadReport
 from labelgrove.data.formats.shards import fetched, shards_of
+from labelgrove.evaluation.measures import Measures, check_labels, evaluate_tallies, joined_tallies
 from labelgrove.evaluation.metrics import Evaluation
 from labelgrove.evaluation.metrics.tallies import Tally
 from labelgrove.evaluation.predictions import Predictions

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from labelgrove.cli import common
 from labelgrove.cli.evaluate import TimedEvaluation
-from labelgrove.cli.measuring import METRICS
 from labelgrove.core.durations import format_duration
+from labelgrove.evaluation.measures import METRICS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -138,7 +138,9 @@ def _print_summary(
     if reused:
         show(f"reused: {', '.join(reused)}")
     if kept := [trial for trial in facts.get("tried", ()) if trial["chosen"]]:
-        show(f"auto kept {common.trial_line(kept[0])}")
+        from labelgrove.methods.auto.trials import trial_line
+
+        show(f"auto kept {trial_line(kept[0])}")
     if "rule" in facts:
         weights = ", ".join(f"{weight:g}" for weight in facts["weights"])
         show(f"members are combined by {facts['rule']} with weights {weights}")

@@ -26,7 +26,7 @@ Summary = tuple[dict[str, Any], TimedEvaluation | None]
 
 
 @dataclass(frozen=True)
-class Training:
+class NetworkTraining:
     """A training in values that other processes can be given."""
 
     method: str
@@ -34,7 +34,7 @@ class Training:
     device: str
     threads: int  # of each process; 0 as the settings say
     corpus: Path
-    documents: options.Documents
+    documents: options.TrainingData
     reading: options.Reading
     out: Path
 

@@ -3,61 +3,58 @@
 from __future__ import annotations
 
 import inspect
-import shlex
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Option
 
 from labelgrove.cli import common, options
 from labelgrove.cli.evaluate import TimedEvaluation, evaluate_model
+from labelgrove.cli.run_folders import Saving
 from labelgrove.cli.summary import show, summary
 from labelgrove.core.durations import parse_duration
-from labelgrove.errors import ConfigError, DataError, StorageError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from labelgrove.data.corpus import Corpus
-    from labelgrove.disk.run_folder import RunFolder, RunStatus
-    from labelgrove.methods.estimator import Estimator
+    from labelgrove.disk.run_folder import RunFolder
+    from labelgrove.experiments.planning.plan import Plan
     from labelgrove.methods.interface import Model
+
+Result = tuple[dict[str, Any], TimedEvaluation | None]  # the summary, and the metrics on --dev
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What training may use."""
+
+    budget: Annotated[
+        str | None, Option(help="Time for the method auto, e.g. 10m. Default: no limit.")
+    ] = None
+    memory: Annotated[
+        str | None,
+        Option(help="Memory limit, e.g. 8G. linear keeps features on disk; others must fit."),
+    ] = None
 
 
 def train(
     corpus: options.TrainCorpus,
     *,
-    out: Annotated[Path | None, Option(help="Model folder to write.")] = None,
+    saving: Saving,
     settings: options.Settings,
-    time_budget: Annotated[
-        str | None,
-        Option("--budget", help="Time for the method auto, e.g. 10m. Default: no limit."),
-    ] = None,
-    documents: options.Documents,
-    plan_only: Annotated[bool, Option("--plan", help="Print the plan and stop.")] = False,
-    resume: Annotated[bool, Option("--resume", help="Continue an interrupted run.")] = False,
-    run_folder: Annotated[
-        Path | None, Option("--run", help="Folder that keeps finished stages for other runs.")
-    ] = None,
-    label_tree: Annotated[
-        Path | None, Option(help="Thesaurus (TSV: id, broader ids) or tree (JSON).")
-    ] = None,
-    force: options.Force = False,
+    documents: options.TrainingData,
+    label_tree: options.LabelTree = None,
+    limits: Limits,
     where: options.Where,
     machine: options.Machine,
-    memory: Annotated[
-        str | None,
-        Option(help="Memory limit, e.g. 8G. linear keeps features on disk; others must fit."),
-    ] = None,
     reading: options.Reading,
-    estimate: Annotated[bool, Option(help="Estimate the time from a small sample.")] = True,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    printing: options.Printing,
 ) -> None:
     """Train a model.
 
@@ -74,296 +71,283 @@ def train(
 
     Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
-    from labelgrove.core.callbacks import RichProgress
-    from labelgrove.core.memory import limit_memory, parse_size, peak_rss, require
-    from labelgrove.core.processes import is_first_process, process_count, wait_for_all
-    from labelgrove.core.scratch import Scratch
-    from labelgrove.data.formats.files import existing
-    from labelgrove.data.splits import repeated_texts
-    from labelgrove.experiments.planning.plan import plan_training
+    from labelgrove.core.memory import parse_size
+    from labelgrove.core.processes import is_first_process
     from labelgrove.methods import create
     from labelgrove.methods.auto.method import Auto
     from labelgrove.methods.ensemble.method import Ensemble
 
-    if plan_only:
-        out = None
-    elif out is None:
-        raise typer.BadParameter("give the folder to write the model to", param_hint="--out")
-    quiet = quiet or not is_first_process()
-    console = common.stderr_console(quiet=quiet)
+    saving.check_given()
     where.check()
     default = "auto" if where.engine is None else "linear"
     method, tables = settings.tables(machine.threads, default=default)
-    if time_budget is not None:
+    if limits.budget is not None:
         if method != "auto":
             raise ConfigError(f"--budget: is for the method auto, not for {method}")
-        tables["budget"] = parse_duration(time_budget, name="--budget")
+        tables["budget"] = parse_duration(limits.budget, name="--budget")
     model = create(method, tables)
-    many = isinstance(model, Auto | Ensemble)  # workers train its members, one each
-    if where.engine != "ray" or many or not model.encoders():  # the workers may have other devices
-        common.use_device(model, machine.device)
-    budget = None if memory is None else parse_size(memory, name="--memory")
-    if out is not None:
-        # What an interrupted search left is replaced by what it finds when it goes on.
-        force = force or (resume and run_folder is None and private_run(out).is_dir())
-        common.check_model_folder(out, force=force)
-    _check_extras(model, documents, label_tree)
-    reading.options()
-    if where.engine is not None:
-        for flag, value in (("--plan", plan_only), ("--memory", memory)):
-            if value:
-                raise ConfigError(f"{flag}: does not work with --engine; leave it out")
-    if where.engine is not None and not many:
-        assert out is not None
-        together = None
-        if model.encoders():
-            from labelgrove.cli.together import Training
-
-            threads = where.threads(machine.threads)
-            together = Training(
-                method, tables, machine.device, threads, corpus, documents, reading, out
-            )
-            together.check(model)
-        with training_run(out, run_folder, resume=resume, force=force, device=None) as run:
-            if together is not None:
-                assert run is not None
-                facts, measured = together.start(where, run.path, quiet=quiet)
-            else:
-                measured = _fit_shards(
-                    model, corpus, run, where, documents, reading, label_tree, console, quiet=quiet
-                )
-                model.save(out, overwrite=force)
-                facts = summary(model, out, None, measured, dev=documents.dev)
-        show(console, facts, measured, as_json)
+    memory = None if limits.memory is None else parse_size(limits.memory, name="--memory")
+    quiet = printing.quiet or not is_first_process()
+    training = Training(
+        corpus, model, saving, documents, label_tree, memory, where, machine, reading, quiet
+    )
+    shared = where.engine is not None and not isinstance(model, Auto | Ensemble)
+    if not (shared and where.engine == "ray" and model.encoders()):
+        common.use_device(model, machine.device)  # Ray's workers may have other devices
+    training.check()
+    if saving.plan_only:
+        plan = training.plan()
+        if printing.as_json:
+            common.print_json(plan.to_json())
         return
-    if str(corpus) != "-":
-        existing(corpus)  # before a run folder is made next to it
-    device = machine.device if model.encoders() else None
-    with training_run(out, run_folder, resume=resume, force=force, device=device) as run:
-        if budget is not None:
-            require(budget, peak_rss() or 0, "starting labelgrove")
-            limit_memory(budget)
-        streams = budget is not None and "memory" in inspect.signature(model.fit).parameters
-        scratch = Scratch(run.path) if streams and run is not None else None
-        data, held_out = documents.read(corpus, reading, console, scratch)
+    if not shared:
+        result = training.here()
+    elif model.encoders():
+        result = training.together(method, tables)
+    else:
+        result = training.shards()
+    if result is not None:
+        show(training.console, *result, printing.as_json)
+
+
+def check_takes(model: Any, given: Mapping[str, Any]) -> None:
+    """Raises an error for a file that the method cannot be trained with."""
+    arguments = inspect.signature(model.fit).parameters
+    for argument, value in given.items():
+        if value and argument not in arguments:
+            raise UnsupportedError(
+                f"--{argument.replace('_', '-')}: the method {model.method} cannot use it; "
+                "leave it out or train linear"
+            )
+
+
+@dataclass
+class Training:
+    """What to train, and how. Every way to train is a method."""
+
+    corpus: Path
+    model: Any
+    saving: Saving
+    documents: options.TrainingData
+    label_tree: Path | None
+    memory: int | None
+    where: options.Where
+    machine: options.Machine
+    reading: options.Reading
+    quiet: bool
+
+    @cached_property
+    def console(self) -> Console:
+        """For messages to people."""
+        return common.stderr_console(quiet=self.quiet)
+
+    def check(self) -> None:
+        """Raises an error, before the work, if a flag does not fit the method or other flags."""
+        self.saving.check()
+        check_takes(self.model, {"dense": self.documents.dense, "label_tree": self.label_tree})
+        self.documents.check()
+        self.reading.options()
+        if self.where.engine is not None:
+            for flag, value in (("--plan", self.saving.plan_only), ("--memory", self.memory)):
+                if value:
+                    raise ConfigError(f"{flag}: does not work with --engine; leave it out")
+
+    def plan(self) -> Plan:
+        """Reads the corpus and prints the plan."""
+        data, given = self._with_tree(self._read(None)[0])
+        return self._plan(data, given, None)
+
+    def here(self) -> Result | None:
+        """Trains in this process; the workers of an engine may train members of the model."""
+        from labelgrove.core.callbacks import RichProgress
+        from labelgrove.core.memory import require
+        from labelgrove.core.processes import is_first_process, wait_for_all
+        from labelgrove.data.formats.files import existing
+        from labelgrove.methods.auto.method import Auto
+
+        if str(self.corpus) != "-":
+            existing(self.corpus)  # before a run folder is made next to it
+        device = self.machine.device if self.model.encoders() else None
+        with self.saving.opened(device) as run:
+            data, held_out = self._read(run)
+            data, given = self._with_tree(data)
+            plan = self._plan(data, given, run)
+            if self._streams:
+                given["memory"] = self.memory
+            elif self.memory is not None:
+                what = f"training {self.model.method} on {len(data):,} documents"
+                require(self.memory, plan.memory_bytes, what)
+            with nullcontext() if self.where.engine is None else self.where.open() as engine:
+                if engine is not None:
+                    given["engine"] = engine
+                with RichProgress() as progress:
+                    callbacks = [] if self.quiet else [progress]
+                    self.model.fit(data, callbacks=callbacks, run=run, **given)
+            if isinstance(self.model, Auto):
+                run.unfinished = self.model.interrupted_
+                self.model = self.model.chosen_
+                self._print_never_predicted(data)
+            wait_for_all(device)  # from here on only the first process needs the run folder
+            if not is_first_process():
+                return None
+            result = self._saved(plan, held_out)
+        if data.texts is not None and self.model.facts_.given:
+            self.console.print(
+                f"predictions need the matrix of {self.model.facts_.given:,} columns that came "
+                "with the texts; a model trained with --set features=own reads texts alone"
+            )
+        return result
+
+    def shards(self) -> Result:
+        """Trains linear on shards by the workers of an engine."""
+        from labelgrove.core.callbacks import RichProgress
+        from labelgrove.data.formats import ReadReport
+        from labelgrove.data.formats.sharded import read_shards
+        from labelgrove.methods.linear.method import Linear
+
+        documents = self.documents
+        if not isinstance(self.model, Linear) or documents.dense:
+            raise UnsupportedError(
+                "--engine: trains linear and its settings (parabel, bonsai, ova) and methods with "
+                "an encoder on texts, and the members of ensemble and auto; leave it out for "
+                f"{self.model.method} or --dense"
+            )
+        if documents.features:
+            raise UnsupportedError(
+                "--engine: a corpus in shards has no matrix; leave out --features"
+            )
+        how, report = self.reading.options(), ReadReport()
+        with self.saving.opened(None) as run:
+            with self.where.open() as engine:
+                data = read_shards(
+                    engine,
+                    self.corpus,
+                    labels=documents.labels,
+                    all_labels=documents.all_labels,
+                    options=how,
+                    report=report,
+                )
+                self.console.print(f"{self.corpus}: {report}")
+                data, given = self._with_tree(data)
+                held_out = None
+                if documents.dev is not None:
+                    held_out = common.read_corpus(
+                        documents.dev, how, index=data.index, console=self.console
+                    )
+                with RichProgress() as progress:
+                    callbacks = [] if self.quiet else [progress]
+                    self.model.fit(data, callbacks=callbacks, run=run, **given)
+            return self._saved(None, held_out)
+
+    def together(self, method: str, tables: dict[str, Any]) -> Result:
+        """Trains one network by all workers of an engine."""
+        from labelgrove.cli.together import NetworkTraining
+
+        threads = self.where.threads(self.machine.threads)
+        training = NetworkTraining(
+            method,
+            tables,
+            self.machine.device,
+            threads,
+            self.corpus,
+            self.documents,
+            self.reading,
+            self.saving.folder,
+        )
+        training.check(self.model)
+        with self.saving.opened(None) as run:
+            return training.start(self.where, run.path, quiet=self.quiet)
+
+    @property
+    def _streams(self) -> bool:
+        """Whether texts and features are kept on disk."""
+        return self.memory is not None and "memory" in inspect.signature(self.model.fit).parameters
+
+    def _read(self, run: RunFolder | None) -> tuple[Corpus, Corpus | None]:
+        """The documents to learn from and those of --dev, within the memory limit."""
+        from labelgrove.core.memory import limit_memory, peak_rss, require
+        from labelgrove.core.scratch import Scratch
+        from labelgrove.data.splits import repeated_texts
+
+        if self.memory is not None:
+            require(self.memory, peak_rss() or 0, "starting labelgrove")
+            limit_memory(self.memory)
+        scratch = Scratch(run.path) if self._streams and run is not None else None
+        data, held_out = self.documents.read(self.corpus, self.reading, self.console, scratch)
+        dev = self.documents.dev
         if held_out is not None:
             if held_out.labels.nnz == 0 and not held_out.unknown.any():
-                raise DataError(
-                    "no document has a label, so there is nothing to measure", file=documents.dev
-                )
+                raise DataError("no document has a label, so there is nothing to measure", file=dev)
             if held_out.texts is not None and data.texts is not None:
                 known = repeated_texts(held_out.texts, data.texts)
                 if known:
-                    console.print(
-                        f"{documents.dev}: {known:,} of {len(held_out):,} texts are also in "
-                        f"{corpus}, so its metrics are too good"
+                    self.console.print(
+                        f"{dev}: {known:,} of {len(held_out):,} texts are also in {self.corpus}, "
+                        "so its metrics are too good"
                     )
-        _say_never_predicted(model, data, console, documents)
-        given: dict[str, Any] = {}
-        if label_tree is not None:
-            from labelgrove.labels.given_trees import read_label_groups, read_label_tree
+        self._print_never_predicted(data)
+        return data, held_out
 
-            given["label_tree"], conflicts = read_label_tree(label_tree, data.index)
-            groups = read_label_groups(label_tree, data.index)  # for masks at prediction
-            data = replace(data, index=data.index.with_groups(groups))
-            console.print(f"{label_tree}: {conflicts}")
+    def _with_tree(self, data: Any) -> tuple[Any, dict[str, Any]]:
+        """The corpus, whose labels get the groups of the label tree, and the tree for ``fit``."""
+        if self.label_tree is None:
+            return data, {}
+        from labelgrove.labels.given_trees import read_label_groups, read_label_tree
+
+        tree, conflicts = read_label_tree(self.label_tree, data.index)
+        groups = read_label_groups(self.label_tree, data.index)  # for masks at prediction
+        self.console.print(f"{self.label_tree}: {conflicts}")
+        return replace(data, index=data.index.with_groups(groups)), {"label_tree": tree}
+
+    def _plan(self, data: Corpus, given: dict[str, Any], run: RunFolder | None) -> Plan:
+        """Makes and prints the plan; the time is measured unless it cannot be known."""
+        from labelgrove.core.processes import process_count
+        from labelgrove.experiments.planning.plan import plan_training
+
         stages = [] if run is None else [stage.name for stage in run.status().stages]
         unknown = None  # why no time can be estimated
-        if where.engine is not None:
+        if self.where.engine is not None:
             unknown = "workers train several models at the same time"
         elif process_count() > 1:
             unknown = "several processes train together"
         elif any(name.startswith("network") for name in stages):
             unknown = "the run folder has a trained network"
-        measures = estimate and (plan_only or not quiet) and unknown is None
-        plan = plan_training(model, data, calibrate=measures, **given)
-        if estimate and unknown is not None:
-            plan = replace(plan, notes=(*plan.notes, f"no time is estimated: {unknown}"))
-        if streams:
-            note = "with --memory, features are on disk; the memory above is for training without"
-            plan = replace(plan, notes=(*plan.notes, note))
-        for line in plan.lines():
-            console.print(line)
-        if run is None or out is None:
-            if as_json:
-                common.print_json(plan.to_json())
-            return
-        if stages:
-            console.print(f"  note     matching stages in {run.path} are reused")
-        if streams:
-            given["memory"] = budget
-        elif budget is not None:
-            require(
-                budget, plan.memory_bytes, f"training {model.method} on {len(data):,} documents"
+        wanted = self.saving.plan_only or not self.quiet
+        measures = wanted and not self.saving.no_estimate and unknown is None
+        plan = plan_training(self.model, data, calibrate=measures, **given)
+        notes = list(plan.notes)
+        if unknown is not None and not self.saving.no_estimate:
+            notes.append(f"no time is estimated: {unknown}")
+        if self._streams:
+            notes.append(
+                "with --memory, features are on disk; the memory above is for training without"
             )
-        with nullcontext() if where.engine is None else where.open() as engine:
-            if engine is not None:
-                given["engine"] = engine
-            with RichProgress() as progress:
-                model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
-        interrupted = isinstance(model, Auto) and model.interrupted_
-        if isinstance(model, Auto):
-            model = model.chosen_
-            _say_never_predicted(model, data, console, documents)
-        wait_for_all(device)  # from here on only the first process needs the run folder
-        if not is_first_process():
-            return
+        plan = replace(plan, notes=tuple(notes))
+        for line in plan.lines():
+            self.console.print(line)
+        if run is not None and stages:
+            self.console.print(f"  note     matching stages in {run.path} are reused")
+        return plan
+
+    def _saved(self, plan: Plan | None, held_out: Corpus | None) -> Result:
+        """Measures the model on --dev and saves it."""
         measured = None
         if held_out is not None:
-            measured = evaluate_model(model, held_out)
-            model.dev_metrics_ = measured.evaluation.values
-        model.save(out, overwrite=force)
-        run.unfinished = interrupted
-    facts = summary(model, out, plan, measured, dev=documents.dev)
-    if data.texts is not None and model.facts_.given:
-        console.print(
-            f"predictions need the matrix of {model.facts_.given:,} columns that came with the "
-            "texts; a model trained with --set features=own reads texts alone"
-        )
-    show(console, facts, measured, as_json)
+            measured = evaluate_model(self.model, held_out)
+            self.model.dev_metrics_ = measured.evaluation.values
+        out = self.saving.folder
+        self.model.save(out, overwrite=self.saving.replaces)
+        return summary(self.model, out, plan, measured, dev=self.documents.dev), measured
 
-
-def _fit_shards(
-    model: Estimator,
-    corpus: Path,
-    run: RunFolder | None,
-    where: options.Where,
-    documents: options.Documents,
-    reading: options.Reading,
-    label_tree: Path | None,
-    console: Console,
-    *,
-    quiet: bool,
-) -> TimedEvaluation | None:
-    """Trains by the workers of an engine, and measures on the documents of --dev."""
-    from labelgrove.core.callbacks import RichProgress
-    from labelgrove.data.formats import ReadReport
-    from labelgrove.data.formats.sharded import read_shards
-    from labelgrove.methods.linear.method import Linear
-
-    if not isinstance(model, Linear) or documents.dense is not None:
-        raise UnsupportedError(
-            "--engine: trains linear and its settings (parabel, bonsai, ova) and methods with an "
-            "encoder on texts, and the members of ensemble and auto; leave it out for "
-            f"{model.method} or --dense"
-        )
-    if documents.features is not None:
-        raise UnsupportedError("--engine: a corpus in shards has no matrix; leave out --features")
-    given: dict[str, Any] = {}
-    how, report = reading.options(), ReadReport()
-    with where.open() as engine:
-        data = read_shards(
-            engine,
-            corpus,
-            labels=documents.labels,
-            all_labels=documents.all_labels,
-            options=how,
-            report=report,
-        )
-        console.print(f"{corpus}: {report}")
-        if label_tree is not None:
-            from labelgrove.labels.given_trees import read_label_groups, read_label_tree
-
-            given["label_tree"], conflicts = read_label_tree(label_tree, data.index)
-            groups = read_label_groups(label_tree, data.index)
-            data = replace(data, index=data.index.with_groups(groups))
-            console.print(f"{label_tree}: {conflicts}")
-        held_out = None
-        if documents.dev is not None:
-            held_out = common.read_corpus(documents.dev, how, index=data.index, console=console)
-        with RichProgress() as progress:
-            model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
-    if held_out is None:
-        return None
-    measured = evaluate_model(model, held_out)
-    model.dev_metrics_ = measured.evaluation.values
-    return measured
-
-
-def _check_extras(model: Estimator, documents: options.Documents, label_tree: Path | None) -> None:
-    """Raises an error, before the work, if a flag does not fit the method or other flags."""
-    arguments = inspect.signature(model.fit).parameters
-    for argument, value in (("dense", documents.dense), ("label_tree", label_tree)):
-        if value is not None and argument not in arguments:
-            raise UnsupportedError(
-                f"--{argument.replace('_', '-')}: the method {model.method} cannot use it; "
-                "leave it out or train linear"
+    def _print_never_predicted(self, data: Corpus) -> None:
+        """Says which labels --all-labels adds in vain."""
+        model: Model = self.model
+        if not self.documents.all_labels or model.learns_names():
+            return
+        count = len(data.index) - len(set(data.labels.indices.tolist()))
+        if count:
+            self.console.print(
+                f"labels: {count:,} labels have no document, and {model.method} with these "
+                "settings learns from documents only, so it never predicts them; train matcher, "
+                "or linear with --set label_texts=names"
             )
-    documents.check()
-
-
-def _say_never_predicted(
-    model: Model, data: Corpus, console: Console, documents: options.Documents
-) -> None:
-    """Says which labels --all-labels adds in vain."""
-    if not documents.all_labels or model.learns_names():
-        return
-    count = len(data.index) - len(set(data.labels.indices.tolist()))
-    if count:
-        console.print(
-            f"labels: {count:,} labels have no document, and {model.method} with these settings "
-            "learns from documents only, so it never predicts them; train matcher, or linear "
-            "with --set label_texts=names"
-        )
-
-
-@contextmanager
-def training_run(
-    out: Path | None, kept: Path | None, *, resume: bool, force: bool, device: str | None
-) -> Iterator[RunFolder | None]:
-    """The run folder during training. A private one stays only if it is worth resuming."""
-    from labelgrove.core.processes import is_first_process, wait_for_all
-    from labelgrove.disk.run_folder import RunFolder
-
-    if out is None:
-        yield None
-        return
-    if not is_first_process():
-        wait_for_all(device)  # until the first one has tidied up
-    path = kept or private_run(out)
-    if force and not resume and kept is None and path.exists():
-        # Opening it first raises an error if it is not a run folder or another process uses it.
-        with RunFolder(path, resume=True) as old:
-            old.remove()
-    with RunFolder(path, resume=resume or kept is not None) as run:
-        if is_first_process():
-            wait_for_all(device)
-        try:
-            yield run
-        except BaseException as error:
-            status = run.status()
-            # After a wrong setting, a few seconds' work would only block the next try.
-            costly = any(stage.name.startswith("network") for stage in status.stages)
-            refused = isinstance(error, ConfigError)
-            worth_resuming = bool(status.checkpoints or costly or (status.stages and not refused))
-            with suppress(StorageError):  # say first what went wrong first
-                if kept is None and not worth_resuming:
-                    run.remove()
-                else:
-                    run.log({"kind": "run_failed", "why": str(error) or type(error).__name__})
-            if not isinstance(error, KeyboardInterrupt):
-                raise
-            typer.echo(f"Interrupted. {_how_to_continue(path, status)}", err=True)
-            raise typer.Exit(common.INTERRUPTED) from None
-        if run.unfinished:
-            flags = () if kept is None else ("--force",)
-            typer.echo(f"Interrupted. {_how_to_continue(path, run.status(), *flags)}", err=True)
-        elif kept is None:
-            run.remove()
-
-
-def private_run(out: Path) -> Path:
-    """The run folder of a model that is not there yet."""
-    return out.with_name(out.name + ".run")
-
-
-def _how_to_continue(path: Path, status: RunStatus, *flags: str) -> str:
-    """The command that continues an interrupted run."""
-    if not (status.stages or status.checkpoints):
-        return "Nothing was finished yet."
-    done = list(dict.fromkeys(stage.name for stage in status.stages))
-    steps = {checkpoint.name: checkpoint.step for checkpoint in status.checkpoints}  # the last ones
-    done += [f"{name} up to step {step}" for name, step in steps.items()]
-    arguments = [argument for argument in sys.argv[1:] if argument != "--resume"]
-    command = shlex.join([common.command_name(), *arguments, "--resume", *flags])
-    return f"{path} has the finished work ({', '.join(done)}). Continue with:\n  {command}"

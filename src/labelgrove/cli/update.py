@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,24 +20,27 @@ if TYPE_CHECKING:
 
 def update(
     model: Annotated[Path, Argument(metavar="MODEL", help="Model folder. It is not changed.")],
+    data: Annotated[
+        Path | None, Argument(metavar="DATA", help="New documents with labels.")
+    ] = None,
     *,
-    new: options.Data,
-    out: Annotated[Path, Option("--out", "--output", help="Model folder to write.")],
+    out: Annotated[Path, Option(help="Model folder to write.")],
     feedback: Annotated[
         Path | None, Option(help="What people chose, in a file that serve --feedback wrote.")
     ] = None,
     labels: Annotated[
         Path | None, Option(help="Label table (id, name, text) with new labels to add.")
     ] = None,
-    corpus: Annotated[
+    train: Annotated[
         Path | None, Option(help="The documents that the model was trained on.")
     ] = None,
-    only_new: Annotated[bool, Option("--only-new", help="Train only new labels.")] = False,
     settings: options.Set = None,
-    features: options.Given = None,
-    corpus_features: Annotated[Path | None, Option(help="The matrix of --corpus.")] = None,
-    dense: options.Dense = None,
-    corpus_dense: Annotated[Path | None, Option(help="The vectors of --corpus.")] = None,
+    features: Annotated[
+        list[Path] | None, Option(help="The matrix of DATA. Give a second one for --train.")
+    ] = None,
+    dense: Annotated[
+        list[Path] | None, Option(help="The vectors of DATA. Give a second file for --train.")
+    ] = None,
     force: options.Force = False,
     machine: options.Machine,
     reading: options.Reading,
@@ -47,32 +49,33 @@ def update(
     """Add new documents and new labels to a model without training it from scratch.
 
     DATA has new documents with old or new labels. Trains the new labels and the labels of these
-    documents; all other labels keep their scores. Training is exact only with --corpus. New labels
+    documents; all other labels keep their scores. Training is exact only with --train. New labels
     in --labels that have no documents are learnt from their text. Tells you when it is time to
     train from scratch.
 
-    Example: labelgrove update model new.jsonl --corpus train.jsonl --out model-2
+    Example: labelgrove update model new.jsonl --train train.jsonl --out model-2
 
     Example: labelgrove update model --labels new_labels.tsv --out model-2
 
-    Example: labelgrove update model --feedback said/model.jsonl --corpus train.jsonl --out model-2
+    Example: labelgrove update model --feedback said/model.jsonl --train train.jsonl --out model-2
     """
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.params import merge_settings
     from labelgrove.methods.updating.report import GrowthParams
 
-    console, data = common.stderr_console(), new.path
+    console = common.stderr_console()
     if data is None and labels is None and feedback is None:
         raise ConfigError("there is nothing to learn; give DATA, --labels, --feedback or several")
-    if feedback is not None and (data or dense or features):
+    if feedback is not None and data is not None:
         raise ConfigError(
-            "--feedback brings its own texts; use it without DATA, --dense and --features, and "
-            "update once more for these"
+            "--feedback brings its own texts; use it without DATA, and update once more for these"
         )
+    corpora = {"DATA": data is not None, "--train": train is not None}
+    matrices = options.one_each("--features", features, corpora)
+    vectors = options.one_each("--dense", dense, corpora)
     common.check_model_folder(out, force=force)
-    tables = merge_settings({"retrain": "new"} if only_new else {}, settings or [])
-    params = GrowthParams.from_dict(tables, "growth")
-    loaded = common.load_model(model, machine.device, features=features or corpus_features)
+    params = GrowthParams.from_dict(merge_settings({}, settings or []), "growth")
+    loaded = common.load_model(model, machine.device, features=features[0] if features else None)
     if machine.threads is not None:
         loaded.n_jobs = machine.threads
     growth: Growth | None = None
@@ -87,17 +90,18 @@ def update(
         console.print(f"{feedback}: what people chose for {len(documents):,} texts{skipped}")
     if data is not None:
         documents = common.read_for(
-            loaded, data, reading.options(), labels=labels, dense=dense, features=features
+            loaded, data, reading.options(), labels=labels, dense=vectors[0], features=matrices[0]
         )
-    if corpus is not None:
-        old = _read_old(loaded, corpus, corpus_dense, corpus_features, reading)
+    if train is not None:
+        old = _read_old(loaded, train, vectors[1], matrices[1], reading)
     wall, cpu = time.perf_counter(), time.process_time()
     with RichProgress() as progress:
         arguments: dict[str, Any] = {"params": params, "callbacks": [progress]}
         if documents is not None:
             growth = loaded.update(documents, corpus=old, rejected=rejected, **arguments)
         if labels is not None:
-            growth = _joined(growth, _add_from_table(loaded, labels, arguments))
+            added = _add_from_table(loaded, labels, arguments)
+            growth = added if growth is None else growth.joined(added)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     assert growth is not None
     loaded.save(out, overwrite=force)
@@ -122,7 +126,7 @@ def _read_old(
     features: Path | None,
     reading: options.Reading,
 ) -> Corpus:
-    """Reads --corpus with the same flags as the new documents."""
+    """Reads --train with the same flags as the new documents."""
     try:
         return common.read_for(model, corpus, reading.options(), dense=dense, features=features)
     except DataError as error:
@@ -130,7 +134,7 @@ def _read_old(
             raise
         raise DataError(
             f"{error}. --text-field, --labels-field, --format and --read apply to both DATA and "
-            "--corpus; convert them to one format with labelgrove data convert"
+            "--train; convert them to one format with labelgrove data convert"
         ) from error
 
 
@@ -145,19 +149,3 @@ def _add_from_table(model: Estimator, table: Path, arguments: dict[str, Any]) ->
         texts = [row.name if row.text is None else row.text for row in rows]
     growth: Growth = model.add_labels(names, ids=ids, texts=texts, **arguments)
     return growth
-
-
-def _joined(first: Growth | None, second: Growth) -> Growth:
-    """One report for both steps, with the limits that are exceeded at the end."""
-    if first is None:
-        return second
-    if not second.added:
-        return first
-    # The second report has every reason of the first one, except those about documents' terms.
-    terms = [reason for reason in first.reasons if "max_unknown_terms" in reason]
-    return replace(
-        first,
-        added=first.added + second.added,
-        reasons=tuple(dict.fromkeys([*second.reasons, *terms])),
-        notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
-    )

@@ -47,7 +47,7 @@ def _about_texts(stats: CorpusStats) -> list[str]:
         sentences.append(
             f"{_documents(stats.similar_texts)} nearly the text of another one{among}: parts drawn "
             "at random share such texts, and figures become too good; keep one of each, or see "
-            "with --other how many your parts share"
+            "with --dev how many your parts share"
         )
     if stats.duplicate_ids:
         sentences.append(

@@ -37,7 +37,6 @@ ATTRIBUTES = {
     "audience": (words.AUDIENCES, words.GROUPS, 2),
     "style": (words.STYLES, words.MOODS, 2),
 }
-KINDS = ("category", "brand", "theme", *ATTRIBUTES)
 
 
 class Wording(NamedTuple):

@@ -151,7 +151,7 @@ def project_vocabulary(
         if file is None:
             raise DataError(
                 f"does not exist; run annif load-vocab {vocab.name}, name Annif's data folder "
-                "(--data), or give the vocabulary as a TTL, RDF, CSV or TSV file (--vocab)",
+                "(--data), or give the vocabulary as a TTL, RDF, CSV or TSV file (--labels)",
                 file=files[0],
             )
     rows, notes = read_vocabulary(file, project.language), []

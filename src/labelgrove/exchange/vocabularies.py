@@ -116,7 +116,7 @@ def _check_language(language: str, languages: list[str], file: Path) -> None:
 def _checked(rows: dict[str, LabelRow], file: Path) -> list[LabelRow]:
     if not rows:
         raise DataError(
-            "has no concepts in use; give the file that annif load-vocab was given (--vocab)",
+            "has no concepts in use; give the file that annif load-vocab was given (--labels)",
             file=file,
         )
     return list(rows.values())

@@ -1,8 +1,8 @@
 """Settings that follow the corpus, the encoder and the device where they are left on "auto".
 
 All rules are here, each with its reason in words; a value that the user sets is never changed.
-docs/defaults.md says what each rule was measured to bring. A rule reads the settings before it in
-:data:`RULES`, whether derived or given.
+benchmarks/NOTES.md says what each rule was measured to bring. A rule reads the settings before it
+in :data:`RULES`, whether derived or given.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One line of JSON per request, for machines: who asked what, with which outcome, in which time.
 
-Texts are not in it, unless the operator asks for them.
+It contains no texts and no searches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ log = logging.getLogger("labelgrove.access")
 REQUEST_ID = b"x-request-id"
 # An id that a proxy or a client has given is kept; anything else could forge lines of a log.
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-MOST_LOGGED = 10_000  # characters of a body
 
 
 def request_id(headers: Mapping[bytes, bytes]) -> bytes:
@@ -49,10 +48,9 @@ def write(
     model: str,
     status: int | None,
     seconds: float,
-    body: bytes,
-    texts: bool,
+    size: int,
 ) -> None:
-    """Writes the line of an answered request; ``texts`` adds its query and body."""
+    """Writes the line of an answered request, whose body has ``size`` bytes."""
     client = scope.get("client")
     line: dict[str, Any] = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -64,9 +62,6 @@ def write(
         "model": model or None,
         "status": status,
         "ms": round(1000 * seconds, 3),
-        "bytes": len(body),
+        "bytes": size,
     }
-    if texts:
-        line["query"] = scope.get("query_string", b"").decode("latin-1")
-        line["body"] = body.decode("utf-8", "replace")[:MOST_LOGGED]
     log.info(json.dumps(line))

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import weakref
@@ -125,6 +126,26 @@ def _free(lock: Path) -> bool:
 
 def _user() -> int:
     return os.getuid() if sys.platform != "win32" else 0
+
+
+def read_plain(file: Path, *, follow: bool = False, most: int = -1) -> bytes | None:
+    """The first bytes of a plain file, or all; None if it is none or a link not to be followed.
+
+    In somebody else's model folder, a link could lead to any file of this machine.
+    """
+    if not follow and file.is_symlink():  # for systems without O_NOFOLLOW
+        return None
+    try:
+        # Not blocking: a pipe in its place would stop the thread.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        opened = os.open(file, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        return None
+    with os.fdopen(opened, "rb") as stream:
+        return stream.read(most)
 
 
 class OpenFiles:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 # Open to everyone under any name: they tell only that the service lives.
 PROBES = ("/healthz", "/readyz")
 # Open without a token: probes and the page's own files, which say nothing about the model.
-OPEN_TO_ALL = ("/", "/docs", *PROBES)
+OPEN_TO_ALL = ("/", *PROBES)
 PAGE_FILES = "/page/"
 # Where the routes leave the name of the model that was asked.
 ASKED = "labelgrove.methods"
@@ -101,8 +101,7 @@ class Door:
                     model=model,
                     status=status,
                     seconds=seconds,
-                    body=body,
-                    texts=self._params.log_texts,
+                    size=len(body),
                 )
 
     def _change_open(self, by: int) -> None:

@@ -8,12 +8,11 @@ The front matter of README.md in the model folder may have them as the Hugging F
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
 from labelgrove.errors import MissingExtraError
+from labelgrove.serve.copies import read_plain
 
 MOST, LONGEST = 6, 2000  # texts, characters
 CARD_BYTES = 1 << 16
@@ -39,13 +38,6 @@ def card_examples(folder: Path) -> list[str]:
 
 
 def _front_matter(card: Path) -> str:
-    # In somebody else's folder, a link could lead to any file of this machine.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-    try:
-        with os.fdopen(os.open(card, flags), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return ""
-            text = file.read(CARD_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
-    except OSError:
-        return ""
+    text = (read_plain(card, most=CARD_BYTES) or b"").decode("utf-8", "replace")
+    text = text.replace("\r\n", "\n")
     return text[4:].partition("\n---")[0] if text.startswith("---\n") else ""

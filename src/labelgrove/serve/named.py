@@ -6,10 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from labelgrove.core.params import merge_settings
 from labelgrove.disk.bundle import MANIFEST
 from labelgrove.errors import ConfigError
-from labelgrove.serve.settings import PER_MODEL, ServeParams
 
 # Names are part of addresses, of file names and of metrics.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -78,38 +76,6 @@ def files_by_model(given: Sequence[str], names: Collection[str], flag: str) -> d
                 f"{listed(names)}"
             )
     return files
-
-
-def params_by_model(
-    settings: Sequence[str], names: Collection[str]
-) -> tuple[ServeParams, dict[str, ServeParams]]:
-    """The limits of the service and of each model, of ``KEY=VALUE`` and ``NAME.KEY=VALUE``.
-
-    >>> service, each = params_by_model(["max_k=50", "b.max_k=5"], ["a", "b"])
-    >>> service.max_k, each["a"].max_k, each["b"].max_k
-    (50, 50, 5)
-    """
-    common: list[str] = []
-    own: dict[str, list[str]] = {name: [] for name in names}
-    for setting in settings:
-        name, dot, key = setting.partition("=")[0].rpartition(".")
-        if not dot:
-            common.append(setting)
-            continue
-        if name not in own:
-            raise ConfigError(f"--set {setting}: there is no model {name!r}, only {listed(names)}")
-        if key in ServeParams().get_params() and key not in PER_MODEL:
-            raise ConfigError(
-                f"--set {setting}: {key} is a limit of the whole service; leave {name}. out"
-            )
-        own[name].append(setting[len(name) + 1 :])
-    tables = merge_settings({}, common)
-    service = ServeParams.from_dict(tables).checked()
-    each = {
-        name: ServeParams.from_dict(merge_settings(tables, mine)).checked() if mine else service
-        for name, mine in own.items()
-    }
-    return service, each
 
 
 def listed(names: Collection[str], most: int = 20) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import stat
 from pathlib import Path
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from labelgrove.serve.copies import read_plain
 from labelgrove.serve.models import Models
 from labelgrove.serve.problems import Problem
 
@@ -46,7 +45,7 @@ HEADERS = {
 
 
 def add_routes(app: FastAPI, models: Models, *, page: bool) -> None:
-    """Adds the page at /, the page about the API at /docs, and reports at /report.
+    """Adds the page at / and reports at /report.
 
     They are for people and not in the OpenAPI text. Of a model's own folder no symbolic link to a
     report is followed: in somebody else's it could lead to any file of this machine.
@@ -55,9 +54,6 @@ def add_routes(app: FastAPI, models: Models, *, page: bool) -> None:
 
     async def show_page(request: Request) -> Response:
         return await show_file(request, "index.html")
-
-    async def show_docs(request: Request) -> Response:
-        return await show_file(request, "docs.html")
 
     async def show_file(request: Request, name: str) -> Response:
         content = files.get(name)
@@ -69,7 +65,7 @@ def add_routes(app: FastAPI, models: Models, *, page: bool) -> None:
         model = models.default if name is None else models.named(name)
         # Read each time, so that a new report needs no restart.
         file = model.report
-        content = None if file is None else read_report(file, follow=model.follow)
+        content = None if file is None else read_plain(file, follow=model.follow)
         if content is None:
             detail = "there is no report; start the service with --report FILE"
             raise Problem("no-report", detail)
@@ -78,24 +74,9 @@ def add_routes(app: FastAPI, models: Models, *, page: bool) -> None:
     if page:
         files = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in TYPES}
         app.api_route("/", methods=methods, include_in_schema=False)(show_page)
-        app.api_route("/docs", methods=methods, include_in_schema=False)(show_docs)
         app.api_route("/page/{name}", methods=methods, include_in_schema=False)(show_file)
     for path in ("/report", "/report/{name}"):
         app.api_route(path, methods=methods, include_in_schema=False)(show_report)
-
-
-def read_report(file: Path, *, follow: bool) -> bytes | None:
-    """The content of a plain file; None if it is none, or a link that must not be followed."""
-    if not follow and file.is_symlink():  # for systems without O_NOFOLLOW
-        return None
-    try:
-        # Not blocking: a pipe in its place would stop the thread.
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        opened = os.open(file, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
-    except OSError:
-        return None
-    with os.fdopen(opened, "rb") as stream:
-        return stream.read() if stat.S_ISREG(os.fstat(opened).st_mode) else None
 
 
 def _sent(request: Request, content: bytes, kind: str, policy: str) -> Response:

@@ -4,8 +4,6 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Path, Query, Request
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from labelgrove.serve import problems, schema
@@ -13,7 +11,6 @@ from labelgrove.serve.door import ASKED
 from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.problems import Problem, as_json
 from labelgrove.serve.served import Options
-from labelgrove.serve.settings import ServeParams
 
 # What every route except probes may answer with.
 ALWAYS = (401, 408, 413, 421, 429, 431, 500, 503)
@@ -46,10 +43,11 @@ def add_routes(app: FastAPI, models: Models) -> None:
         request.scope[ASKED] = model.name
         return model
 
-    _add(app, "/v1", "/v1/model", default, models.default.params, models.default.params)
-    widest = schema.widest([model.params for model in models])
+    limits = models.default.params
+    bodies = schema.limited_request(limits), schema.limited_feedback(limits)
+    _add(app, "/v1", "/v1/model", default, *bodies)
     one = "/v1/models/{name}"
-    _add(app, one, one, named, widest, None, 404)
+    _add(app, one, one, named, *bodies, 404)
 
     @app.get(
         "/v1/models",
@@ -68,26 +66,16 @@ def _add(
     base: str,
     facts: str,
     chosen: Any,
-    limits: ServeParams,
-    checked: ServeParams | None,
+    predict_body: type[schema.RequestFields],
+    feedback_body: type[schema.FeedbackFields],
     *also: int,
 ) -> None:
-    """Routes under ``base``; bodies have been ``checked`` by these limits, or by none's own."""
+    """Routes under ``base``."""
     Chosen = Annotated[NamedModel, Depends(chosen)]
     kind: dict[str, Any] = {"tags": ["a model by its name" if also else "the default model"]}
 
-    def own_limits(model: NamedModel, body: BaseModel, limited: Any) -> Any:
-        if checked is model.params or limits == model.params:
-            return body
-        try:
-            return limited(model.params).model_validate(body.model_dump(exclude_unset=True))
-        except ValidationError as error:
-            errors = [item | {"loc": ("body", *item["loc"])} for item in error.errors()]
-            raise RequestValidationError(errors) from error
-
     async def predict(request: schema.RequestFields, model: Chosen) -> Response:
         """The k best labels of each text."""
-        request = own_limits(model, request, schema.limited_request)
         pairs, most = len(request.texts) * request.k, model.params.max_explained
         if request.explain and pairs > most:
             detail = f"explain: {pairs} labels (texts times k) are more than {most}"
@@ -115,12 +103,11 @@ def _add(
 
     async def feedback(request: schema.FeedbackFields, model: Chosen) -> Response:
         """Keeps which labels a person chose for a text, to learn from it later."""
-        request = own_limits(model, request, schema.limited_feedback)
         return json_response(await asyncio.to_thread(model.keep_feedback, request))
 
     # The limits of a request are known only now.
-    predict.__annotations__["request"] = schema.limited_request(limits)
-    feedback.__annotations__["request"] = schema.limited_feedback(limits)
+    predict.__annotations__["request"] = predict_body
+    feedback.__annotations__["request"] = feedback_body
     app.post(
         f"{base}/predict",
         response_model=schema.PredictResponse,

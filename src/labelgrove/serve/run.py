@@ -51,7 +51,6 @@ class Source:
 
     name: str
     path: Path
-    params: ServeParams
     report: Path | None = None
     follow: bool = True
     train: Path | None = None
@@ -69,13 +68,13 @@ class Source:
             raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
         return self
 
-    def loaded(self, *, copies: Copies | None, **how: Any) -> NamedModel:
+    def loaded(self, params: ServeParams, **how: Any) -> NamedModel:
         """The model, loaded."""
-        limit = self.params.max_feedback_mb
+        limit = params.max_feedback_mb
         return NamedModel(
             self.name,
-            ModelFolder(self.path, train=self.train, copies=copies, **how),
-            self.params,
+            ModelFolder(self.path, train=self.train, **how),
+            params,
             report=self.report,
             follow=self.follow,
             feedback=None if self.feedback is None else FeedbackFile(self.feedback, limit),
@@ -88,14 +87,14 @@ class Source:
             for name, value in vars(self).items()
             if value is None or isinstance(value, Path)
         }
-        return vars(self) | paths | {"params": self.params.get_params()}
+        return vars(self) | paths
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Source:
         """The inverse of :meth:`to_json`."""
         paths = ("path", "report", "train", "feedback")
         read = {name: stored[name] and Path(stored[name]) for name in paths}
-        return cls(**stored | read | {"params": ServeParams.from_dict(stored["params"])})
+        return cls(**stored | read)
 
 
 def serve(
@@ -129,11 +128,11 @@ def serve(
         if shared is None:
             log.warning("no writable temporary folder (TMPDIR): the model is mapped in place")
         # Loaded even if only workers use it, so that errors are reported here, once.
-        models = _loaded(sources, default, shared, device=device, threads=threads)
+        models = _loaded(sources, params, default, shared, device=device, threads=threads)
         listening = _listen(host, port)
         port = listening.getsockname()[1]
         announce(models, f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        options = uvicorn_options(params, *(source.params for source in sources))
+        options = uvicorn_options(params)
         if workers == 1:
             app = create_app(models, params, token=token, hosts=names)
             uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
@@ -160,18 +159,15 @@ def serve(
 
 
 def _loaded(
-    sources: Sequence[Source], default: str | None, shared: Path | None, **how: Any
+    sources: Sequence[Source],
+    params: ServeParams,
+    default: str | None,
+    shared: Path | None,
+    **how: Any,
 ) -> Models:
     """The models of a service; private copies are in the folder ``shared``."""
-    return Models(
-        [
-            source.loaded(
-                copies=None if shared is None else Copies(shared, source.params.copy_mb), **how
-            )
-            for source in sources
-        ],
-        default,
-    )
+    copies = None if shared is None else Copies(shared, params.copy_mb)
+    return Models([source.loaded(params, copies=copies, **how) for source in sources], default)
 
 
 class Terminated(BaseException):
@@ -215,9 +211,8 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def uvicorn_options(*params: ServeParams) -> dict[str, Any]:
-    """Options of uvicorn for a service with these limits, its own and those of its models."""
-    longest = max(each.max_seconds for each in params)
+def uvicorn_options(params: ServeParams) -> dict[str, Any]:
+    """Options of uvicorn for a service with these limits."""
     return {
         "http": GuardedProtocol,
         "ws": "none",
@@ -225,7 +220,7 @@ def uvicorn_options(*params: ServeParams) -> dict[str, Any]:
         "access_log": False,
         "server_header": False,
         "log_level": "warning",
-        "timeout_graceful_shutdown": math.ceil(longest) + 1,
+        "timeout_graceful_shutdown": math.ceil(params.max_seconds) + 1,
         # Loading a model on a busy machine may take longer than uvicorn's default of 5 s, after
         # which it would kill and restart the worker again and again.
         "timeout_worker_healthcheck": 60,
@@ -241,7 +236,7 @@ def worker_app() -> Any:
         log_to_stdout()
     sources = [Source.from_json(stored) for stored in settings["models"]]
     how = {name: settings[name] for name in ("device", "threads")}
-    models = _loaded(sources, settings["default"], Path(settings["copies"]), **how)
+    models = _loaded(sources, params, settings["default"], Path(settings["copies"]), **how)
     return create_app(
         models,
         params,

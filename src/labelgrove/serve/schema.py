@@ -1,7 +1,5 @@
 """Requests and answers, as the OpenAPI text describes them."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
@@ -21,7 +19,7 @@ def _kind(document: Any) -> str:
     return "-fields" if isinstance(document, dict) else "-text"
 
 
-# What the page about the API shows for a request.
+# What the OpenAPI text shows for a request.
 PREDICT_EXAMPLE: dict[str, Any] = {"texts": ["a chopping board of oak"], "k": 3}
 FEEDBACK_EXAMPLE: dict[str, Any] = {
     "text": "a chopping board of oak",
@@ -64,13 +62,6 @@ class FeedbackFields(BaseModel):
     suggestions: list[Offer] = []
     threshold: float | None = None
     model: str | None = None
-
-
-def widest(each: Sequence[ServeParams]) -> ServeParams:
-    """Limits that no model exceeds, for the requests to any of them."""
-    names = ("max_texts", "max_text_chars", "max_k", "max_labels")
-    largest = {name: max(getattr(params, name) for params in each) for name in names}
-    return replace(each[0], **largest)
 
 
 def _document(params: ServeParams) -> Any:

@@ -7,22 +7,6 @@ from dataclasses import dataclass
 from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
 
-# What models of one service may have of their own; all others are about connections and bytes.
-PER_MODEL = (
-    "max_texts",
-    "max_text_chars",
-    "max_k",
-    "max_labels",
-    "max_explained",
-    "max_seconds",
-    "max_waiting",
-    "max_feedback_mb",
-    "batch_texts",
-    "batch_ms",
-    "reload_seconds",
-    "copy_mb",
-)
-
 
 @dataclass
 class ServeParams(Params):
@@ -67,7 +51,6 @@ class ServeParams(Params):
     access_log: bool = param(
         False, help="write a line of JSON per request to standard output, without texts"
     )
-    log_texts: bool = param(False, help="add queries and bodies to the lines of access_log")
     page: bool = param(True, help="serve a page to try the model in a browser")
 
     def checked(self) -> ServeParams:
@@ -87,6 +70,4 @@ class ServeParams(Params):
             raise ConfigError(
                 f"max_bodies: must be at least max_body ({self.max_body}), got {self.max_bodies}"
             )
-        if self.log_texts and not self.access_log:
-            raise ConfigError("log_texts: is about access_log; set access_log=true, too")
         return self

@@ -38,12 +38,12 @@ def test_what_pandas_writes_is_read_with_fields(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason", "line"),
     [
-        ('[{"text": "a"},\n7]', "every element must be a JSON object, but this one is a number", 2),
-        ('[{"text": "a"},\n{"text": 7}]', "field 'text' must be a string", 2),
-        ('[{"text": "a"}\n{"text": "b"}]', "a comma or ] is missing", 1),
+        ('[{"text": "a"},\n7]', "element 2: every element must be a JSON object", None),
+        ('[{"text": "a"},\n{"text": 7}]', "element 2: field 'text' must be a string", None),
+        ('[{"text": "a"}\n{"text": "b"}]', "not valid JSON: Expecting ','", 2),
         ('[{"text": "a"},\n{"text": ', "not valid JSON: Expecting value", 2),
-        ('[{"text": "a"}', "a comma or ] is missing", 1),
-        ('[{"text": "a"}] x', "something follows", None),
+        ('[{"text": "a"}] x', "not valid JSON: Extra data", 1),
+        ('[{"text": "a", "id": ' + "1" * 5000 + "}]", "not valid JSON: Exceeds the limit", None),
     ],
 )
 def test_bad_arrays(tmp_path: Path, content: str, reason: str, line: int | None) -> None:

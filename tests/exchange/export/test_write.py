@@ -177,7 +177,7 @@ def test_the_command_line(exported: Path, ready_graph: None, tmp_path: Path) -> 
     from labelgrove.cli import app
 
     trained("lightxml").save(tmp_path / "model")
-    words = ["export", str(tmp_path / "model"), "--output", str(tmp_path / "out"), "--json"]
+    words = ["export", str(tmp_path / "model"), "--out", str(tmp_path / "out"), "--json"]
     done = CliRunner().invoke(app, [*words, "--precision", "int8"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)

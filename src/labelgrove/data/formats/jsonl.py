@@ -1,4 +1,4 @@
-"""JSON lines: one object per line, ``{"text": ..., "labels": [...], "id": ...}``.
+"""JSON lines: one object per line, ``{"text": ..., "labels": [...], "id": ...}``; JSON arrays.
 
 Labels are strings or whole numbers. Weights are a mapping ``{"shoes": 0.5}``, pairs
 ``[["shoes", 0.5]]``, or a list ``"weights"`` as long as the labels.
@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import parse_lines
+from labelgrove.data.formats.files import (
+    READ_ERRORS,
+    check_encoding,
+    damaged,
+    decode,
+    open_bytes,
+    parse_lines,
+    refuse,
+)
 from labelgrove.data.records import field_parts, is_record, text_parts
 from labelgrove.errors import DataError
 
@@ -23,6 +31,39 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-45, 3.4028234e38
 def iter_jsonl(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
     """The documents of a JSONL file, one at a time."""
     return parse_lines(path, document_parser(options, report), options, report)
+
+
+def iter_json_array(
+    path: Path | str, options: ReadOptions, report: ReadReport
+) -> Iterator[Document]:
+    """The documents of a JSON array, as ``df.to_json(orient="records")`` writes it.
+
+    The whole array is in memory. pandas would read "007" as a number.
+    """
+    encoding = check_encoding(options.encoding)
+    try:
+        with open_bytes(path) as stream:
+            content = stream.read()
+        elements = json.loads(decode(content.removeprefix(b"\xef\xbb\xbf"), encoding))
+    except READ_ERRORS as error:
+        raise damaged(error, path) from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"not valid JSON: {error.msg}", file=path, line=error.lineno) from None
+    except BadLine as error:
+        raise DataError(str(error), file=path) from error
+    except (ValueError, RecursionError) as error:  # too many digits, or nested too deeply
+        raise DataError(f"not valid JSON: {error}", file=path) from None
+    del content
+    if not isinstance(elements, list):
+        raise DataError("is not a JSON array", file=path)
+    parse = record_parser(options, report)
+    for number, element in enumerate(elements, start=1):
+        try:
+            document = parse(as_object(element, "every element"))
+        except BadLine as error:
+            refuse(DataError(f"element {number}: {error}", file=path), options, report)
+            continue
+        yield document
 
 
 def document_parser(options: ReadOptions, report: ReadReport) -> Callable[[str], Document]:

@@ -11,10 +11,13 @@ import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from labelgrove.core.arrays import CSR
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.features import Features
+from labelgrove.data.features import Features, as_dense
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.data.formats.files import bare_name, existing, lines, part_names, sibling
 from labelgrove.data.formats.pecos import FEATURE_FOLDERS, load_npz
@@ -58,6 +61,17 @@ def read_matrix(path: str | os.PathLike[str], *, n_features: int | None = None) 
     corpus = read_xc(file, options, ReadReport(), has_header=header, pairs=pairs)
     assert corpus.features is not None
     return corpus.features.sparse
+
+
+def read_dense(path: str | os.PathLike[str]) -> Any:
+    """The vectors of a .npy file, mapped into memory instead of read."""
+    file = existing(path)
+    try:
+        return as_dense(np.load(file, mmap_mode="r", allow_pickle=False), name="the array")
+    except DataError as error:
+        raise DataError(str(error), file=file) from error
+    except (OSError, ValueError, EOFError, AttributeError) as error:
+        raise DataError(f"is not an array that numpy.save wrote ({error})", file=file) from error
 
 
 def with_matrix(

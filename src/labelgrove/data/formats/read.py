@@ -19,8 +19,7 @@ from labelgrove.data.formats.detect import check_format, detect_format
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.data.formats.excel import iter_excel
 from labelgrove.data.formats.files import STDIN, existing, parse_lines, part_names, sibling
-from labelgrove.data.formats.json_array import iter_json_array
-from labelgrove.data.formats.jsonl import iter_jsonl
+from labelgrove.data.formats.jsonl import iter_json_array, iter_jsonl
 from labelgrove.data.formats.labels import (
     LabelRow,
     LabelTable,

@@ -52,8 +52,8 @@ def write_corpus(
     format = format or EXTENSIONS.get(Path(bare_name(target)).suffix.lower())
     if format not in EXTENSIONS.values():
         raise ConfigError(
-            f"{target}: unknown format; use a name that ends in .jsonl, .csv or .parquet, or set "
-            "format (data convert --to) to jsonl, csv, parquet or xc"
+            f"{target}: unknown format; use a name that ends in .jsonl, .csv, .parquet or .xc, or "
+            "set format"
         )
     if format == "xc":
         if not isinstance(corpus, Corpus):

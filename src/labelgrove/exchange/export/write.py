@@ -32,7 +32,7 @@ def export(
 
     ``labelgrove.load(folder)`` reads it with only onnxruntime and the ``tokenizers`` package.
     ``fp32`` gives the same labels as torch; ``int8`` stores most weights of the encoder as bytes.
-    See docs/export.md for the costs and savings of both.
+    See docs/models.md for the costs and savings of both.
 
     >>> export("model", "exported", format="pickle")
     Traceback (most recent call last):

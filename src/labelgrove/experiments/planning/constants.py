@@ -1,6 +1,6 @@
 """What a plan cannot measure in a second, with the source of each number.
 
-``benchmarks/plans.py`` compares plans with trainings: refit the numbers here to what it prints.
+``benchmarks/scale/plans.py`` compares plans with trainings: refit the numbers to what it prints.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _open_folder(place: Path, identity: Mapping[str, Any]) -> None:
         if (place / "journal.log").exists():
             raise ConfigError(
                 f"{place}: contains a study of an earlier version, which cannot be continued; "
-                "choose another folder (--study or --out), or delete this one"
+                "choose another folder (--run or --out), or delete this one"
             )
         if stored == identity:
             return
@@ -155,7 +155,7 @@ def _open_folder(place: Path, identity: Mapping[str, Any]) -> None:
         differences = [key for key in identity if known.get(key) != identity[key]]
         raise ConfigError(
             f"{place}: contains a study that differs in {' and '.join(differences)}; choose "
-            "another folder (--study or --out), or delete this one"
+            "another folder (--run or --out), or delete this one"
         )
     # A killed process may have left a folder with nothing but the beginning of that file.
     begun = {unfinished(file).name}

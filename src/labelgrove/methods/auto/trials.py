@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.evaluation.merging import MEASURED_AT, precision_rows
+from labelgrove.evaluation.metrics.intervals import widest
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import prefixed
 from labelgrove.methods.interface import Model
@@ -200,3 +201,20 @@ def pace(clock: Clock, stage: str) -> Callable[[Event], None]:
             raise OutOfTimeError(whole)
 
     return watch
+
+
+def trial_line(trial: Mapping[str, Any], *, verb: bool = False) -> str:
+    """A model that auto compared with others on held-out documents."""
+    name = str(trial["name"])
+    if verb:
+        name = f"{'auto kept' if trial['chosen'] else 'auto tried':<20} {name}"
+    if "P@1" not in trial:
+        return f"{name}: {trial['verdict']}"
+    figures = ", ".join(f"P@{k} {100 * trial[f'P@{k}']:.2f}" for k in (1, 3, 5))
+    if "documents" not in trial:  # models of version 0.1.0
+        return f"{name}: {figures} on held-out documents"
+    margin = max(widest(trial[f"P@{k}"], trial["documents"]) for k in (1, 3, 5))
+    return (
+        f"{name}: {figures} on {trial['documents']:,} held-out documents "
+        f"(± {100 * margin:.1f} on others)"
+    )

@@ -76,7 +76,7 @@ class Linear(TreeSearch):
     ``features`` says what is read of documents that have texts and a sparse matrix (as Documents or
     a Corpus): the matrix ("given", which "auto" takes), tf-idf of the texts ("own"), or "both".
 
-    ``engine`` says where ``fit`` works, if it is given no other: "local" or "ray" (docs/ray.md).
+    ``engine`` says where ``fit`` works, if it is given no other: "local" or "ray" (docs/scale.md).
 
     >>> texts = ["red shoes", "blue hat", "red hat"]
     >>> model = Linear().fit(texts, [["shoes"], ["hats"], ["hats", "red things"]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -70,6 +70,19 @@ class Growth:
         """Whether the model should be trained from scratch."""
         return bool(self.reasons)
 
+    def joined(self, later: Growth) -> Growth:
+        """One report for two steps, with the limits that are exceeded at the end."""
+        if not later.added:
+            return self
+        # The later report has every reason of this one, except those about documents' terms.
+        terms = [reason for reason in self.reasons if "max_unknown_terms" in reason]
+        return replace(
+            self,
+            added=self.added + later.added,
+            reasons=tuple(dict.fromkeys([*later.reasons, *terms])),
+            notes=tuple(dict.fromkeys([*self.notes, *later.notes])),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """One flat object."""
         fields = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
@@ -129,7 +142,7 @@ def reported(
         effect = moved if changed else "new labels had few negative documents"
         notes.append(
             f"{count:,} of the {model.facts_.documents:,} training documents were given: {effect}; "
-            "give all of them as corpus (--corpus) for better labels"
+            "give all of them as corpus (--train) for better labels"
         )
     if unknown_names:
         notes.append(

@@ -4,7 +4,7 @@ import { hasToken } from "./api.js";
 import { announce, h } from "./dom.js";
 
 // Where the service is; a proxy may have put a path in front of it.
-export const base = () => new URL(".", location.href.replace(/[?#].*$/, "")).href;
+const base = () => new URL(".", location.href.replace(/[?#].*$/, "")).href;
 
 // In single quotes nothing is special to a shell but the single quote.
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;

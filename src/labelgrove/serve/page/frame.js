@@ -1,4 +1,4 @@
-// What both pages have around their content: the theme, the token, the link past the head.
+// What is around the views: the theme, the token, the link past the head.
 
 import { hasToken, onTokenNeeded, setToken } from "./api.js";
 import { byId, h } from "./dom.js";

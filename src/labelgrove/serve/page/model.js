@@ -260,10 +260,9 @@ function settings(model) {
       "p",
       { class: "muted small" },
       "For programs: ",
-      h("a", { href: "docs" }, "the API"),
-      ", also as ",
-      h("a", { href: "openapi.json" }, "openapi.json"),
-      ".",
+      // A link cannot carry the token.
+      hasToken() ? h("code", {}, "GET openapi.json") : h("a", { href: "openapi.json" }, "openapi.json"),
+      " describes all routes.",
     ),
   );
 }

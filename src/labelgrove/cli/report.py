@@ -1,0 +1,107 @@
+"""labelgrove report: an evaluation as one HTML file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from labelgrove.cli import common, options
+
+
+def report(
+    model: options.ModelOrFile,
+    data: options.Labelled,
+    *,
+    out: Annotated[Path, Option(help="HTML file to write.")],
+    against: Annotated[
+        list[Path] | None, Option(help="Compare with this model or file. Repeatable.")
+    ] = None,
+    k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
+    top: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20,
+    by: Annotated[
+        list[str] | None, Option(help="Also measure by this field, such as language. Repeatable.")
+    ] = None,
+    frequencies: options.Frequencies,
+    intervals: Annotated[
+        int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
+    ] = 1000,
+    labels: options.Labels = None,
+    force: options.Force = False,
+    inputs: options.Inputs,
+    reading: options.Reading,
+    as_json: options.Json = False,
+) -> None:
+    """Write an evaluation as one HTML file with charts, tables and the most wrong documents.
+
+    Shows metrics for each k, by label, by label frequency and by field (--by), calibration,
+    confused labels, time and memory. The file loads nothing from elsewhere. It contains the
+    beginnings of documents; --top 0 leaves them out.
+
+    Example: labelgrove report model test.jsonl --out report.html --against older-model
+    """
+    from labelgrove.data.formats.files import existing
+    from labelgrove.evaluation.metrics import Propensity
+    from labelgrove.experiments.report import check_extra, write_report
+    from labelgrove.experiments.report.runs import predicted
+    from labelgrove.experiments.report.slices import read_values, slice_values
+
+    check_extra()
+    common.check_device(inputs.device)
+    common.refuse_existing([out], force=force)
+    how = reading.options("test")
+    paths = [model, *(against or [])]
+    loaded = [
+        common.load_model(path, inputs.device) if path.is_dir() else existing(path)
+        for path in paths
+    ]
+    index = training = None
+    if isinstance(loaded[0], Path):
+        index, training = frequencies.read(how, labels)
+    elif not any(isinstance(run, Path) or run.index_ != loaded[0].index_ for run in loaded):
+        # Only for runs with the same labels: reading with those of one run loses all others.
+        index = loaded[0].index_
+    facts = [run.facts_ for run in loaded if not isinstance(run, Path)]
+    if facts and all(known.from_text and not known.given for known in facts):
+        if not isinstance(loaded[0], Path):
+            common.check_features(loaded[0], inputs.features)
+        how = replace(how, features=False)
+    wide = how.n_features or max((known.given for known in facts), default=0) or None
+    how = replace(how, n_features=wide)
+    for run in loaded:
+        how = how if isinstance(run, Path) else common.with_fields_of(run, data, how)
+    corpus = common.read_corpus(
+        data, how, labels=labels, index=index, dense=inputs.dense, features=inputs.features
+    )
+    # Before the work, because a field that is not there ends it.
+    values = slice_values(read_values(data, by, how) if by else {}, corpus)
+    console = common.stderr_console()
+    with common.spinner(console, "predicting and measuring"):
+        runs = []
+        for path, run, name in zip(paths, loaded, _names(paths), strict=True):
+            run = predicted(run, corpus, k=k, name=name, threads=inputs.threads)
+            runs.append(replace(run, folder=path if path.is_dir() else None))
+        written = write_report(
+            runs[0],
+            corpus,
+            out,
+            against=runs[1:],
+            k=k,
+            intervals=intervals or None,
+            worst=top,
+            data_name=data.name,
+            propensity=Propensity(*frequencies.propensity),
+            training=training,
+            slices=values,
+        )
+    if as_json:
+        common.print_json({"report": str(out), **written.to_dict()})
+    console.print(f"report: {out}")
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """The last parts of the paths if they differ, else the whole paths."""
+    short = [path.resolve().name or str(path) for path in paths]
+    return short if len(set(short)) == len(short) else [str(path) for path in paths]

@@ -1,0 +1,107 @@
+"""What a model is usually measured by: lists of the best labels, and sets of labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from labelgrove.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from labelgrove.evaluation.metrics import Evaluation
+    from labelgrove.evaluation.metrics.tallies import Tally
+    from labelgrove.evaluation.predictions import Predictions
+
+METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
+SET_METRICS = ["micro-F1@set", "macro-F1@set", "F1@set"]  # of calibrated models
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The metrics to compute; without any, those that a model is usually judged by."""
+
+    of_lists: list[str]
+    of_sets: list[str]
+    calibration: Any
+
+    @classmethod
+    def of(cls, metrics: list[str] | None, calibration: Any) -> Measures:
+        from labelgrove.evaluation.metrics import parse_metric
+
+        names = metrics or [*METRICS, *(SET_METRICS if calibration is not None else [])]
+        of_sets = [name for name in names if parse_metric(name).of_set]
+        if of_sets and calibration is None:
+            raise ConfigError(
+                f"{of_sets[0]}: the model must be calibrated to return sets of labels: "
+                "labelgrove calibrate MODEL DEV"
+            )
+        return cls([name for name in names if name not in of_sets], of_sets, calibration)
+
+    def labels_needed(self, *, filtered: bool) -> int:
+        """How many labels of each document the metrics look at."""
+        from labelgrove.evaluation.metrics import parse_metric
+
+        # Filtered pairs make room for the labels behind them: ask for a few more.
+        spare = 10 if filtered else 0
+        k = max((parse_metric(name).k or 100 for name in self.of_lists), default=1) + spare
+        return max(k, self.calibration.places) if self.of_sets else k
+
+    def evaluate(self, predictions: Predictions, labels: Any, **settings: Any) -> Evaluation:
+        """``settings`` are arguments of metrics.evaluate."""
+        from labelgrove.evaluation.metrics import evaluate
+
+        found = [
+            evaluate(each, labels, metrics=names, **settings)
+            for each, names in self._questions(predictions)
+        ]
+        return _together(found)
+
+    def tally(self, predictions: Predictions, labels: Any, **settings: Any) -> list[Tally]:
+        """What a part of the documents adds to the metrics, of lists and of sets."""
+        from labelgrove.evaluation.metrics.tallies import Tally
+
+        return [
+            Tally.of(each, labels, metrics=names, **settings)
+            for each, names in self._questions(predictions)
+        ]
+
+    def _questions(self, predictions: Predictions) -> list[tuple[Predictions, list[str]]]:
+        """What is measured, and by which metrics."""
+        questions = [(predictions, self.of_lists)] if self.of_lists else []
+        if self.of_sets:
+            sets = self.calibration.choose(predictions.top(self.calibration.places))
+            questions.append((sets, self.of_sets))
+        return questions
+
+
+def evaluate_tallies(tallies: list[list[Tally]], intervals: int | None) -> Evaluation:
+    """What :meth:`Measures.evaluate` gives for the documents of all these tallies."""
+    parts = joined_tallies(tallies)
+    return _together([part.evaluation(intervals=intervals) for part in parts])
+
+
+def joined_tallies(tallies: list[list[Tally]]) -> list[Tally]:
+    """Those of parts of the documents as one, of lists and of sets."""
+    from labelgrove.evaluation.metrics.tallies import Tally
+
+    return [Tally.joined(list(parts)) for parts in zip(*tallies, strict=True)]
+
+
+def _together(found: list[Evaluation]) -> Evaluation:
+    first, *others = found
+    for other in others:
+        first = replace(
+            first,
+            values=first.values | other.values,
+            intervals=first.intervals | other.intervals,
+        )
+    return first
+
+
+def check_labels(labels: Any, unknown: Any) -> None:
+    """Raises an error for documents without labels, or with labels that the model does not know."""
+    from labelgrove.data.inputs import check_known_labels
+
+    if labels.nnz == 0 and not unknown.any():
+        raise DataError("cannot evaluate: no document of the corpus has a label")
+    check_known_labels(labels, unknown)

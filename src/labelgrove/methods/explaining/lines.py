@@ -1,0 +1,85 @@
+"""An explanation as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from labelgrove.methods.explaining.explanation import Explanation, Step
+
+SHOWN_TEXT = 1500  # characters of the text on the terminal
+BAR = 12
+STEP_WORDS = 4  # shown per node on the path
+
+
+def explanation_lines(found: Explanation, text: str, indent: str = "") -> Iterator[Text]:
+    """An explanation for people, line by line."""
+
+    def line(*parts: Any) -> Text:
+        return Text.assemble(indent, *parts)
+
+    identity = "" if found.id == found.name else f" ({found.id})"
+    score = "not found" if found.score is None else f"{found.score:.4f}"
+    chance = "" if found.calibrated is None else f"probability {found.calibrated:.4f}, "
+    facts = f"  {chance}{found.score_kind} {score}, {found.method}"
+    yield line((f"{found.name}{identity}", "bold"), facts)
+    if not indent:
+        yield highlighted(found, text)
+    largest = max((abs(reason.contribution) for reason in found.reasons), default=1.0)
+    for reason in found.reasons:
+        bar = "█" * max(1, round(BAR * abs(reason.contribution) / largest))
+        times = f" (x{len(reason.spans)})" if len(reason.spans) > 1 else ""
+        yield line(
+            f"  {reason.contribution:+8.3f} ",
+            (f"{bar:<{BAR}}", _colour(reason.contribution)),
+            f" {reason.text}{times}",
+        )
+    for path in found.paths:
+        weight = "" if path.weight == 1.0 else f", {path.weight:.0%} of the score"
+        yield line(f"  {path.name}: {path.score:.4f}{weight}")
+        for step in path.steps:
+            yield line("    ", step_line(step))
+    for near in found.neighbours:
+        name = f"document {near.document}" if near.id is None else near.id
+        shared = f" by {', '.join(near.terms)}" if near.terms else ""
+        yield line(f"  like {name} ({near.similarity:.2f}{shared}): ", (near.excerpt, "dim"))
+    for note in found.notes:
+        yield line(f"  note: {note}")
+    for number, member in enumerate(found.members, 1):
+        yield line(f"  member {number}")
+        yield from explanation_lines(member, text, indent + "    ")
+    if not indent:
+        yield Text("")
+
+
+def step_line(step: Step) -> str:
+    """A node of the path: its labels, its probability, and how its margin adds up."""
+    about = f" ({step.labels} labels: {', '.join(step.examples)})" if step.labels > 1 else ""
+    parts = [(reason.text, reason.contribution) for reason in step.reasons[:STEP_WORDS]]
+    hidden = sum(reason.contribution for reason in step.reasons[STEP_WORDS:])
+    others = [("other words", step.rest + hidden), ("vector", step.vector)]
+    others += [("not attributed", step.unattributed), ("bias", step.bias)]
+    parts += [(name, value) for name, value in others if value]
+    sums = ", ".join(f"{name} {value:+.3f}" for name, value in parts) or "0"
+    chance = "" if step.probability is None else f" {step.probability:.4f} from"
+    only = "" if step.counts else " (not part of the score)"
+    return (
+        f"level {step.level}, node {step.node} of {step.nodes:,}{about}{only}:{chance} "
+        f"margin {step.margin:.3f} = {sums}"
+    )
+
+
+def highlighted(found: Explanation, text: str) -> Text:
+    """The text, with the words that count for or against the label in colour."""
+    shown = text[:SHOWN_TEXT] + ("…" if len(text) > SHOWN_TEXT else "")
+    coloured = Text(shown, style="dim")
+    for piece in found.highlights():
+        strong = "bold " if abs(piece.strength) >= 0.5 else ""
+        coloured.stylize(f"not dim {strong}{_colour(piece.strength)}", piece.start, piece.end)
+    return Text.assemble("  ", coloured)
+
+
+def _colour(strength: float) -> str:
+    return "green" if strength > 0 else "red"
