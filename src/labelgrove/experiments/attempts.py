@@ -22,6 +22,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import DataError
 from labelgrove.evaluation.metrics import Evaluation, evaluate
+from labelgrove.evaluation.metrics.scoring import Scorer
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods import create
 from labelgrove.methods.interface import Model
@@ -41,8 +42,7 @@ class Attempt:
 
     method: str
     settings: Mapping[str, Any]
-    metric: str
-    k: int
+    score: Scorer
 
     def __call__(
         self, part: Corpus, dev: Corpus, run: RunFolder | None, callbacks: Sequence[Callback] = ()
@@ -52,9 +52,10 @@ class Attempt:
         before = 0 if run is None else len(run.used)
         model = create(self.method, self.settings)
         model.fit(part, run=run, callbacks=callbacks)
-        value = measure(model, model.predict(dev, k=self.k), dev, [self.metric])[self.metric]
+        metric, predictions = self.score.metric, model.predict(dev, k=self.score.k)
+        value = measure(model, predictions, dev, [metric])[metric]
         if np.isnan(value):
-            raise DataError(f"{self.metric} is undefined on these held-out documents")
+            raise DataError(f"{metric} is undefined on these held-out documents")
         stages = [] if run is None else run.used[before:]
         return Outcome(float(value), time.perf_counter() - start, stages)
 

@@ -147,17 +147,11 @@ def _example(report: Report, row: int) -> list[str]:
 
 def label_data(report: Report) -> str:
     """The whole table of labels for the page's script."""
-    table, index = report.labels, report.subject.predictions.index
-    names = [shortened(index.names[column], 80) for column in table.columns]
-    data = {
-        "at": report.at,
-        "others": [run.name for run in report.runs[1:]],
-        "names": names,
-        "ids": None,
-    }
-    if index.ids is not index.names:
-        data["ids"] = [shortened(index.ids[column], 200) for column in table.columns]
-    return as_json(table, data, lambda row: _example(report, row))
+    columns, index = report.labels.columns, report.subject.predictions.index
+    ids = [] if index.ids is index.names else [shortened(index.ids[c], 200) for c in columns]
+    names = [shortened(index.names[column], 80) for column in columns]
+    data = {"names": names, "ids": ids or None}
+    return as_json(report.labels, data, lambda row: _example(report, row))
 
 
 def _labels(report: Report) -> Iterator[dict[str, Any]]:

@@ -88,7 +88,7 @@ def _range(key: str, table: Mapping[str, Any]) -> dict[str, Any]:
     for name in table:
         if name not in names:
             raise ConfigError("space: " + unknown_key(name, names, key))
-    values = {"low": None, "high": None, "log": False} | table
+    values: dict[str, Any] = {"low": None, "high": None, "log": False, **table}
     if not isinstance(values["log"], bool):
         raise ConfigError(f"space: {key}: log must be true or false, got {values['log']!r}")
     for name, number in values.items():

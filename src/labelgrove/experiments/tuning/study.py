@@ -149,7 +149,7 @@ class Study:
         model = create(search.method, search.base)
         if self.engine and model.get_params(deep=False).get("n_jobs", 0) is None:
             whole["n_jobs"] = self.engine.threads
-        attempt = Attempt(search.method, whole, search.score.metric, search.score.k)
+        attempt = Attempt(search.method, whole, search.score)
         corpora = self._parts[part], self._dev
         if self.engine is None:
             return self._workers.call(attempt, *corpora, self.run, self.callbacks)
