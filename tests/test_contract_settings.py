@@ -21,6 +21,7 @@ from labelgrove.cli.options import Settings
 from labelgrove.core.params import Params, to_toml
 from labelgrove.errors import ArgumentError, ConfigError
 from labelgrove.methods import METHODS, create, method_class
+from labelgrove.methods.settings import groups_of
 
 CANDIDATES = [True, False, 3, 7, 0.25, 0.75, [2], [0.5], ["a"], [1, 2], {"a": 2.0}, "some-name"]
 CANDIDATES += ["space"]
@@ -52,7 +53,7 @@ def settings_of(name: str) -> list[tuple[str, str, Any, dict[str, Any]]]:
     """Each key of each group, a value for it, and the config that this value alone makes."""
     model = create(name)
     default, cases = model.to_config(), []
-    for name, group in model.groups.items():
+    for name, group in groups_of(type(model)).items():
         for key in default[name].keys() - REFUSED_ALONE:
             written, value = other_value(group.kind, key, default[name][key])
             cases.append((name, key, written, default | {name: default[name] | {key: value}}))
@@ -113,7 +114,7 @@ def test_a_table_for_a_class_changes_one_value(name: str) -> None:
         assert kind(**{group: None}).to_config() == kind().to_config()
 
 
-WITH_ENCODER = [name for name in METHODS if "encoder" in method_class(name).groups]
+WITH_ENCODER = [name for name in METHODS if "encoder" in groups_of(method_class(name))]
 
 
 @pytest.mark.parametrize("name", WITH_ENCODER)
@@ -170,7 +171,7 @@ def test_an_unknown_argument_suggests_one_that_works(name: str) -> None:
 
 def names_of(kind: Any) -> dict[str, Any]:
     """The classes of a method's groups, as a user imports them."""
-    names = [group.kind.__name__ for group in kind.groups.values()]
+    names = [group.kind.__name__ for group in groups_of(kind).values()]
     return {"labelgrove": labelgrove} | {name: getattr(labelgrove, name) for name in names}
 
 

@@ -13,11 +13,14 @@ import pytest
 
 import labelgrove
 from labelgrove.methods import METHODS, method_class
+from labelgrove.methods.base import Model
+from labelgrove.methods.settings import groups_of
 
 # Needs its extra on purpose; everything else must import without any optional package.
 NEEDS_EXTRA = (
     "labelgrove.engines.ray",
     "labelgrove.exchange.export.encoder_graph",
+    "labelgrove.exchange.export.int8",
     "labelgrove.experiments.planning.encoder",
     "labelgrove.methods.cascadexml.",
     "labelgrove.methods.explaining.attribution",
@@ -126,6 +129,13 @@ def test_the_house_stays_small() -> None:
     assert len(arrows) <= MOST_ARROWS
 
 
+def test_a_method_has_one_class_above_it() -> None:
+    pytest.importorskip("torch")
+    for name in METHODS:
+        own, *above, top = method_class(name).__mro__
+        assert (above, top) == ([Model], object), f"{name}: {own} is over {above}"
+
+
 def test_every_room_has_a_floor() -> None:
     rooms = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
     rooms |= {path.stem for path in SOURCE.glob("*.py")} - {"__init__"}
@@ -208,7 +218,7 @@ def test_every_method_and_its_groups_are_public() -> None:
     for name in METHODS:
         kind = method_class(name)
         assert getattr(labelgrove, kind.__name__) is kind
-        for group in kind.groups.values():
+        for group in groups_of(kind).values():
             assert getattr(labelgrove, group.kind.__name__) is group.kind
 
 

@@ -24,8 +24,7 @@ from labelgrove.disk.stages import Stages
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods import METHODS, MethodEntry
-from labelgrove.methods.estimator import Estimator
-from labelgrove.methods.settings import check_settings
+from labelgrove.methods.base import Model
 
 
 def count_labels(labels: Any, smoothing: float) -> Part:
@@ -35,7 +34,7 @@ def count_labels(labels: Any, smoothing: float) -> Part:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Popular(Estimator):
+class Popular(Model):
     """Gives every text the most frequent labels."""
 
     method: ClassVar[str] = "popular"
@@ -53,12 +52,12 @@ class Popular(Estimator):
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
     ) -> Self:
-        check_settings(self)
+        self.check_settings()
         corpus = training_corpus(X, y, index)
         stages = Stages(Reporter(callbacks), run)
         counted = stages("count", count_labels, labels=corpus.labels, smoothing=self.smoothing)
         self.shares_ = counted.value.arrays["shares"]
-        self._remember(corpus, stages.reporter.timings)
+        self.remember(corpus, stages.reporter.timings)
         return self
 
     def _best_labels(

@@ -246,8 +246,12 @@ def test_xrtransformer(name: str) -> None:
 # Labels of each member that an ensemble joins: X-Transformer's evaluation script, and the -k of the
 # scripts in PECOS's examples/xr-transformer-neurips21.
 XR_LISTS = {
-    **{"eurlex-4k": 25, "wiki10-31k": 100, "amazoncat-13k": 200},
-    **{"wiki-500k": 50, "amazon-670k": 75, "amazon-3m": 50},
+    "eurlex-4k": 25,
+    "wiki10-31k": 100,
+    "amazoncat-13k": 200,
+    "wiki-500k": 50,
+    "amazon-670k": 75,
+    "amazon-3m": 50,
 }
 
 

@@ -48,7 +48,7 @@ def measured(folder: Path, options: Any, aside: Path) -> dict[str, Any]:
 
     import labelgrove
     from labelgrove.disk.model_folder import model_size
-    from labelgrove.exchange.hub_files import plain_name
+    from labelgrove.exchange.card import plain_name
 
     trained = labelgrove.load(folder)
     trained.device = "cpu"

@@ -108,11 +108,7 @@ def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(tmp_path: Path
     class ReadsText:
         method = "lightxml"
 
-        def fit(self, X: Any, y: Any = None) -> None: ...
-
-        reads_dense = False
-
-        def predict(self, X: Any, k: int = 5) -> None: ...
+        takes = frozenset[str]()
 
     file = tmp_path / "dense.npy"
     with pytest.raises(UnsupportedError, match="--dense: the method lightxml cannot use it"):

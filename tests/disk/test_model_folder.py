@@ -194,7 +194,7 @@ def renamed(new: str) -> Callable[[dict[str, Any]], Any]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m.update(format_version=2), "newer than this labelgrove.*upgrade"),
+        (lambda m: m.update(format_version=3), "newer than this labelgrove.*upgrade"),
         (lambda m: m.update(format_version="1"), "is not a version"),
         (lambda m: m.update(format="pickle"), "does not describe a labelgrove model"),
         (renamed("../tree.safetensors"), "outside the folder"),

@@ -26,7 +26,7 @@ from labelgrove.core.callbacks import Event
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import open_engine
 from labelgrove.errors import ConfigError, ResourceError, StorageError
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 from support import ray_training
 from support.clusters import NODE, started_cluster
 from support.ray_training import AtUpdate, Curves, arrays, flags, settings

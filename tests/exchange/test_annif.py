@@ -15,9 +15,14 @@ import labelgrove
 from labelgrove.cli import app
 from labelgrove.core.params import read_toml
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
-from labelgrove.exchange.annif import USUAL, AnnifProject, project_vocabulary, read_project
+from labelgrove.exchange.annif import (
+    USUAL,
+    AnnifProject,
+    project_vocabulary,
+    read_project,
+    read_vocabulary,
+)
 from labelgrove.exchange.annif import starting_settings as settings_of
-from labelgrove.exchange.vocabularies import read_vocabulary
 from labelgrove.methods import create
 
 CATS, TEA, OLD = (f"http://example.org/{name}" for name in ("cats", "tea", "old"))

@@ -14,7 +14,7 @@ import pytest
 import labelgrove
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
 from labelgrove.exchange import hub as hub_module
-from labelgrove.exchange.hub_files import plain_name, published_files, without_paths
+from labelgrove.exchange.card import plain_name, published_files, without_paths
 from support.hub_server import TOKEN, FakeHub, fake_hub
 
 pytest.importorskip("huggingface_hub")

@@ -80,5 +80,5 @@ def test_every_network_learns_from_names(kind: str) -> None:
 def test_other_values_are_refused() -> None:
     model = deepcopy(new("lightxml"))
     model.label_texts = "all"
-    with pytest.raises(ConfigError, match="label_texts: must be auto, names or none"):
+    with pytest.raises(ConfigError, match="label_texts: must be one of 'names', 'auto'"):
         model.fit(*planted(40))

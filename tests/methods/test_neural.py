@@ -21,12 +21,15 @@ from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
+from labelgrove.methods.cascadexml.method import CascadeHeads
+from labelgrove.methods.lightxml.method import LightXmlHeads
 from labelgrove.methods.neural import comparison
 from labelgrove.methods.training import make_runner
 from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import row_tables
+from labelgrove.nn.network import MakeHeads
 from support import divided_models
 from support.together import run_together
 from test_contract import planted, same, tiny_training
@@ -425,8 +428,11 @@ def test_a_large_label_table_is_trained_by_rows_on_its_own_device(
     tree = {"max_leaf_size": 3, "branching": 2}
     model = brief(method, heads=heads[method] | {"row_table_from": 3}, tree=tree).fit(*planted(40))
     assert [len(table) for table in row_tables(model.network_).values()] == [11]
+    make_heads: MakeHeads = CascadeHeads(model.tree_, model.heads)
+    if method == "lightxml":
+        make_heads = LightXmlHeads(11, model.tree_, model.heads)
     for device, wanted in ((torch.device("meta"), "meta"), (None, "cpu")):  # loaded: anywhere
-        made, _ = model._heads(11, model.tree_)(model.network_.encoder, device)
+        made, _ = make_heads(model.network_.encoder, device)
         assert [t.weight.device.type for t in row_tables(made).values()] == [wanted]
     model.save(tmp_path / "model")
     texts = planted(40)[0]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model
 
 
-class Plain(Estimator):
+class Plain(Model):
     """Brings no search; ``like`` is a fitted model whose labels and facts it has."""
 
     def __init__(self, like: Any = None, *, method: str = "plain") -> None:

@@ -17,7 +17,7 @@ from labelgrove.core.callbacks import Callback, Event
 from labelgrove.core.processes import is_first_process, wait_for_all
 from labelgrove.errors import StorageError
 from labelgrove.methods import create
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 from test_contract import planted
 
 METHODS = ("cascadexml", "lightxml", "xrtransformer", "xtransformer")

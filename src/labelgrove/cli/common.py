@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from labelgrove.core.scratch import Scratch
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.formats import ReadOptions, ReadReport
-    from labelgrove.methods.estimator import Estimator
-    from labelgrove.methods.interface import Model
+    from labelgrove.methods.base import Model
 
 # Exit codes, besides 0 and the 2 of a wrong flag.
 USER_ERROR, INTERRUPTED = 1, 130
@@ -179,9 +178,9 @@ def check_device(device: str) -> None:
             raise ConfigError("--device cuda: torch finds no CUDA device; see labelgrove doctor")
 
 
-def check_dense(model: Estimator, dense: Path | None) -> None:
+def check_dense(model: Model, dense: Path | None) -> None:
     """Raises an error for vectors that the model would not read."""
-    if dense is not None and not model.reads_dense:
+    if dense is not None and "dense" not in model.takes:
         raise UnsupportedError(
             f"--dense: the method {model.method} reads only text; leave the flag out"
         )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.data.facts import TrainingFacts
     from labelgrove.evaluation.metrics import Evaluation
-    from labelgrove.methods.estimator import Estimator
+    from labelgrove.methods.base import Model
 
 SLICE = 2048  # documents between two moves of a progress bar
 
@@ -123,7 +123,7 @@ def _percent(value: float) -> float | None:
 
 
 def evaluate_model(
-    model: Estimator,
+    model: Model,
     corpus: Corpus,
     *,
     metrics: list[str] | None = None,
@@ -149,7 +149,7 @@ def evaluate_model(
     return TimedEvaluation(evaluation, wall, cpu)
 
 
-def _predicted(model: Estimator, corpus: Corpus, k: int, threads: int) -> Any:
+def _predicted(model: Model, corpus: Corpus, k: int, threads: int) -> Any:
     """Predictions of a whole corpus, with a progress bar on a terminal."""
     if not sys.stderr.isatty() or len(corpus) <= SLICE:
         return model.predict(corpus, k=k, threads=threads)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from labelgrove.experiments.planning.plan import Plan
-    from labelgrove.methods.estimator import Estimator
+    from labelgrove.methods.base import Model
 
 MOST_STAGES = 8  # that a summary for people names
 
@@ -32,7 +32,7 @@ def show(
 
 
 def summary(
-    model: Estimator,
+    model: Model,
     out: Path,
     plan: Plan | None,
     measured: TimedEvaluation | None,
@@ -42,7 +42,6 @@ def summary(
     """The whole summary as one JSON object."""
     from labelgrove.core.memory import peak_rss
     from labelgrove.disk.model_folder import model_size
-    from labelgrove.methods.ensemble.method import Ensemble
 
     timings = model.timings_
     facts: dict[str, Any] = {
@@ -63,8 +62,7 @@ def summary(
     }
     if model.tried_:
         facts["tried"] = list(model.tried_)
-    if isinstance(model, Ensemble):
-        facts |= {"rule": model.rule_, "weights": model.weights_}
+    facts |= model.details()
     if held_out := _held_out(model):
         facts |= {"held_out": held_out, "held_out_documents": model.report_["held_out"]}
     if measured is not None:
@@ -72,7 +70,7 @@ def summary(
     return facts
 
 
-def _held_out(model: Estimator) -> dict[str, dict[str, float]]:
+def _held_out(model: Model) -> dict[str, dict[str, float]]:
     """Metrics on the held-out part, in percent: of the method, and of linear or its members."""
     from labelgrove.methods.held_out import held_out_metrics
 
@@ -84,7 +82,7 @@ def _held_out(model: Estimator) -> dict[str, dict[str, float]]:
     }
 
 
-def _learnt_from(model: Estimator) -> dict[str, int]:
+def _learnt_from(model: Model) -> dict[str, int]:
     """The documents that the model, or each of its members, learnt from."""
     models = list(model.submodels()) or [model]
     numbered = [f"{number} {each.method}" for number, each in enumerate(models, 1)]
@@ -105,7 +103,7 @@ def _margin(facts: Mapping[str, Any]) -> tuple[int, float]:
     return count, 100 * max(widest(value / 100, count) for value in values)
 
 
-def _next_commands(model: Estimator, out: Path, dev: Path | None) -> list[str]:
+def _next_commands(model: Model, out: Path, dev: Path | None) -> list[str]:
     """Commands to copy and run; without --dev, the name TEST.jsonl must be replaced."""
     name, folder = common.command_name(), shlex.quote(str(out))
     facts = model.facts_

@@ -20,7 +20,7 @@ from labelgrove.data.formats.shards import shards_of
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import StorageError, UnsupportedError
 from labelgrove.methods import create
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model
 
 Summary = tuple[dict[str, Any], TimedEvaluation | None]
 
@@ -38,11 +38,9 @@ class NetworkTraining:
     reading: options.Reading
     out: Path
 
-    def check(self, model: Estimator) -> None:
+    def check(self, model: Model) -> None:
         """Refuses, before workers are started, what they cannot train."""
-        from labelgrove.methods.neural import NeuralEstimator
-
-        if not isinstance(model, NeuralEstimator):
+        if model.workers != "processes":
             raise UnsupportedError(
                 "--engine: trains linear and its settings (parabel, bonsai, ova) and methods with "
                 f"an encoder, such as cascadexml; leave it out for {model.method}"

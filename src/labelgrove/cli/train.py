@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.disk.run_folder import RunFolder
     from labelgrove.experiments.planning.plan import Plan
-    from labelgrove.methods.interface import Model
+    from labelgrove.methods.base import Model
 
 Result = tuple[dict[str, Any], TimedEvaluation | None]  # the summary, and the metrics on --dev
 
@@ -74,8 +73,6 @@ def train(
     from labelgrove.core.memory import parse_size
     from labelgrove.core.processes import is_first_process
     from labelgrove.methods import create
-    from labelgrove.methods.auto.method import Auto
-    from labelgrove.methods.ensemble.method import Ensemble
 
     saving.check_given()
     where.check()
@@ -91,7 +88,7 @@ def train(
     training = Training(
         corpus, model, saving, documents, label_tree, memory, where, machine, reading, quiet
     )
-    shared = where.engine is not None and not isinstance(model, Auto | Ensemble)
+    shared = where.engine is not None and model.workers != "members"
     if not (shared and where.engine == "ray" and model.encoders()):
         common.use_device(model, machine.device)  # Ray's workers may have other devices
     training.check()
@@ -112,9 +109,8 @@ def train(
 
 def check_takes(model: Any, given: Mapping[str, Any]) -> None:
     """Raises an error for a file that the method cannot be trained with."""
-    arguments = inspect.signature(model.fit).parameters
     for argument, value in given.items():
-        if value and argument not in arguments:
+        if value and argument not in model.takes:
             raise UnsupportedError(
                 f"--{argument.replace('_', '-')}: the method {model.method} cannot use it; "
                 "leave it out or train linear"
@@ -163,7 +159,6 @@ class Training:
         from labelgrove.core.memory import require
         from labelgrove.core.processes import is_first_process, wait_for_all
         from labelgrove.data.formats.files import existing
-        from labelgrove.methods.auto.method import Auto
 
         if str(self.corpus) != "-":
             existing(self.corpus)  # before a run folder is made next to it
@@ -183,9 +178,10 @@ class Training:
                 with RichProgress() as progress:
                     callbacks = [] if self.quiet else [progress]
                     self.model.fit(data, callbacks=callbacks, run=run, **given)
-            if isinstance(self.model, Auto):
-                run.unfinished = self.model.interrupted_
-                self.model = self.model.chosen_
+            run.unfinished = self.model.interrupted_
+            chosen = self.model.chosen()
+            if chosen is not self.model:
+                self.model = chosen
                 self._print_never_predicted(data)
             wait_for_all(device)  # from here on only the first process needs the run folder
             if not is_first_process():
@@ -203,10 +199,9 @@ class Training:
         from labelgrove.core.callbacks import RichProgress
         from labelgrove.data.formats import ReadReport
         from labelgrove.data.formats.sharded import read_shards
-        from labelgrove.methods.linear.method import Linear
 
         documents = self.documents
-        if not isinstance(self.model, Linear) or documents.dense:
+        if self.model.workers != "shards" or documents.dense:
             raise UnsupportedError(
                 "--engine: trains linear and its settings (parabel, bonsai, ova) and methods with "
                 "an encoder on texts, and the members of ensemble and auto; leave it out for "
@@ -261,7 +256,7 @@ class Training:
     @property
     def _streams(self) -> bool:
         """Whether texts and features are kept on disk."""
-        return self.memory is not None and "memory" in inspect.signature(self.model.fit).parameters
+        return self.memory is not None and "memory" in self.model.takes
 
     def _read(self, run: RunFolder | None) -> tuple[Corpus, Corpus | None]:
         """The documents to learn from and those of --dev, within the memory limit."""

@@ -14,7 +14,7 @@ from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
-    from labelgrove.methods.estimator import Estimator
+    from labelgrove.methods.base import Model
     from labelgrove.methods.updating.report import Growth
 
 
@@ -120,7 +120,7 @@ def update(
 
 
 def _read_old(
-    model: Estimator,
+    model: Model,
     corpus: Path,
     dense: Path | None,
     features: Path | None,
@@ -138,7 +138,7 @@ def _read_old(
         ) from error
 
 
-def _add_from_table(model: Estimator, table: Path, arguments: dict[str, Any]) -> Growth:
+def _add_from_table(model: Model, table: Path, arguments: dict[str, Any]) -> Growth:
     """Adds the labels of a table that the model does not have yet."""
     from labelgrove.data.formats.labels import read_label_table
 

@@ -22,7 +22,7 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -63,35 +63,37 @@ def param(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-class Arguments:
-    """Base of dataclasses whose constructor suggests a name for an argument that it lacks."""
-
-    if not TYPE_CHECKING:  # type checkers know the arguments from the fields
-
-        def __new__(cls, *_: Any, **arguments: Any) -> Self:
-            # What is no dataclass has a constructor of its own, such as that of exported models.
-            names = argument_names(cls) if dataclasses.is_dataclass(cls) else list(arguments)
-            for name, value in arguments.items():
-                if name not in names:
-                    problem = f"{cls.__name__} has no such argument"
-                    inside = cls._arguments_inside(value)
-                    raise ArgumentError(unknown_key(name, names, inside=inside, problem=problem))
-            return super().__new__(cls)
-
-    @classmethod
-    def _arguments_inside(cls, value: Any) -> dict[str, list[str]]:
-        """How to pass ``value`` to an argument of an argument, by the former's name."""
-        return {}
-
-
 def argument_names(cls: type) -> list[str]:
     """What the constructor of a dataclass takes."""
     return [field.name for field in dataclasses.fields(cls) if field.init]
 
 
+def refuse_unknown(
+    cls: type,
+    arguments: Mapping[str, Any],
+    inside: Callable[[Any], Mapping[str, list[str]]] = lambda value: {},
+) -> None:
+    """Refuses arguments that the constructor of a dataclass lacks, and suggests names.
+
+    ``inside`` says how to pass a value to an argument of an argument, by the former's name.
+    """
+    # What is no dataclass has a constructor of its own, such as that of exported models.
+    names = argument_names(cls) if dataclasses.is_dataclass(cls) else list(arguments)
+    for name, value in arguments.items():
+        if name not in names:
+            problem = f"{cls.__name__} has no such argument"
+            raise ArgumentError(unknown_key(name, names, inside=inside(value), problem=problem))
+
+
 @dataclasses.dataclass
-class Params(Arguments):
+class Params:
     """Base of parameter groups: one level of named values, no nesting."""
+
+    if not TYPE_CHECKING:  # type checkers know the arguments from the fields
+
+        def __new__(cls, *_: Any, **arguments: Any) -> Self:
+            refuse_unknown(cls, arguments)
+            return super().__new__(cls)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Field values by name, as scikit-learn asks for them."""
@@ -131,7 +133,7 @@ class Params(Arguments):
         hints = _type_hints(cls)
         for field in dataclasses.fields(self):
             where = f"{path}.{field.name}" if path else field.name
-            value = _checked(getattr(self, field.name), hints[field.name], where)
+            value = checked(getattr(self, field.name), hints[field.name], where)
             _check_bounds(value, field.metadata, where)
             # An int in a float field, or a list in a tuple field, becomes the declared type.
             setattr(self, field.name, value)
@@ -177,7 +179,7 @@ def unknown_key(
     return f"{dotted(name)}: {problem}; {advice}"
 
 
-def _checked(value: Any, hint: Any, where: str) -> Any:
+def checked(value: Any, hint: Any, where: str) -> Any:
     """``value`` as the annotated type, or a ConfigError that says what was expected."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -190,11 +192,11 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
             return None  # TOML has no null: the word "none" means None
         options = [a for a in arguments if a is not type(None)]
         if len(options) == 1:
-            return _checked(value, options[0], where)
+            return checked(value, options[0], where)
         rules = []
         for option in options:
             try:
-                return _checked(value, option, where)
+                return checked(value, option, where)
             except ConfigError as error:
                 rules.append(str(error).removeprefix(f"{where}: ").rpartition(", got ")[0])
         raise ConfigError(f"{where}: {' or '.join(rules)}, got {value!r}")
@@ -212,11 +214,11 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
             items = zip(value, arguments, strict=True)
         else:
             items = zip(value, [arguments[0]] * len(value), strict=True)
-        return origin(_checked(item, kind, f"{where}[{i}]") for i, (item, kind) in enumerate(items))
+        return origin(checked(item, kind, f"{where}[{i}]") for i, (item, kind) in enumerate(items))
     if origin is dict:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise ConfigError(f"{where}: must be a table of names, got {value!r}")
-        return {key: _checked(v, arguments[1], f"{where}.{key}") for key, v in value.items()}
+        return {key: checked(v, arguments[1], f"{where}.{key}") for key, v in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         try:
             return float(value)

@@ -29,6 +29,7 @@ from labelgrove.disk.tensors import read_tensors, write_tensors
 from labelgrove.errors import ConfigError, ModelFormatError
 
 FORMAT_VERSION = 1
+VERSIONS = {"model": 2}  # of kinds with another one; methods/folders.py reads older settings
 MANIFEST = "manifest.json"
 UNCHECKED = "README.md"  # people edit a model's card, so it is neither listed nor checked
 Verify = Literal["auto", "full", "quick", "none"]
@@ -91,7 +92,7 @@ def write_bundle(
                 files[f"{name}.safetensors"] = _described(file, write_tensors(file, part.arrays))
         manifest = {
             "format": f"labelgrove-{kind}",
-            "format_version": FORMAT_VERSION,
+            "format_version": VERSIONS.get(kind, FORMAT_VERSION),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": library_versions(),
             **about,
@@ -149,7 +150,7 @@ def read_manifest(path: str | Path, *, kind: str) -> dict[str, Any]:
     version = manifest.get("format_version")
     if type(version) is not int or version < 1:
         raise ModelFormatError(f"{file}: format_version {version!r} is not a version")
-    if version > FORMAT_VERSION:
+    if version > VERSIONS.get(kind, FORMAT_VERSION):
         raise ModelFormatError(
             f"{file}: format version {version} is newer than this labelgrove "
             f"({VERSION}) reads; upgrade labelgrove"

@@ -7,6 +7,7 @@ given again. A project of our own backend may have saved them (``keep_training_d
 from __future__ import annotations
 
 import configparser
+import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,18 +20,25 @@ from labelgrove.data.formats.annif import without_brackets
 from labelgrove.data.formats.building import counted
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import bare_name, existing, parse_lines, read_all
-from labelgrove.data.formats.labels import LabelRow
+from labelgrove.data.formats.labels import LabelRow, read_label_table
 from labelgrove.data.formats.read import iter_documents
-from labelgrove.errors import ConfigError, DataError
-from labelgrove.exchange.vocabularies import read_vocabulary
+from labelgrove.errors import ConfigError, DataError, MissingExtraError
 
 # Keys that Annif itself or our backend reads; the others of a section are settings of a method.
 OF_ANNIF = {"access", "allow_learn", "analyzer", "backend", "language", "limit", "name"}
 OF_ANNIF |= {"project_id", "transform", "vocab", "calibrate", "keep_training_data", "config"}
 # Our backend's linear method, which is its default: library records gain from both settings.
 USUAL: dict[str, Any] = {"method": "linear", "n_trees": 3, "label_texts": "names"}
-LEXICAL = ("mllm", "stwfsa", "yake")
-COMBINING = ("ensemble", "nn_ensemble", "pav", "http")
+# Backends of Annif without a counterpart, and what to do instead.
+LEXICAL = (
+    "finds terms of the vocabulary in texts; the method matcher comes nearest, and linear learns "
+    "from the documents"
+)
+COMBINING = "has no documents of its own; import the projects behind it"
+ADVICE = dict.fromkeys(("mllm", "stwfsa", "yake"), LEXICAL)
+ADVICE |= dict.fromkeys(("ensemble", "nn_ensemble", "pav", "http"), COMBINING)
+RDF_SUFFIXES = {".ttl", ".rdf", ".xml", ".owl", ".nt", ".n3", ".jsonld"}
+LABEL = "label_"  # and a language: the columns of names in a CSV vocabulary
 
 
 class Call(NamedTuple):
@@ -86,13 +94,12 @@ def read_project(source: str) -> AnnifProject:
     sections = _sections(existing(path))
     if not sections:
         raise ConfigError(f"{path}: has no projects")
-    if not chosen:
-        if len(sections) > 1:
-            raise ConfigError(
-                f"{path}: has several projects; choose one: {path}:{next(iter(sections))} "
-                f"(of {', '.join(sections)})"
-            )
-        chosen = next(iter(sections))
+    if not chosen and len(sections) > 1:
+        raise ConfigError(
+            f"{path}: has several projects; choose one: {path}:{next(iter(sections))} "
+            f"(of {', '.join(sections)})"
+        )
+    chosen = chosen or next(iter(sections))
     if chosen not in sections:
         raise ConfigError(f"{path}: has no project {chosen!r}, only {', '.join(sections)}")
     return AnnifProject(chosen, sections[chosen], path)
@@ -170,6 +177,100 @@ def project_vocabulary(
     return Vocabulary(rows, notes=notes)
 
 
+def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
+    """The concepts that are in use, with their names in a language.
+
+    A concept without a name in this language gets one of another language or, at last, its URI.
+    If no concept has a name in this language, that is an error.
+    """
+    file = existing(path)
+    suffix = file.suffix.lower()
+    if suffix not in RDF_SUFFIXES | {".csv"}:
+        return read_label_table(file)
+    rows = (_read_csv if suffix == ".csv" else _read_skos)(file, language)
+    if not rows:
+        raise DataError(
+            "has no concepts in use; give the file that annif load-vocab was given (--labels)",
+            file=file,
+        )
+    return list(rows.values())
+
+
+def _read_csv(file: Path, language: str) -> dict[str, LabelRow]:
+    """Annif's own table, ``data/vocabs/ID/subjects.csv``, or one like it."""
+    reader = csv.DictReader(line + "\n" for _, line in read_all(file))
+    rows: dict[str, LabelRow] = {}
+    try:
+        columns = reader.fieldnames or []
+        languages = [name.removeprefix(LABEL) for name in columns if name.startswith(LABEL)]
+        if "uri" not in columns or not languages:
+            raise DataError(
+                "is no vocabulary of Annif: it needs the columns uri and label_en (or another "
+                f"language), and has {', '.join(columns) or 'none'}",
+                file=file,
+            )
+        _check_language(language, languages, file)
+        for cells in reader:
+            names = {code: cells[LABEL + code] for code in languages if cells[LABEL + code]}
+            uri = without_brackets((cells["uri"] or "").strip())
+            if uri and names:  # without names, Annif means a concept that was removed
+                rows.setdefault(uri, LabelRow(uri, _line(names, language)))
+    except csv.Error as error:
+        raise DataError(
+            f"is not valid CSV: {error}", file=file, line=reader.line_num + 1
+        ) from error
+    return rows
+
+
+def _read_skos(file: Path, language: str) -> dict[str, LabelRow]:
+    try:
+        import rdflib
+        from rdflib.namespace import OWL, RDF, RDFS, SKOS
+    except ImportError as error:
+        raise MissingExtraError("skos", f"reading {file.name}") from error
+    graph = rdflib.Graph()
+    try:
+        graph.parse(str(file), format=rdflib.util.guess_format(file.name))
+    except Exception as error:  # each of rdflib's parsers has errors of its own
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise DataError(f"cannot be read as RDF: {reason}", file=file) from error
+    concepts = sorted(
+        concept
+        for concept in graph.subjects(RDF.type, SKOS.Concept)
+        if isinstance(concept, rdflib.URIRef)
+        and (concept, OWL.deprecated, rdflib.Literal(True)) not in graph
+    )
+    rows: dict[str, LabelRow] = {}
+    seen: set[str] = set()
+    for concept in concepts:
+        names: dict[str, str] = {}
+        for kind in (SKOS.prefLabel, RDFS.label):
+            for label in sorted(graph.objects(concept, kind), key=str):
+                code: Any = getattr(label, "language", None)
+                names.setdefault(code or "", str(label))
+        seen |= names.keys()
+        uri = str(concept)
+        rows[uri] = LabelRow(uri, _line(names, language) if names else uri)
+    if "" not in seen:  # names without a language are those of every language
+        _check_language(language, sorted(seen), file)
+    return rows
+
+
+def _line(names: dict[str, str], language: str) -> str:
+    """The name in a language, or without a language, or in any; a label table has lines."""
+    name = names.get(language) or names.get("") or names[min(names)]
+    return " ".join(name.split())
+
+
+def _check_language(language: str, languages: list[str], file: Path) -> None:
+    if languages and language not in languages:
+        raise DataError(
+            f"has no names in the language {language!r}, only in {', '.join(languages)}; write "
+            f"vocab=ID({languages[0]}) in the project's section",
+            file=file,
+        )
+
+
 def corpus_paths(project: AnnifProject, paths: Iterable[Path], data: Path | None) -> list[Path]:
     """The given paths, or the corpus that our backend saved."""
     if given := list(paths):
@@ -241,13 +342,8 @@ def starting_settings(project: AnnifProject) -> tuple[dict[str, Any], list[str]]
             method = "parabel" if balanced in ("1", "yes", "true", "on") else "bonsai"
         elif backend == "svc":
             method = "ova"
-        elif backend in LEXICAL:
-            notes.append(
-                f"{backend} finds terms of the vocabulary in texts; the method matcher comes "
-                "nearest, and linear learns from the documents"
-            )
-        elif backend in COMBINING:
-            notes.append(f"{backend} has no documents of its own; import the projects behind it")
+        elif backend in ADVICE:
+            notes.append(f"{backend} {ADVICE[backend]}")
         elif backend != "tfidf":
             notes.append(f"the backend {backend or '(none)'} has no counterpart; linear is a start")
         if "min_df" in section:
@@ -269,10 +365,7 @@ def starting_settings(project: AnnifProject) -> tuple[dict[str, Any], list[str]]
 def _analyzer_settings(
     project: AnnifProject, spec: str, *, one_word: bool
 ) -> tuple[dict[str, Any], list[str]]:
-    """Settings of tf-idf that come near an analyzer of Annif, and how they differ from it.
-
-    Stems need terms of ``one_word``.
-    """
+    """Settings of tf-idf near an analyzer of Annif, and the differences; stems need one word."""
     analyzer = Call.of(spec, "analyzer")
     if analyzer.name == "snowball" and one_word:
         return {"analyzer": "stem"}, [

@@ -1,22 +1,30 @@
-"""A model's card: README.md with what others need to know before they use a model.
+"""What is published of a model: its card, and its files without local paths.
 
-It is made of what the model folder holds: settings, sizes, held-out measurements. It names no
-machine and quotes no training text. Its text is the template card.md.
+The card, README.md, is made of what the model folder holds: settings, sizes, held-out measurements.
+It names no machine and quotes no training text. Its text is the template card.md. The settings of
+a model may name an encoder by a folder on the machine that trained it; only the last part of such a
+path is published.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from labelgrove.core import jsonio
+from labelgrove.core.memory import format_size
+from labelgrove.core.params import to_toml
 from labelgrove.data.records import FieldNames
+from labelgrove.disk.bundle import MANIFEST, manifest_checksum, read_manifest
 from labelgrove.disk.model_folder import StoredModel, load_model, model_size
 from labelgrove.errors import ConfigError, MissingExtraError
-from labelgrove.exchange.hub_files import plain_name
 from labelgrove.methods.held_out import held_out_metrics
 
 TEMPLATE = Path(__file__).with_name("card.md")
+CONFIG = "config.toml"
+PATH_KEYS = ("encoder", "text_encoder")
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "R@10")
 _ABOUT = {
     "lightxml": "LightXML: an encoder fine-tuned with dynamic negative sampling",
@@ -90,8 +98,6 @@ def model_card(
 
 
 def _facts(stored: StoredModel, size: int) -> dict[str, str]:
-    from labelgrove.core.memory import format_size
-
     facts = {"method": _ABOUT.get(stored.method, stored.method)}
     if "runtime" in stored.metadata:
         precision = stored.metadata["precision"]
@@ -174,3 +180,56 @@ def _identifier(value: str, field: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def published_files(folder: str | Path) -> dict[str, bytes | Path]:
+    """The files to publish by their names in the folder: their paths, or new content."""
+    folder = Path(folder)
+    manifest = read_manifest(folder, kind="model")
+    files: dict[str, bytes | Path] = {name: folder / name for name in manifest["files"]}
+    for name in manifest["files"]:
+        if name.endswith(f"/{MANIFEST}"):  # a member of an ensemble
+            inside = name.removesuffix(MANIFEST)
+            member = published_files(folder / inside)
+            files |= {f"{inside}{part}": content for part, content in member.items()}
+    for part in manifest["parts"]:
+        settings = jsonio.parse((folder / f"{part}.json").read_bytes(), file=folder / part)
+        if settings != without_paths(settings):
+            files[f"{part}.json"] = jsonio.dump(without_paths(settings))
+    params = without_paths(manifest["params"])
+    if params != manifest["params"]:
+        manifest["params"] = params
+        files[CONFIG] = to_toml({"method": manifest["method"]} | params).encode()
+    for name, content in files.items():
+        if isinstance(content, bytes):
+            digest = hashlib.sha256(content).hexdigest()
+            # The file is so small that the sample is the whole.
+            sums = {"size": len(content), "sha256": digest, "sample_sha256": digest}
+            manifest["files"][name] = sums
+    manifest["checksum"] = manifest_checksum(manifest)
+    return files | {MANIFEST: jsonio.dump(manifest)}
+
+
+def without_paths(value: Any) -> Any:
+    """Settings in which encoders' paths are cut to their last part."""
+    if isinstance(value, list):
+        return [without_paths(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: plain_name(entry)
+        if key in PATH_KEYS and isinstance(entry, str)
+        else without_paths(entry)
+        for key, entry in value.items()
+    }
+
+
+def plain_name(encoder: str) -> str:
+    """The encoder's name; of a folder only its last part."""
+    repository = encoder.partition("@")[0]  # a revision may have slashes
+    for kind in (PurePosixPath, PureWindowsPath):
+        path = kind(repository)
+        # An id on the Hub has at most one slash and begins with neither dots nor a tilde.
+        if path.is_absolute() or encoder.startswith(("~", ".")) or len(path.parts) > 2:
+            return kind(encoder).name
+    return encoder

@@ -17,9 +17,8 @@ from typing import Any
 from labelgrove.disk.atomic import write_file, write_folder
 from labelgrove.disk.bundle import MANIFEST, UNCHECKED, read_manifest
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
-from labelgrove.exchange.card import model_card
-from labelgrove.exchange.hub_files import published_files
-from labelgrove.methods.interface import Model
+from labelgrove.exchange.card import model_card, published_files
+from labelgrove.methods.base import Model
 from labelgrove.nn.encoders.files import cache_folder
 
 log = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from labelgrove.disk.model_folder import model_manifest
 from labelgrove.methods import method_class
 
 if TYPE_CHECKING:
-    from labelgrove.methods.estimator import Estimator
+    from labelgrove.methods.base import Model
 
 
-def load(path: str | Path, **options: Any) -> Estimator:
+def load(path: str | Path, **options: Any) -> Model:
     """Any saved model, whatever its method.
 
     ``options`` are ``analyzer``, the text analyser of your own that the model was trained with, and
@@ -34,7 +34,7 @@ def load(path: str | Path, **options: Any) -> Estimator:
         cls = ExportedModel
     else:
         cls = method_class(manifest["method"])
-    model: Estimator = cls.load(path, **options)
+    model: Model = cls.load(path, **options)
     return model
 
 
@@ -45,7 +45,7 @@ def from_pretrained(
     token: str | None = None,
     endpoint: str | None = None,
     **options: Any,
-) -> Estimator:
+) -> Model:
     """The model of a Hub repository, or of a folder; ``options`` go to ``labelgrove.load``.
 
     ``revision`` is a branch, a tag or a commit; with a commit you always get the same model.

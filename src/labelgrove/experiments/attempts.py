@@ -25,7 +25,7 @@ from labelgrove.evaluation.metrics import Evaluation, evaluate
 from labelgrove.evaluation.metrics.scoring import Scorer
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods import create
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 
 class Outcome(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Int32, Int64
+from labelgrove.core.arrays import Int32, Int64, offsets
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.data.blocks import Blocks
@@ -225,6 +225,22 @@ def children_of(nodes: npt.NDArray[Any], starts: Int64) -> tuple[Int64, Int64]:
     counts = starts[nodes + 1] - first
     ends = np.cumsum(counts)
     return np.arange(counts.sum()) + np.repeat(first - ends + counts, counts), counts
+
+
+def allowed_nodes(
+    tree: LabelTree, allowed: npt.NDArray[np.bool_]
+) -> tuple[list[npt.NDArray[np.bool_]], list[npt.NDArray[Any]]]:
+    """Per level, which nodes have an allowed label below, by a flag per label column.
+
+    Also the numbers of allowed children of the nodes above each level but the first, which
+    :func:`nodes_needed` takes.
+    """
+    levels, children = [allowed[tree.leaf_labels]], []
+    for level in range(len(tree.widths) - 1, 0, -1):
+        counts = np.diff(offsets(levels[0])[tree.children(level)])
+        children.insert(0, counts)
+        levels.insert(0, counts > 0)
+    return levels, children
 
 
 def nodes_needed(levels: Sequence[npt.NDArray[Any]], k: int) -> list[int]:

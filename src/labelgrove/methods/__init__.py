@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from labelgrove.errors import ConfigError, needing_torch
 
 if TYPE_CHECKING:  # the names alone must come quickly, for the command line's help
-    from labelgrove.methods.interface import Model
+    from labelgrove.methods.base import Model
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CsrParts, as_csr, csr_parts, matrix_parts, with_values
+from labelgrove.core.arrays import CSR, CsrParts, as_csr, csr_parts, matrix_parts, with_values
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.scratch import Scratch
 from labelgrove.data.blocks import Blocks
 from labelgrove.data.checks import check_texts
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import (
     DenseBlock,
@@ -25,16 +25,43 @@ from labelgrove.data.features import (
     unit_values,
     with_dense,
 )
-from labelgrove.data.inputs import documents_of
+from labelgrove.data.inputs import documents_of, training_corpus
 from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.stages import Made, Stages
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.labels.features import describe_labels, label_strings
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.methods.terms import UNIT_TOLERANCE, Source, given_matrix, terms_stage
 from labelgrove.ranking.beam import sparse_only
+from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.term_reader import HOW_TO_GIVE, TermReader
 from labelgrove.text.tfidf import TfidfParams
+
+
+def labelled_corpus(
+    method: str,
+    X: Any,
+    y: Any,
+    index: LabelIndex | None,
+    *,
+    dense: Any = None,
+    ranker: RankerParams | None = None,
+) -> Corpus:
+    """What ``fit`` was given, checked; says when weights in it are not used."""
+    corpus = training_corpus(X, y, index, dense=dense)
+    warn_of_weights(method, corpus.labels, ranker)
+    return corpus
+
+
+def warn_of_weights(method: str, labels: CSR, ranker: RankerParams | None) -> None:
+    """Says so if labels have weights that the method, or its ranker, does not use."""
+    weights = labels.data
+    if (weights != weights[0]).any() and (ranker is None or ranker.label_weights != "cost"):
+        advice = "" if ranker is None else "; set ranker.label_weights=cost to use them"
+        warn(
+            f"the labels have weights from {weights.min():g} to {weights.max():g}, which "
+            f"{method} ignores{advice}"
+        )
 
 
 def check_norm(name: str, norm: Any) -> None:

@@ -11,17 +11,10 @@ from typing import Literal
 
 from labelgrove.core.callbacks import Reporter
 from labelgrove.data.corpus import Corpus
-from labelgrove.errors import ConfigError
 from labelgrove.labels.documents import labels_with_words, with_label_documents
 
 LabelTexts = Literal["names", "auto"] | None
 DECIDED_BY = ("P@1", "P@3", "P@5")
-
-
-def check_label_texts(setting: object) -> None:
-    """Refuses other values than those of ``label_texts``."""
-    if setting not in (None, "names", "auto"):
-        raise ConfigError(f"label_texts: must be auto, names or none, got {setting!r}")
 
 
 def with_label_texts(

@@ -1,33 +1,31 @@
-"""What methods with an encoder share: settings, and what comes before and after training."""
+"""Functions that methods with an encoder call: before, during and after the training of a network.
+
+They read the settings that all these methods have (:class:`Neural`). ``defaults.py`` derives those
+that are "auto".
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from labelgrove.core.callbacks import Callback, Reporter
-from labelgrove.core.params import AutoFloat, fixed
+from labelgrove.core.params import fixed
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
+from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.methods.defaults import (
-    HELD_OUT,
-    MOST_TOKENS,
-    RULES,
-    SPLIT_SEED,
-    Needs,
-    Situation,
-    derive,
-)
-from labelgrove.methods.estimator import Estimator
-from labelgrove.methods.label_texts import LabelTexts, check_label_texts, with_label_texts
+from labelgrove.methods.defaults import HELD_OUT, MOST_TOKENS, RULES, SPLIT_SEED, Needs, derive
+from labelgrove.methods.inputs import labelled_corpus
+from labelgrove.methods.label_texts import LabelTexts, with_label_texts
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.outline import EncoderWork
 from labelgrove.methods.preparation import (
@@ -42,9 +40,14 @@ from labelgrove.methods.preparation import (
     tokens_stage,
     warn_of_held_out,
 )
-from labelgrove.methods.settings import Group, check_settings, group
-from labelgrove.methods.terms import Terms, choose_features, given_matrix, terms_stage
-from labelgrove.methods.training import make_runner, padding_note
+from labelgrove.methods.terms import (
+    FeatureChoice,
+    Terms,
+    choose_features,
+    given_matrix,
+    terms_stage,
+)
+from labelgrove.methods.training import padding_note
 from labelgrove.nn.encoders.encoder import load_encoder
 from labelgrove.nn.encoders.files import (
     EncoderContent,
@@ -52,220 +55,235 @@ from labelgrove.nn.encoders.files import (
     parameter_count,
     states_width,
 )
-from labelgrove.nn.network import Network, Runner
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.text.term_reader import TermReader
+from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class NeuralEstimator(Estimator):
-    """Settings that every method with an encoder has.
+class Neural(Protocol):
+    """What every method with an encoder has.
 
     ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
-    them. Settings that are "auto" follow the corpus, the encoder and the device (``defaults.py``).
-    ``features`` says what a linear ranker reads beside text vectors: tf-idf of the texts ("own"), a
-    sparse matrix that came with them ("given", which "auto" takes if there is one), or "both".
-    ``label_texts`` says whether names of labels are learnt as documents ("names"; "auto" asks the
-    held-out documents).
+    them. ``features`` says what a linear ranker reads beside text vectors: tf-idf of the texts
+    ("own"), a sparse matrix that came with them ("given", which "auto" takes if there is one), or
+    "both". ``label_texts`` says whether names of labels are learnt as documents ("names"; "auto"
+    asks the held-out documents).
     """
 
-    needs: ClassVar[Needs] = Needs()
+    method: ClassVar[str]
+    encoder: EncoderParams
+    training: TrainingParams
+    tfidf: TfidfParams
+    ranker: RankerParams
+    features: FeatureChoice
+    label_texts: LabelTexts
+    held_out: float
+    device: str
+    random_state: int
+    n_jobs: int | None
+    facts_: TrainingFacts
+    derived_: Mapping[str, tuple[Any, str]]
 
-    encoder: Group[EncoderParams] = group(EncoderParams)
-    training: Group[TrainingParams] = group(TrainingParams)
-    tfidf: Group[TfidfParams] = group(TfidfParams)
-    features: str = "auto"
-    label_texts: LabelTexts = None
-    held_out: AutoFloat = "auto"  # type: ignore[assignment]
-    device: str = "auto"
-    random_state: int = 0
-    n_jobs: int | None = None
+    def check_settings(self) -> None: ...
+    def settled(self, corpus: Corpus) -> Self: ...
+    def to_config(self) -> dict[str, Any]: ...
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        check_settings(self)
-        check_label_texts(self.label_texts)
-        corpus = self._training_corpus(X, y, index)
-        check_fields(self.encoder, corpus)
-        plain = self.settled(corpus)
-        plain._check()
-        with closing(Stages(Reporter(callbacks), run)) as stages:
-            choice = choose_features(self.features, corpus)
-            if choice.message:
-                stages.reporter.message(choice.message)
-            plain._fit(choice.corpus, stages)
-            if given_matrix(choice.corpus) is not None and not plain.facts_.given:
-                stages.reporter.message(
-                    "features: predictions do not read the matrix that came with the texts; at "
-                    "most the label tree and the linear comparison were made from it"
-                )
-        if plain is self:
-            self.derived_ = {}
-        else:  # the arguments stay as they came, and what was fitted is this model's
-            vars(self).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
-        return self
 
-    def settled(self, corpus: Corpus) -> Self:
-        """A copy with values for settings that are "auto", or the model itself if none are."""
-        derived = {**self._derived(corpus), **choose_features(self.features, corpus).derived}
-        if not derived:
-            return self
-        plain = copy.copy(self)
-        plain.derived_ = derived
-        for name, (value, _) in derived.items():
-            table, _, key = name.rpartition(".")
-            changed = value if not table else replace(getattr(plain, table), **{key: value})
-            setattr(plain, table or key, changed)
-        return plain
+class Compared(Neural, Protocol):
+    """A method that can be compared with the linear one, and return held-out documents.
 
-    def _derived(self, corpus: Corpus) -> Mapping[str, tuple[Any, str]]:
-        """Values for settings of the encoder and its training, with reasons."""
-        if corpus.texts is None or not self._reads_texts():
-            return {}
-        settings: dict[str, Any] = {}
-        for name, value in self.to_config().items():
-            if isinstance(value, dict):
-                settings |= {f"{name}.{key}": inner for key, inner in value.items()}
-            else:
-                settings[name] = value
-        if "auto" not in [settings[name] for name in RULES if name in settings]:
-            return {}
-        return derive(settings, self._situation(corpus), self.needs)
+    ``baseline`` also trains the linear method and reports both on the held-out documents. With
+    ``return_held_out``, the ranker at the end also learns from them; then they only choose the
+    checkpoint, and nothing is reported on them.
+    """
 
-    def _reads_texts(self) -> bool:
-        """Whether an encoder reads the documents, so that there is something to derive."""
-        return True
+    baseline: bool
+    return_held_out: bool
 
-    def _clusters(self, labels: int) -> tuple[int, ...]:
-        """Clusters per level of the heads, without the labels."""
-        return ()
 
-    def _situation(self, corpus: Corpus) -> Situation:
-        clusters = self._clusters(len(corpus.index))
-        return situation(
-            corpus, self.encoder, device=self.device, threads=self.n_jobs, clusters=clusters
-        )
+M = TypeVar("M", bound=Neural)
 
-    def _check(self) -> None:
-        """Refuses settings that contradict each other, before hours of training."""
 
-    def _fit(self, corpus: Corpus, stages: Stages) -> None:
-        """The stages of the method."""
-        raise NotImplementedError
+@contextmanager
+def fitting(
+    model: M,
+    X: Any,
+    y: Any,
+    index: LabelIndex | None,
+    callbacks: Sequence[Callback],
+    run: RunFolder | None,
+) -> Iterator[tuple[M, Corpus, Stages]]:
+    """What a training starts from: the model with nothing "auto", checked documents, and stages.
 
-    def encoders(self) -> list[EncoderParams]:
-        """The one that is fine-tuned."""
-        return [self.encoder]
-
-    def use_device(self, device: str) -> None:
-        """The encoder runs there."""
-        self.device = device
-
-    def _prepare(
-        self, corpus: Corpus, stages: Stages, *, baseline: bool, linear: bool = False
-    ) -> Prepared:
-        """Splits the documents, makes tf-idf and tokens, and trains the linear method if needed.
-
-        The measures of the linear method are a ``baseline``; with ``linear``, its ranker serves the
-        method. All is the same for any ``random_state``, so models with several seeds share it.
-        """
-        threads = self.n_jobs
-        check_texts_alone(self.method, corpus)
-        learnt_from, held_out = hold_out(corpus, self.held_out, SPLIT_SEED)
-        warn_of_held_out(stages, corpus, learnt_from, held_out, self.held_out)
-        reader = load_encoder(self.encoder)
-        if note := padding_note(reader, self.training, choose_device(self.device)):
-            stages.reporter.message(note)
-        source = choose_features(self.features, corpus).source
-
-        @cache
-        def make_terms(documents: Corpus) -> Made[Terms]:
-            return terms_stage(
-                stages, documents, self.tfidf, source, held_out=held_out, threads=threads
+    The arguments of ``model`` stay as they came. What was fitted is set in it at the end.
+    """
+    model.check_settings()
+    corpus = labelled_corpus(model.method, X, y, index, ranker=model.ranker)
+    check_fields(model.encoder, corpus)
+    plain = model.settled(corpus)
+    with closing(Stages(Reporter(callbacks), run)) as stages:
+        choice = choose_features(model.features, corpus)
+        if choice.message:
+            stages.reporter.message(choice.message)
+        yield plain, choice.corpus, stages
+        if given_matrix(choice.corpus) is not None and not plain.facts_.given:
+            stages.reporter.message(
+                "features: predictions do not read the matrix that came with the texts; at "
+                "most the label tree and the linear comparison were made from it"
             )
+    if plain is model:
+        model.derived_ = {}
+    else:
+        vars(model).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
 
-        @cache
-        def make_linear(documents: Corpus, stages: Stages) -> Made[Ranker]:
-            terms = make_terms(documents)
-            return linear_stage(stages, terms, documents.labels, threads=threads)
 
-        def judge(documents: Corpus, judges: Corpus, own: Stages = stages) -> dict[str, float]:
-            terms, ranker = make_terms(documents), make_linear(documents, own)
-            return baseline_stage(own, ranker, terms, documents, judges, threads=threads)
+def settled(
+    model: M,
+    corpus: Corpus,
+    needs: Needs | None = None,
+    clusters: tuple[int, ...] = (),
+    *,
+    reads_texts: bool = True,
+) -> M:
+    """A copy with values for settings that are "auto", or the model itself if none are.
 
-        learnt_from, judged = with_label_texts(
-            learnt_from, held_out, self.label_texts, judge, stages.reporter
+    ``needs`` are those of the method's training, ``clusters`` the widths of its heads above the
+    labels. Unless an encoder ``reads_texts``, only ``features`` follow the corpus.
+    """
+    derived = dict(choose_features(model.features, corpus).derived)
+    if corpus.texts is not None and reads_texts:
+        derived = {**_derived(model, corpus, needs or Needs(), clusters), **derived}
+    if not derived:
+        return model
+    plain = copy.copy(model)
+    plain.derived_ = derived
+    for name, (value, _) in derived.items():
+        table, _, key = name.rpartition(".")
+        changed = value if not table else replace(getattr(plain, table), **{key: value})
+        setattr(plain, table or key, changed)
+    return plain
+
+
+def _derived(
+    model: Neural, corpus: Corpus, needs: Needs, clusters: tuple[int, ...]
+) -> Mapping[str, tuple[Any, str]]:
+    """Values for settings of the encoder and its training, with reasons."""
+    settings: dict[str, Any] = {}
+    for name, value in model.to_config().items():
+        if isinstance(value, dict):
+            settings |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            settings[name] = value
+    if "auto" not in [settings[name] for name in RULES if name in settings]:
+        return {}
+    case = situation(
+        corpus, model.encoder, device=model.device, threads=model.n_jobs, clusters=clusters
+    )
+    return derive(settings, case, needs)
+
+
+def check_returned(model: Compared) -> None:
+    """Refuses to return held-out documents if there are none."""
+    if model.return_held_out and not model.held_out:
+        raise ConfigError(
+            "return_held_out: held_out is 0, so there is nothing to return; leave it off"
         )
-        terms = make_terms(learnt_from)
-        compares = baseline and held_out is not None and not judged
 
-        def train(own: Stages) -> TrainedLinear:
-            if judged or not compares:
-                ranker = make_linear(learnt_from, stages if judged else own) if linear else None
-                return TrainedLinear(ranker, dict(judged))
-            assert held_out is not None
-            measures = judge(learnt_from, held_out, own)
-            return TrainedLinear(make_linear(learnt_from, own), measures)
 
-        idle = has_idle_cores(self.device) and (linear or compares)
-        trained = stages.aside(train) if idle else partial(TrainedLinear, *train(stages))
-        held_out_tokens = None
-        tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader, threads=threads)
-        if held_out is not None:
-            name, texts = "held-out-tokens", held_out.texts
-            held_out_tokens = tokens_stage(stages, name, texts, reader, threads=threads)
-        encoder = stages.derive(lambda: reader, content=EncoderContent(self.encoder))
-        return Prepared(
-            corpus, learnt_from, held_out, terms, trained, encoder, tokens, held_out_tokens
+def compares(model: Compared) -> bool:
+    """Whether held-out documents compare the method with the linear one."""
+    return model.baseline and bool(model.held_out) and not model.return_held_out
+
+
+def prepare(
+    model: Neural, corpus: Corpus, stages: Stages, *, baseline: bool, linear: bool = False
+) -> Prepared:
+    """Splits the documents, makes tf-idf and tokens, and trains the linear method if needed.
+
+    The measures of the linear method are a ``baseline``; with ``linear``, its ranker serves the
+    method. All is the same for any ``random_state``, so models with several seeds share it.
+    """
+    threads = model.n_jobs
+    check_texts_alone(model.method, corpus)
+    learnt_from, held_out = hold_out(corpus, model.held_out, SPLIT_SEED)
+    warn_of_held_out(stages, corpus, learnt_from, held_out, model.held_out)
+    reader = load_encoder(model.encoder)
+    if note := padding_note(reader, model.training, choose_device(model.device)):
+        stages.reporter.message(note)
+    source = choose_features(model.features, corpus).source
+
+    @cache
+    def make_terms(documents: Corpus) -> Made[Terms]:
+        return terms_stage(
+            stages, documents, model.tfidf, source, held_out=held_out, threads=threads
         )
 
-    def _compared(
-        self, data: Prepared, stages: Stages, predictions: Predictions, recall: list[float]
-    ) -> dict[str, Any]:
-        """The method beside the linear one on the held-out part; says so when it is worse."""
-        assert data.held_out is not None
-        ours = held_out_measures(predictions, data.held_out, data.learnt_from)
-        linear = data.linear().measures
-        stages.reporter.message(comparison(self.method, ours, linear))
-        report = {self.method: ours, "linear": linear, "shortlist_recall": recall}
-        return report | {"held_out": len(data.held_out)}
+    @cache
+    def make_linear(documents: Corpus, stages: Stages) -> Made[Ranker]:
+        terms = make_terms(documents)
+        return linear_stage(stages, terms, documents.labels, threads=threads)
 
-    def _reader(self) -> TermReader:
-        """What reads the sparse features of documents, for a fitted model."""
-        return TermReader(self.vectorizer_, self.facts_.given)
+    def judge(documents: Corpus, judges: Corpus, own: Stages = stages) -> dict[str, float]:
+        terms, ranker = make_terms(documents), make_linear(documents, own)
+        return baseline_stage(own, ranker, terms, documents, judges, threads=threads)
 
-    def _runner(self, network: Network) -> Runner:
-        return make_runner(network, self.device, self.training.precision)
+    learnt_from, judged = with_label_texts(
+        learnt_from, held_out, model.label_texts, judge, stages.reporter
+    )
+    terms = make_terms(learnt_from)
+    compares = baseline and held_out is not None and not judged
 
-    def _encoder_work(
-        self, documents: int, *, reads: float, trainings: float = 1, steps: int | None = None
-    ) -> EncoderWork:
-        """``reads`` are passes over all documents besides training and evaluation.
+    def train(own: Stages) -> TrainedLinear:
+        if judged or not compares:
+            ranker = make_linear(learnt_from, stages if judged else own) if linear else None
+            return TrainedLinear(ranker, dict(judged))
+        assert held_out is not None
+        measures = judge(learnt_from, held_out, own)
+        return TrainedLinear(make_linear(learnt_from, own), measures)
 
-        ``steps`` are the updates of a training whose own settings limit them.
-        """
-        training = self.training  # of a settled model, or with plain numbers for what is "auto"
-        passes, held_out = fixed(training.epochs, 5.0), fixed(self.held_out, HELD_OUT)
-        steps = steps or training.max_steps
-        if steps is not None:
-            size = fixed(training.batch_size, 32) * training.accumulate
-            passes = steps * size / (documents * (1 - held_out))
-        epochs = passes * (1 - held_out)
-        evaluations = max(1.0, passes * fixed(training.evaluations_per_epoch, 1.0))
-        if trainings:
-            reads += held_out * (evaluations + 1)
-        return EncoderWork(self.encoder, training, self.device, trainings * epochs, reads)
+    idle = has_idle_cores(model.device) and (linear or compares)
+    trained = stages.aside(train) if idle else partial(TrainedLinear, *train(stages))
+    held_out_tokens = None
+    tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader, threads=threads)
+    if held_out is not None:
+        name, texts = "held-out-tokens", held_out.texts
+        held_out_tokens = tokens_stage(stages, name, texts, reader, threads=threads)
+    encoder = stages.derive(lambda: reader, content=EncoderContent(model.encoder))
+    return Prepared(corpus, learnt_from, held_out, terms, trained, encoder, tokens, held_out_tokens)
+
+
+def compared(
+    method: str, data: Prepared, stages: Stages, predictions: Predictions, recall: list[float]
+) -> dict[str, Any]:
+    """The method beside the linear one on the held-out part; says so when it is worse."""
+    assert data.held_out is not None
+    ours = held_out_measures(predictions, data.held_out, data.learnt_from)
+    linear = data.linear().measures
+    stages.reporter.message(comparison(method, ours, linear))
+    report = {method: ours, "linear": linear, "shortlist_recall": recall}
+    return report | {"held_out": len(data.held_out)}
+
+
+def encoder_work(
+    model: Neural, documents: int, *, reads: float, trainings: float = 1, steps: int | None = None
+) -> EncoderWork:
+    """``reads`` are passes over all documents besides training and evaluation.
+
+    ``steps`` are the updates of a training whose own settings limit them.
+    """
+    training = model.training  # of a settled model, or with plain numbers for what is "auto"
+    passes, held_out = fixed(training.epochs, 5.0), fixed(model.held_out, HELD_OUT)
+    steps = steps or training.max_steps
+    if steps is not None:
+        size = fixed(training.batch_size, 32) * training.accumulate
+        passes = steps * size / (documents * (1 - held_out))
+    epochs = passes * (1 - held_out)
+    evaluations = max(1.0, passes * fixed(training.evaluations_per_epoch, 1.0))
+    if trainings:
+        reads += held_out * (evaluations + 1)
+    return EncoderWork(model.encoder, training, model.device, trainings * epochs, reads)
 
 
 def has_idle_cores(device: str) -> bool:
@@ -274,7 +292,7 @@ def has_idle_cores(device: str) -> bool:
 
 
 def estimate_memory(
-    model: NeuralEstimator,
+    model: Neural,
     corpus: Corpus,
     *,
     layers: int = 1,

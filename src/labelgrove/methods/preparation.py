@@ -59,25 +59,6 @@ class Examples:
     held_out_tokens: Tokens | None
 
 
-class ReturnsHeldOut:
-    """A method whose ranker can also learn from the held-out documents."""
-
-    held_out: Any  # these three are settings of the method
-    baseline: bool
-    return_held_out: bool
-
-    @property
-    def compares(self) -> bool:
-        """Whether held-out documents compare the method with the linear one."""
-        return self.baseline and bool(self.held_out) and not self.return_held_out
-
-    def _check_returned(self) -> None:
-        if self.return_held_out and not self.held_out:
-            raise ConfigError(
-                "return_held_out: held_out is 0, so there is nothing to return; leave it off"
-            )
-
-
 class RankerDocuments(NamedTuple):
     """What the linear ranker at the end of a method learns from."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.diversity import diversify
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.fitted import Fitted
 
 if TYPE_CHECKING:
     from labelgrove.evaluation.calibration import Calibration
@@ -132,6 +133,34 @@ def masked_scores(
         numbers = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         values[pattern.indptr[start] :][: rows.nnz] = block[numbers, rows.indices]
     return sparse.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
+
+
+def calibrated_scores(calibration: Calibration | None, scores: Any, labels: Any) -> Any:
+    """Probabilities in place of scores of label columns or of a sparse pattern."""
+    if calibration is None:
+        return scores
+    if not sparse.issparse(scores):
+        return calibration.label_chances(scores, labels)
+    scores.data = calibration.label_chances(scores.data, scores.indices)
+    return scores
+
+
+def probabilities(model: Fitted, X: Any, k: int | None, options: Mapping[str, Any]) -> CSR:
+    """Probabilities of the k best labels, or a refusal of scores that are none."""
+    calibration = model.calibration_
+    if k is None:
+        k = 20 if calibration is None else calibration.places
+    # Scores of some ensembles are probabilities by themselves.
+    own = "probability" if calibration is not None else model.score_kind
+    if own in ("probability", None):
+        predictions = model.predict(X, k, **options)
+        if predictions.score_kind == "probability":
+            return predictions.to_csr()
+    raise ConfigError(
+        f"the scores of this {model.method} model are no probabilities yet; call "
+        "model.calibrate(X, y) with documents that it was not trained on, or take its scores: "
+        "model.predict(X).to_csr()"
+    )
 
 
 def _number(name: str, value: Any) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 
 from labelgrove.core.arrays import CSR, Float32, Int32, as_csr
 from labelgrove.core.late import expit, sparse
-from labelgrove.core.params import AutoBool, Params, param
+from labelgrove.core.params import AutoBool, Params, fixed, param
 from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import Corpus
@@ -57,6 +57,16 @@ class RerankParams(Params):
     share: float = param(
         0.75, ge=0, le=1, help="weight of the ranker in the score; the rest is the network's"
     )
+
+    @property
+    def reranks(self) -> bool:
+        """Whether a ranker on tf-idf orders the shortlists."""
+        return bool(fixed(self.enabled, True))
+
+    @property
+    def proposes(self) -> bool:
+        """Whether the linear method adds to the shortlists."""
+        return self.reranks and self.linear
 
 
 @dataclass(eq=False)

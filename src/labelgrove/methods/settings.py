@@ -1,20 +1,26 @@
-"""Settings of a model: its groups of parameters and their checks."""
+"""The settings of a model: its groups of parameters, their checks, and what scikit-learn asks.
+
+scikit-learn itself is not imported: that takes longer than loading a model and predicting.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Mapping
+import sys
+import types
+import typing
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
-from labelgrove.core.params import Params, as_table, fixed
+from labelgrove.core.params import Params, argument_names, as_table, checked, unknown_key
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
 
 P = TypeVar("P", bound=Params)
-FEATURES = ("auto", "own", "given", "both")  # the values of ``features``, where a method has it
 
 
 class Group(Generic[P]):
@@ -61,28 +67,106 @@ def group(kind: type[P], **values: Any) -> Group[P]:
     return Group(kind, values)
 
 
-class Groups:
+@cache
+def groups_of(cls: type) -> dict[str, Group[Any]]:
     """The groups of a model class by name, from its fields."""
+    members = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+    return {name: value for name, value in members.items() if isinstance(value, Group)}
 
-    def __get__(self, _: object, owner: type) -> dict[str, Group[Any]]:
-        fields = dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ()
-        values = {field.name: inspect.getattr_static(owner, field.name, None) for field in fields}
-        return {name: value for name, value in values.items() if isinstance(value, Group)}
+
+def from_config(cls: type, config: Mapping[str, Any]) -> Any:
+    """An unfitted model from config tables: a table per group, other keys are arguments."""
+    groups, names = groups_of(cls), sorted(argument_names(cls))
+    arguments: dict[str, Any] = {}
+    for key, value in config.items():
+        if key not in names:
+            inside = keys_inside(cls, lambda group, inner: f"{group.name}.{inner}")
+            raise ConfigError(unknown_key(key, names, inside=inside))
+        if key in groups:
+            arguments[key] = groups[key].from_table(value)
+        else:
+            arguments[key] = None if value == "none" else value  # TOML has no null
+    model = cls(**arguments)
+    model.check_settings()
+    return model
+
+
+def to_config(model: Any) -> dict[str, Any]:
+    """The settings as config tables; the inverse of :func:`from_config`."""
+    return {
+        name: value.get_params() if isinstance(value, Params) else value
+        for name, value in model.get_params(deep=False).items()
+    }
+
+
+def with_derived(config: dict[str, Any], derived: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
+    """Config tables with the values that training derived."""
+    for name, (value, _) in derived.items():
+        table, _, key = name.rpartition(".")
+        (config[table] if table else config)[key] = value
+    return config
+
+
+def get_params(model: Any, *, deep: bool) -> dict[str, Any]:
+    """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
+    params: dict[str, Any] = {}
+    for name in sorted(argument_names(type(model))):
+        params[name] = value = getattr(model, name)
+        if deep and isinstance(value, Params):
+            params |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
+    return params
+
+
+def set_params(model: Any, params: Mapping[str, Any]) -> None:
+    """Sets arguments by the names of :func:`get_params`."""
+    names, nested = sorted(argument_names(type(model))), defaultdict[str, dict[str, Any]](dict)
+    for key, value in params.items():
+        name, _, inner = key.partition("__")
+        if name not in names:
+            inside = keys_inside(type(model), lambda group, inner: f"{group.name}__{inner}")
+            raise ConfigError(unknown_key(name, names, inside=inside))
+        if inner:
+            nested[name][inner] = value
+        else:
+            setattr(model, name, value)
+    for name, values in nested.items():
+        getattr(model, name).set_params(**values)
+
+
+def keys_inside(cls: type, written: Callable[[Group[Any], str], str]) -> dict[str, list[str]]:
+    """The keys of all groups, and how each of them is written."""
+    inside = defaultdict[str, list[str]](list)
+    for group in groups_of(cls).values():
+        for key in argument_names(group.kind):
+            inside[key].append(written(group, key))
+    return inside
+
+
+def arguments_inside(cls: type, value: Any) -> dict[str, list[str]]:
+    """How to pass ``value`` to an argument of a group, by the former's name."""
+    text = repr(value) if len(repr(value)) <= 40 else "..."
+
+    def written(group: Group[Any], key: str) -> str:
+        if group.values:  # a new group would have other values than the method's
+            return f"{group.name}={{{key!r}: {text}}}"
+        return f"{group.name}={group.kind.__name__}({key}={text})"
+
+    return keys_inside(cls, written)
 
 
 def check_settings(model: Any) -> None:
-    """Validates every group and the arguments that methods share; ``fit`` calls it first."""
-    values = vars(model)
-    for name, group in type(model).groups.items():
+    """Checks a model's arguments against their types, and its groups; ``fit`` does it first."""
+    cls: type = type(model)
+    values, groups = vars(model), groups_of(cls)
+    for name, group in groups.items():
         if not isinstance(values[name], group.kind):
             raise ConfigError(
                 f"{name}: must be {group.kind.__name__}, got {type(values[name]).__name__}"
             )
         values[name].validate(name)
-    for name in ("random_state", "n_jobs"):
-        value = values[name]
-        if not _whole(value) and not (value is None and name == "n_jobs"):
-            raise ConfigError(f"{name}: must be a whole number, got {value!r}")
+    for name, hint in _argument_types(cls).items():
+        if name not in groups:
+            checked(values[name], hint, name)
     jobs = model.n_jobs
     if jobs is not None and (jobs == 0 or not -1 <= jobs <= MAX_THREADS):
         raise ConfigError(
@@ -91,23 +175,20 @@ def check_settings(model: Any) -> None:
         )
     if model.random_state < 0:
         raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")
-    held_out = fixed(values.get("held_out", 0.0), 0.0)
-    if isinstance(held_out, bool) or not isinstance(held_out, (int, float, np.number)):
-        raise ConfigError(f"held_out: must be a number, got {held_out!r}")
-    if values.get("features", "auto") not in FEATURES:
-        raise ConfigError(
-            f"features: must be one of {', '.join(FEATURES)}, got {values['features']!r}"
-        )
-    for name in ("baseline", "refine", "return_held_out"):
-        if not isinstance(values.get(name, False), (bool, np.bool_)):
-            raise ConfigError(f"{name}: must be true or false, got {values[name]!r}")
+
+
+@cache
+def _argument_types(cls: type) -> dict[str, Any]:
+    """The types of a dataclass's arguments, as the modules of the class and its bases name them."""
+    annotations = {field.name: field.type for field in dataclasses.fields(cls) if field.init}
+    names: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        names |= vars(sys.modules[base.__module__])
+    return typing.get_type_hints(types.SimpleNamespace(__annotations__=annotations), names)
 
 
 def check_count(name: str, value: Any) -> None:
     """Refuses everything but whole numbers of at least 1."""
-    if not _whole(value) or value < 1:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < 1:
         raise ConfigError(f"{name}: must be a whole number of at least 1, got {value!r}")
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -23,6 +23,7 @@ from labelgrove.text.term_reader import HOW_TO_GIVE, TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 Source = Literal["own", "given", "both"]
+FeatureChoice = Literal["auto", "own", "given", "both"]  # what the setting ``features`` may be
 # Rows this close to unit length have it: half precision and files round numbers.
 UNIT_TOLERANCE = 1e-3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +141,27 @@ def best_labels(
     columns, scores, _ = runner.read(tokens, min(k, len(index)), mask=mask)
     counts = (columns >= 0).sum(axis=1).astype(np.int32)
     return Predictions(columns, scores, counts, index, "product")
+
+
+def joined_stories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How the training of all levels went, in the form that other methods tell it of one.
+
+    >>> level = {"steps": 3, "best_step": 2, "seconds": 2.0, "tokens_per_second": 5.0}
+    >>> story = joined_stories([level | {"history": [{"step": 3}]}] * 2)
+    >>> story["steps"], story["tokens_per_second"], story["history"][1]
+    (6, 5.0, {'level': 2, 'step': 3})
+    """
+    seconds = sum(level["seconds"] for level in levels)
+    tokens = sum(level["seconds"] * level["tokens_per_second"] for level in levels)
+    return {
+        "steps": sum(level["steps"] for level in levels),
+        "best_step": levels[-1]["best_step"],  # of the last level
+        "seconds": seconds,
+        "tokens_per_second": tokens / max(seconds, 1e-9),
+        "history": [
+            {"level": number, **record}
+            for number, level in enumerate(levels, 1)
+            for record in level["history"]
+        ],
+        "levels": [{k: v for k, v in level.items() if k != "history"} for level in levels],
+    }

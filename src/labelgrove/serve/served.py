@@ -25,10 +25,10 @@ from labelgrove.errors import ConfigError, LabelgroveError, ModelFormatError
 from labelgrove.evaluation.calibration import Calibration
 from labelgrove.evaluation.prediction_files import SCORE_DIGITS
 from labelgrove.evaluation.predictions import COMPARED, Predictions
-from labelgrove.exchange.hub_files import without_paths
+from labelgrove.exchange.card import without_paths
 from labelgrove.exchange.loading import load
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model
 from labelgrove.methods.explaining import explain as explaining
 from labelgrove.methods.held_out import held_out_metrics
 from labelgrove.serve.copies import Copies, OpenFiles
@@ -72,7 +72,7 @@ class Row(list[dict[str, Any]]):
 class Served:
     """A loaded model with what the service needs to know about it."""
 
-    def __init__(self, model: Estimator, manifest: dict[str, Any], *, threads: int | None) -> None:
+    def __init__(self, model: Model, manifest: dict[str, Any], *, threads: int | None) -> None:
         self.model = model
         self.id = str(manifest["checksum"])[-12:]
         self.method = str(manifest["method"])
@@ -127,7 +127,7 @@ class Served:
         model = load(path)
         facts = model.facts_
         # Methods that do not read dense rows make the vectors of a text by themselves.
-        if not facts.from_text or facts.given or (model.reads_dense and facts.width):
+        if not facts.from_text or facts.given or ("dense" in model.takes and facts.width):
             raise ConfigError(
                 f"{path}: the model was trained on features, but the service has only texts; train "
                 "it on texts alone (features=own, without dense rows)"
@@ -275,7 +275,7 @@ def _calibration_facts(calibration: Calibration | None) -> dict[str, Any] | None
     }
 
 
-def _mask(model: Estimator, allow: Any, deny: Any) -> LabelMask | None:
+def _mask(model: Model, allow: Any, deny: Any) -> LabelMask | None:
     return LabelMask.of(model.index_, allow, deny)
 
 

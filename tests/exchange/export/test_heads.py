@@ -11,7 +11,7 @@ import torch
 
 from labelgrove.core.part import Part
 from labelgrove.errors import ModelFormatError
-from labelgrove.exchange.export.heads import FlatHead, Reader, TreeHeads, heads_from_part
+from labelgrove.exchange.export.heads import Heads
 from labelgrove.exchange.export.onnx_encoder import batches
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
@@ -23,7 +23,7 @@ from labelgrove.methods.xtransformer.net import MatcherNet
 from labelgrove.nn.encoders.tokens import Tokens
 from support.nn_problems import random_states, random_tree, randomise
 
-WIDTH, LABELS, DOCUMENTS = 6, 40, 70  # more documents than one block of the search
+WIDTH, LABELS, DOCUMENTS = 6, 40, 70
 
 
 def exported(net: Any, tree: LabelTree | None) -> dict[str, Part]:
@@ -46,7 +46,8 @@ def check(net: Any, tree: LabelTree | None, layers: int, seed: int) -> None:
     block = np.stack([state.detach().numpy() for state in states], 1)
     parts = exported(net, tree)
     searched = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
-    heads = heads_from_part(parts["heads"], searched)
+    heads = Heads(parts["heads"], searched)
+    vectors = heads.vectors(block)
     labels = len(net.output_layer()[1])
     few = LabelMask.from_columns(rng.choice(labels, 5, replace=False), labels)
     for k in (1, 4, labels):
@@ -56,13 +57,13 @@ def check(net: Any, tree: LabelTree | None, layers: int, seed: int) -> None:
             top = net.predict(states, wanted, enough=True, **allowed)
             columns, scores = top.columns.numpy(), top.scores.detach().numpy()
             order = np.lexsort((columns, -scores), axis=1)
-            found = heads.best_labels(block, wanted, mask=mask, threads=1)
+            found = heads.best_labels(vectors, wanted, mask=mask, threads=1)
             assert (found.counts == wanted).all()
             ranked = np.take_along_axis(scores, order, 1)
             assert np.allclose(found.scores, ranked, rtol=1e-4, atol=1e-7)
             same = found.columns == np.take_along_axis(columns, order, 1)
             assert same.mean() > 0.99  # scores that differ in the last digit may swap
-    assert np.allclose(heads.text(block), net.text(states).detach().numpy(), rtol=1e-4, atol=1e-5)
+    assert np.allclose(vectors[-1], net.text(states).detach().numpy(), rtol=1e-4, atol=1e-5)
     if isinstance(net, MatcherNet):
         return
     some = np.stack([rng.permutation(labels)[:7] for _ in range(DOCUMENTS)]).astype(np.int32)
@@ -73,7 +74,7 @@ def check(net: Any, tree: LabelTree | None, layers: int, seed: int) -> None:
     expected, real = np.take_along_axis(table, some, 1), some >= 0
     scores = net.scores(states, torch.from_numpy(some.astype(np.int64))).numpy()
     assert np.allclose(scores[real], expected[real], rtol=1e-4, atol=1e-7)
-    assert np.allclose(heads.scores(block, some)[real], expected[real], rtol=1e-4, atol=1e-7)
+    assert np.allclose(heads.scores(vectors, some)[real], expected[real], rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -114,28 +115,40 @@ def test_margins_of_clusters() -> None:
     check(MatcherNet(WIDTH, LABELS), None, 1, 3)
 
 
+def flat(reads: str, labels: int = 3) -> Part:
+    config = {"reads": reads, "sigmoid": False, "probabilities": True, "kept": None}
+    return Part(config, {"tables/0/weight": np.ones((labels, 2), np.float32)})
+
+
 def test_no_documents() -> None:
-    tables = [(np.ones((3, 2), np.float32), np.zeros(3, np.float32))]
-    head = FlatHead(Reader("single"), tables)
-    found = head.best_labels(np.zeros((0, 1, 2), np.float32), 2)
+    head = Heads(flat("single"), None)
+    found = head.best_labels(head.vectors(np.zeros((0, 1, 2), np.float32)), 2)
     assert found.columns.shape[0] == 0 and len(found.counts) == 0
 
 
 def test_heads_that_do_not_fit_their_tree_are_refused() -> None:
     tree = random_tree(np.random.default_rng(0), [4, LABELS])
-    with pytest.raises(ModelFormatError, match="other levels"):
-        TreeHeads(Reader("mixed"), [(np.zeros((4, 2), np.float32), None)], tree, kept=[])
     part = exported(CascadeNet(WIDTH, tree), tree)["heads"]
+    with pytest.raises(ModelFormatError, match="other levels"):
+        Heads(part, random_tree(np.random.default_rng(0), [2, 4, LABELS]))
     with pytest.raises(ModelFormatError, match="no tree"):
-        heads_from_part(part, None)
+        Heads(part, None)
+    with pytest.raises(ModelFormatError, match="export the original model again"):
+        Heads(flat("mixed"), None)
 
 
 def test_batches_of_an_encoder_have_similar_lengths() -> None:
     tokens = Tokens(np.zeros(6, np.int32), np.array([0, 1, 4, 6]))
-    assert [rows.tolist() for rows in batches(tokens, 4)] == [[0, 2], [1]]
+    assert [rows.tolist() for rows in batches(tokens, 4, 9)] == [[0, 2], [1]]
+    assert [rows.tolist() for rows in batches(tokens, 9, 1)] == [[0], [2], [1]]
 
 
 def test_what_heads_read() -> None:
     states = np.ones((2, 3, 4), np.float32)
-    assert Reader("joined").vectors(states)[0].shape == (2, 12)
-    assert Reader("single").vectors(states)[0].shape == (2, 4)
+    assert Heads(flat("joined"), None).vectors(states)[0].shape == (2, 12)
+    assert Heads(flat("single"), None).vectors(states)[0].shape == (2, 4)
+
+
+def test_a_large_first_level_is_scored_in_small_batches() -> None:
+    assert Heads(flat("single"), None).documents_at_once == 64
+    assert Heads(flat("single", 1 << 20), None).documents_at_once == 16

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from test_contract import planted
+from support.small_models import planted
 
 
 @pytest.fixture(scope="session")

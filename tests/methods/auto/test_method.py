@@ -19,6 +19,7 @@ from labelgrove.evaluation.merge_weights import LearntMerge, cross_fitted
 from labelgrove.evaluation.merging import precision_of
 from labelgrove.methods import create
 from labelgrove.methods.auto import method as module
+from labelgrove.methods.auto import search
 from labelgrove.methods.auto.growing import Growing, Named
 from labelgrove.methods.auto.trials import Clock, Trials
 from test_contract import planted, same, tiny_training
@@ -63,7 +64,7 @@ def test_what_is_better_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = Corpus.from_lists([*texts, *["nothing"] * 60], [*others, *nothing])
     judges = Corpus.from_lists(texts, nothing, index=corpus.index)
     monkeypatch.setattr(module, "hold_out", lambda *_: (corpus, judges))
-    monkeypatch.setattr(module, "matcher", lambda *_: [])  # it would find the names, too
+    monkeypatch.setattr(search, "matcher", lambda *_: [])  # it would find the names, too
     model = Auto().fit(corpus)
     assert isinstance(model.chosen_, Linear) and model.chosen_.label_texts == "names"
     assert model.tried_[-1]["chosen"] and model.tried_[-1]["P@3"] > model.tried_[0]["P@3"] + 0.2
@@ -283,11 +284,11 @@ def test_a_network_that_is_too_slow_gets_fewer_epochs_or_none(
     def watched(clock: Any, stage: str) -> Any:
         def watch(event: Event) -> None:
             if event.kind == "stage_start" and event.stage == stage:
-                raise module.OutOfTimeError(slow["seconds"])
+                raise search.OutOfTimeError(slow["seconds"])
 
         return watch
 
-    monkeypatch.setattr(module, "pace", watched)
+    monkeypatch.setattr(search, "pace", watched)
     settings = {"encoder": tiny_training()["encoder"], "budget": "200s"}
     said = Messages()
     model = create("auto", settings).fit(texts, labels, callbacks=[said])

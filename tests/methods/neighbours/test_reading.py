@@ -143,7 +143,7 @@ def fitted_in(run: RunFolder, encoder: EncoderParams) -> Neighbours:
 
 
 def test_what_does_not_fit_is_refused(encoder: EncoderParams) -> None:
-    with pytest.raises(ConfigError, match="vectors: must be tfidf, encoder or both"):
+    with pytest.raises(ConfigError, match="vectors: must be one of 'tfidf', 'encoder'"):
         Neighbours(vectors="words").fit(TEXTS, LABELS)  # type: ignore[arg-type]
     rows = np.ones((6, 2), np.float32)
     with pytest.raises(UnsupportedError, match="train linear"):

@@ -249,7 +249,7 @@ def test_the_ranker_may_do_without_tfidf(tmp_path: Path) -> None:
     assert computed(tmp_path / "run") == ["refined-tree", "ranker"]
     assert (model.rankers()[0].features, model.rankers()[0].width) == (0, both.rankers()[0].width)
     assert model.predict(texts[:3], k=2).counts.tolist() == [2, 2, 2]
-    with pytest.raises(ConfigError, match="ranker_input: must be 'both' or 'vectors'"):
+    with pytest.raises(ConfigError, match="ranker_input: must be one of 'both', 'vectors'"):
         new(ranker_input="terms").fit(texts, labels)
 
 

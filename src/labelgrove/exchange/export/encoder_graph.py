@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
 from torch import Tensor
 
 from labelgrove.core.part import Part
-from labelgrove.errors import MissingExtraError, UnsupportedError
+from labelgrove.errors import UnsupportedError
 from labelgrove.exchange.export.onnx_encoder import open_session
 from labelgrove.nn.encoders.encoder import Encoder
 
@@ -50,7 +51,9 @@ def write_graph(
     encoder: Encoder, file: Path, *, layers: Sequence[int], mean: Any = None, scale: Any = None
 ) -> None:
     """Writes the graph of a copy of ``encoder``; raises UnsupportedError if torch cannot."""
-    _check_libraries()
+    if tuple(int(number) for number in torch.__version__.split(".")[:2]) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        raise UnsupportedError(f"export needs torch {oldest} or newer, this is {torch.__version__}")
     shape = len(layers), encoder.width
     states = PooledStates(
         _plain_copy(encoder),
@@ -82,10 +85,10 @@ def write_graph(
             f"torch cannot write encoders of the kind {kind} as ONNX ({_first_line(error)}); "
             "use the model without export"
         ) from error
-    check_graph(states, file, encoder, tolerance=TOLERANCE)
+    check_graph(states, file, encoder)
 
 
-def check_graph(states: PooledStates, file: Path, encoder: Encoder, *, tolerance: float) -> None:
+def check_graph(states: PooledStates, file: Path, encoder: Encoder) -> None:
     """Raises unless the graph gives the states of torch, for batches of several shapes."""
     session = open_session(file, 1)
     longest = encoder.max_tokens
@@ -95,14 +98,14 @@ def check_graph(states: PooledStates, file: Path, encoder: Encoder, *, tolerance
             expected = states(ids, mask).numpy()
         actual = session.run(None, {"ids": ids.numpy(), "mask": mask.numpy()})[0]
         difference = float(np.abs(actual - expected).max() / max(float(expected.std()), 1e-6))
-        if not difference <= tolerance:  # also refuses NaN
+        if not difference <= TOLERANCE:  # also refuses NaN
             raise UnsupportedError(
                 f"the ONNX graph of this {encoder.model.config.model_type} encoder differs from "
                 f"torch by {difference:.2g} standard deviations; use the model without export"
             )
 
 
-def some_tokens(encoder: Encoder, *, batches: int = 4, documents: int = 16) -> list[dict[str, Any]]:
+def some_tokens(encoder: Encoder) -> list[dict[str, Any]]:
     """Inputs of a graph: random tokens between the encoder's special ones.
 
     They are not texts, but show which channels are always large, and need no data.
@@ -110,7 +113,7 @@ def some_tokens(encoder: Encoder, *, batches: int = 4, documents: int = 16) -> l
     rng = np.random.default_rng(0)
     frame = np.array(encoder.tokenizer.encode("").ids or [encoder.pad_id])
     length = max(len(frame) + 1, min(32, encoder.max_tokens))
-    ids = rng.integers(0, encoder.model.config.vocab_size, (batches, documents, length))
+    ids = rng.integers(0, encoder.model.config.vocab_size, (4, 16, length))
     ids[:, :, 0] = frame[0]
     ids[:, :, -1] = frame[-1]
     return [{"ids": batch, "mask": np.ones_like(batch)} for batch in ids]
@@ -118,8 +121,6 @@ def some_tokens(encoder: Encoder, *, batches: int = 4, documents: int = 16) -> l
 
 def _drop_notes(file: Path) -> None:
     """Remove the source file and line of each node, which take space and are private."""
-    import onnx
-
     model = onnx.load(file, load_external_data=False)
     graph = model.graph
     values = (*graph.value_info, *graph.input, *graph.output, *graph.initializer)
@@ -146,19 +147,6 @@ def _example(encoder: Encoder, documents: int, tokens: int) -> tuple[Tensor, Ten
         mask[1, empty] = 0
         ids[1, empty] = encoder.pad_id
     return ids, mask
-
-
-def _check_libraries() -> None:
-    version = tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
-    if version < OLDEST_TORCH:
-        oldest = ".".join(map(str, OLDEST_TORCH))
-        raise UnsupportedError(f"export needs torch {oldest} or newer, this is {torch.__version__}")
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("export", "exporting a model") from error
 
 
 @contextlib.contextmanager

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from labelgrove.errors import UnsupportedError
 from labelgrove.exchange.export import onnx_encoder
@@ -33,12 +35,10 @@ def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Any]]
 
     ``examples`` are inputs by name that show which channels are large; they need not be real texts.
     """
-    import onnx
-
     model = onnx.load(source)
     _Rewriting(model.graph, channel_sizes(source, examples)).run()
     if all(known.domain != MICROSOFT for known in model.opset_import):
-        model.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
+        model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
     large = model.ByteSize() > 1_500_000_000
     onnx.save(model, target, save_as_external_data=large, location=f"{target.name}.data")
     check_likeness(source, target, examples[0])
@@ -61,15 +61,13 @@ def check_likeness(source: Path, target: Path, example: Mapping[str, Any]) -> No
 
 def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The largest value of each channel of all tensors that constant matrices multiply."""
-    import onnx
-
     model = onnx.load(source)
     matrices = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
     products = (node for node in model.graph.node if node.op_type == "MatMul")
     names = list(dict.fromkeys(node.input[0] for node in products if node.input[1] in matrices))
     del model.graph.output[:]
     for name in names:
-        model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
+        model.graph.output.append(helper.make_empty_tensor_value_info(name))
     with tempfile.TemporaryDirectory() as aside:
         # Weights go to a second file, because the format is limited to 2 GiB.
         external = {"save_as_external_data": True, "location": f"{source.name}.data"}
@@ -90,13 +88,8 @@ class _Rewriting:
     """
 
     def __init__(self, graph: Any, sizes: Mapping[str, Any]) -> None:
-        from onnx import TensorProto, helper, numpy_helper
-
         self.sizes = sizes
         self.graph = graph
-        self.helper: Any = helper
-        self.numpy: Any = numpy_helper
-        self.types: Any = TensorProto
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.nodes: list[Any] = []
         self.bytes_of: dict[str, tuple[str, str]] = {}  # tensor to its bytes and their scale
@@ -121,7 +114,7 @@ class _Rewriting:
 
     def is_weight(self, name: str) -> bool:
         tensor = self.constants.get(name)
-        if tensor is None or len(tensor.dims) != 2 or tensor.data_type != self.types.FLOAT:
+        if tensor is None or len(tensor.dims) != 2 or tensor.data_type != TensorProto.FLOAT:
             return False
         return bool(min(tensor.dims) >= SMALLEST_WIDTH)
 
@@ -137,7 +130,7 @@ class _Rewriting:
         """x @ W in bytes, with a scale per row of x (computed by the graph) and per column of W."""
         left, weight = node.input
         if f"{weight}/bytes" not in self.constants:
-            values = self.numpy.to_array(self.constants[weight]) * self.evened(left)[:, None]
+            values = numpy_helper.to_array(self.constants[weight]) * self.evened(left)[:, None]
             scale = _scales(values, axis=0)
             self.constant(f"{weight}/bytes", np.rint(values / scale).astype(np.int8))
             self.constant(f"{weight}/scale", scale[0])
@@ -166,7 +159,7 @@ class _Rewriting:
         inverse = self.add("Reciprocal", [scale], f"{name}/inverse")
         scaled = self.add("Mul", [even, inverse], f"{name}/scaled")
         moved = self.add("Add", [scaled, middle], f"{name}/moved")
-        quantised = self.add("Cast", [moved], f"{name}/bytes", to=self.types.UINT8)
+        quantised = self.add("Cast", [moved], f"{name}/bytes", to=TensorProto.UINT8)
         self.bytes_of[name] = quantised, scale
         return self.bytes_of[name]
 
@@ -181,23 +174,23 @@ class _Rewriting:
         """Rows of a table in bytes, each times its own scale."""
         table, rows = node.input
         if f"{table}/rows" not in self.constants:
-            values = self.numpy.to_array(self.constants[table])
+            values = numpy_helper.to_array(self.constants[table])
             scale = _scales(values, axis=1)
             self.constant(f"{table}/rows", np.rint(values / scale).astype(np.int8))
             self.constant(f"{table}/scale-of-rows", scale)
         name = node.output[0]
         found = self.add("Gather", [f"{table}/rows", rows], f"{name}/found")
-        floats = self.add("Cast", [found], f"{name}/found-floats", to=self.types.FLOAT)
+        floats = self.add("Cast", [found], f"{name}/found-floats", to=TensorProto.FLOAT)
         scale = self.add("Gather", [f"{table}/scale-of-rows", rows], f"{name}/found-scale")
         self.add("Mul", [floats, scale], name)
 
     def add(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        self.nodes.append(self.helper.make_node(kind, inputs, [output], output, **attributes))
+        self.nodes.append(helper.make_node(kind, inputs, [output], output, **attributes))
         return output
 
     def constant(self, name: str, values: Any) -> str:
         if name not in self.constants:
-            self.constants[name] = self.numpy.from_array(np.ascontiguousarray(values), name)
+            self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
         return name
 
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labelgrove.core.arrays import Float32, Int32, Int64
-from labelgrove.core.topk import drop_repeated
+from labelgrove.core.arrays import Float32, Int64
 from labelgrove.errors import MissingExtraError, ModelFormatError
-from labelgrove.exchange.export.heads import Heads
-from labelgrove.labels.masks import LabelMask
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 
 GRAPH, WEIGHTS, TOKENIZER = "encoder.onnx", "encoder.onnx.data", "tokenizer.json"
@@ -71,77 +67,41 @@ class OnnxEncoder:
                 self._session, self._threads = open_session(self.folder / GRAPH, count), count
             return self._session
 
-    def states(self, tokens: Tokens, *, threads: int | None = None) -> Iterator[tuple[Int64, Any]]:
-        """Rows and their states (documents x layers x width), in batches of similar length."""
+    def states(
+        self, tokens: Tokens, *, documents: int | None = None, threads: int | None = None
+    ) -> Iterator[tuple[Int64, Float32]]:
+        """Rows and their states (documents x layers x width), in batches of similar length.
+
+        A batch has at most ``documents``.
+        """
         session: Any = self.session(threads) if len(tokens) else None
-        for rows in batches(tokens, BATCH_TOKENS):
-            ids, mask = self.padded(tokens, rows)
+        for rows in batches(tokens, BATCH_TOKENS, documents or len(tokens)):
+            longest = int(tokens.lengths[rows].max())
+            ids = np.full((len(rows), longest), self.settings["pad_id"], np.int64)
+            mask = np.zeros(ids.shape, np.int64)
+            for line, row in enumerate(rows):
+                count = tokens.lengths[row]
+                place = slice(longest - count, None) if self.settings["pad_left"] else slice(count)
+                ids[line, place] = tokens.row(row)
+                mask[line, place] = 1
             yield rows, session.run(None, {"ids": ids, "mask": mask})[0]
 
-    def padded(self, tokens: Tokens, rows: Int64) -> tuple[Int64, Int64]:
-        """The padded token ids of some documents, and their mask."""
-        longest = int(tokens.lengths[rows].max())
-        ids: Int64 = np.full((len(rows), longest), self.settings["pad_id"], np.int64)
-        mask: Int64 = np.zeros(ids.shape, np.int64)
-        for line, row in enumerate(rows):
-            count = tokens.lengths[row]
-            place = slice(longest - count, None) if self.settings["pad_left"] else slice(count)
-            ids[line, place] = tokens.row(row)
-            mask[line, place] = 1
-        return ids, mask
-
-    def vectors(self, tokens: Tokens, *, threads: int | None = None) -> Float32:
+    def vectors(self, texts: Any, *, threads: int | None = None) -> Float32:
         """The states of all layers, side by side, for each document."""
+        tokens = self.tokens(texts, threads=threads)
         vectors = np.empty((len(tokens), self.layers * self.width), np.float32)
         for rows, states in self.states(tokens, threads=threads):
             vectors[rows] = states.reshape(len(rows), -1)
         return vectors
 
 
-@dataclass(eq=False)
-class OnnxRunner:
-    """Sends documents through an encoder and heads, like the Runner of ``labelgrove.nn``."""
-
-    encoder: OnnxEncoder
-    heads: Heads
-    threads: int | None = None
-
-    def read(
-        self,
-        tokens: Tokens,
-        k: int,
-        *,
-        vectors: bool = False,
-        mask: LabelMask | None = None,
-        more: Int32 | None = None,
-    ) -> tuple[Any, Any, Any]:
-        """Columns and scores of the k best labels and, if asked for, of ``more`` columns of each
-        document and the text vectors.
-        """
-        k = k if mask is None else min(k, len(mask))
-        columns = np.empty((len(tokens), k if more is None else k + more.shape[1]), np.int32)
-        scores = np.empty(columns.shape, np.float32)
-        texts = np.zeros((len(tokens), self.heads.text_width if vectors else 0), np.float32)
-        for rows, states in self.encoder.states(tokens, threads=self.threads):
-            best = self.heads.best_labels(states, k, mask=mask, threads=self.threads)
-            columns[rows, :k], scores[rows, :k] = best.columns, best.scores
-            if more is not None:
-                columns[rows, k:] = more[rows]
-                scores[rows, k:] = self.heads.scores(states, more[rows])
-            if vectors:
-                texts[rows] = self.heads.text(states)
-        if more is not None:
-            drop_repeated(columns)
-        return columns, scores, texts
-
-
-def batches(tokens: Tokens, most: int) -> Iterator[Int64]:
-    """All documents by length, in batches of at most ``most`` tokens including padding."""
+def batches(tokens: Tokens, most: int, documents: int) -> Iterator[Int64]:
+    """All documents by length, in batches of at most ``most`` tokens, with padding."""
     order = np.argsort(tokens.lengths, kind="stable")
     start = 0
     while start < len(order):
-        end = start + 1
-        while end < len(order) and (end + 1 - start) * tokens.lengths[order[end]] <= most:
+        end, last = start + 1, min(start + documents, len(order))
+        while end < last and (end + 1 - start) * tokens.lengths[order[end]] <= most:
             end += 1
         yield order[start:end]
         start = end

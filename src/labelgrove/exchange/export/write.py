@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Literal, get_args
 
 from labelgrove.core.params import to_toml
 from labelgrove.core.part import Part
-from labelgrove.disk.bundle import read_manifest
 from labelgrove.disk.model_folder import save_model
 from labelgrove.errors import ConfigError, MissingExtraError, UnsupportedError
 from labelgrove.evaluation.predictions import check_fitted
 from labelgrove.exchange.export.model import CONFIG, RUNTIME, ExportedModel
 from labelgrove.exchange.export.onnx_encoder import GRAPH, TOKENIZER
-from labelgrove.methods import load_folder
-from labelgrove.methods.interface import Model
+from labelgrove.exchange.loading import load
+from labelgrove.methods.base import Model
 
 Precision = Literal["fp32", "int8"]
 
@@ -25,7 +25,6 @@ def export(
     folder: str | Path,
     *,
     precision: Precision = "fp32",
-    format: str = "onnx",
     overwrite: bool = False,
 ) -> None:
     """Writes ``model`` (or the model of a folder) for use without torch and transformers.
@@ -34,21 +33,16 @@ def export(
     ``fp32`` gives the same labels as torch; ``int8`` stores most weights of the encoder as bytes.
     See docs/models.md for the costs and savings of both.
 
-    >>> export("model", "exported", format="pickle")
+    >>> export("model", "exported", precision="int4")
     Traceback (most recent call last):
-    labelgrove.errors.ConfigError: format: only onnx can be written, got 'pickle'
+    labelgrove.errors.ConfigError: precision: must be fp32 or int8, got 'int4'
     """
-    if format != "onnx":
-        raise ConfigError(f"format: only onnx can be written, got {format!r}")
     if precision not in get_args(Precision):
         raise ConfigError(f"precision: must be fp32 or int8, got {precision!r}")
-    exported = isinstance(model, ExportedModel)
     if isinstance(model, (str, Path)):
-        exported = "runtime" in read_manifest(model, kind="model").get("metadata", {})
-    if exported:
+        model = load(model)
+    if isinstance(model, ExportedModel):
         raise UnsupportedError("this model is already exported; export the original model")
-    if isinstance(model, (str, Path)):
-        model = load_folder(model)
     if not isinstance(model, Model):
         raise ConfigError(f"export: needs a model or a model folder, got {type(model).__name__}")
     check_fitted(model)
@@ -58,11 +52,14 @@ def export(
             f"this model reads a matrix of {model.facts_.given:,} columns that comes with the "
             "texts, and an exported model reads texts alone; train it with features=own"
         )
-    try:
-        from labelgrove.exchange.export.encoder_graph import some_tokens, write_graph
-        from labelgrove.exchange.export.int8 import write_int8
-    except ImportError as error:
-        raise MissingExtraError("export", "exporting a model") from error
+    for library in ("torch", "onnx", "onnxruntime", "onnxscript"):
+        try:
+            import_module(library)
+        except ImportError as error:
+            raise MissingExtraError("export", "exporting a model") from error
+    from labelgrove.exchange.export.encoder_graph import some_tokens, write_graph
+    from labelgrove.exchange.export.int8 import write_int8
+
     encoder, params = pieces.encoder, model.trained_config()
     config = to_toml({"method": model.method} | params)
 

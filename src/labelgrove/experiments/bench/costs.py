@@ -23,7 +23,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import documents_of
 from labelgrove.disk.model_folder import model_size
 from labelgrove.experiments.bench.table import markdown
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 BATCHES = (1, 128)
 LATENCY_WARM_UP = 5  # calls

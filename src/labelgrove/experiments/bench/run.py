@@ -41,7 +41,7 @@ from labelgrove.experiments.attempts import measure, read_lines
 from labelgrove.experiments.bench.config import Bench, Files, Row, corpus_file, create_row
 from labelgrove.experiments.bench.costs import Costs, latency, machine, model_costs
 from labelgrove.experiments.bench.table import METRICS, add_gains
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 from labelgrove.nn.encoders.files import EncoderContent
 
 Record = dict[str, Any]

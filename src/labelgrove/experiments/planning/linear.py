@@ -17,7 +17,7 @@ import numpy as np
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.experiments.planning import constants
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.outline import Outline
 from labelgrove.ranking.beam import SearchParams

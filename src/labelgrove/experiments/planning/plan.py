@@ -21,7 +21,7 @@ from labelgrove.errors import ConfigError, LabelgroveError, UnsupportedError
 from labelgrove.experiments.planning import constants
 from labelgrove.experiments.planning.linear import linear_rates, linear_work, two_samples
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 from labelgrove.methods.outline import EncoderWork
 
 RARE = 5  # documents: a label with fewer is hard to learn

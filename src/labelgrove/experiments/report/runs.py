@@ -17,7 +17,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.exchange.loading import load
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
 from labelgrove.methods import create
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 
 @dataclass(frozen=True)

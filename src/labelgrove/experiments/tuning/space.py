@@ -11,7 +11,7 @@ from labelgrove.core.params import unknown_key, with_setting
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.methods import create
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

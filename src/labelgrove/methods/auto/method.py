@@ -18,59 +18,56 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from labelgrove.core.callbacks import Callback
-from labelgrove.core.durations import format_duration, parse_duration
+from labelgrove.core.durations import parse_duration
 from labelgrove.core.params import AutoFloat, fixed
+from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.features import Features
 from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine, engine_for
 from labelgrove.errors import (
     ConfigError,
-    LabelgroveError,
     MissingExtraError,
     UnsupportedError,
 )
-from labelgrove.labels.documents import labels_with_words
+from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
+from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods import create
-from labelgrove.methods.auto.chosen import Chosen
-from labelgrove.methods.auto.growing import (
-    Growing,
-    Named,
-    matcher,
-    more_linear,
-    more_networks,
-    neighbours,
-    planned_steps,
-)
-from labelgrove.methods.auto.trials import AFTERWARDS, Clock, OutOfTimeError, Trials, pace
+from labelgrove.methods import create, load_folder
+from labelgrove.methods.auto.growing import matcher, planned_steps
+from labelgrove.methods.auto.search import NETWORK, TREES, Search
+from labelgrove.methods.auto.trials import Clock, Trials
+from labelgrove.methods.base import Model, Step, Workers
 from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import stages_in
-from labelgrove.methods.ensemble.method import Ensemble
-from labelgrove.methods.interface import Model, Step
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.linear.method import Linear
-from labelgrove.methods.matcher.method import Matcher
-from labelgrove.methods.neighbours.method import Neighbours
-from labelgrove.methods.settings import Group, check_settings, group
-from labelgrove.methods.terms import choose_features
+from labelgrove.methods.settings import Group, group
+from labelgrove.methods.terms import FeatureChoice, choose_features
+from labelgrove.methods.updating import update as updating
+from labelgrove.methods.updating.report import Growth
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
 
-TREES = 3
-SURELY = 2.0  # standard errors; several trees and a matcher take several times longer to predict
 # Documents that judge, of small corpora: so many, but not more than this share, or none at all.
 ENOUGH_JUDGES, LARGEST_SHARE, FEWEST_JUDGES = 100, 0.2, 20
-NETWORK = "cascadexml"
-# A network that sees each document less than once has learnt too little to be worth its time.
-FEWEST_EPOCHS = 1.0
+# What a fitted model knows about itself, the same for Auto and for what it has chosen.
+SHARED = (
+    *("index_", "facts_", "vectorizer_", "calibration_", "dev_metrics_", "report_", "story_"),
+    *("timings_", "created_", "derived_", "tried_"),
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Auto(Chosen):
+class Auto(Model):
     """Tries several methods and keeps the one that held-out documents prefer.
 
     ``budget`` is the time for all of it ("10m"); the first model, one linear tree, is always
@@ -86,7 +83,8 @@ class Auto(Chosen):
     """
 
     method: ClassVar[str] = "auto"
-    reads_dense: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({"dense", "label_tree", "engine"})
+    workers: ClassVar[Workers] = "members"
 
     budget: str | float | None = None
     tfidf: Group[TfidfParams] = group(TfidfParams)
@@ -94,14 +92,14 @@ class Auto(Chosen):
     ranker: Group[RankerParams] = group(RankerParams)
     search: Group[SearchParams] = group(SearchParams)
     encoder: Group[EncoderParams] = group(EncoderParams, encoder="auto")
-    features: str = "auto"
+    features: FeatureChoice = "auto"
     sparse_norm: str | None = "l2"
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
     device: str = "auto"
     random_state: int = 0
     n_jobs: int | None = None
     planned_: Sequence[Step] = field(default=(), init=False)
-    interrupted_: bool = field(default=False, init=False)  # by Ctrl-C, before all was tried
+    chosen_: Model = field(init=False)
 
     def fit(
         self,
@@ -122,7 +120,7 @@ class Auto(Chosen):
         self._check()
         self.interrupted_ = False
         budget = None if self.budget is None else parse_duration(self.budget, name="budget")
-        corpus = self._training_corpus(X, y, index, dense=dense)
+        corpus = labelled_corpus(self.method, X, y, index, dense=dense, ranker=self.ranker)
         choice = choose_features(self.features, corpus)
         corpus, plain = choice.corpus, copy.copy(self)
         if choice.message:
@@ -143,17 +141,18 @@ class Auto(Chosen):
             if judges is None:
                 trials.say("auto: too few documents are held out to compare models; linear is kept")
             trials.judge("linear", *trials.fit("linear", plain._linear(), learnt_from, **given))
+            search = Search(trials, plain._linear, self.n_jobs, goes_on=budget is not None)
             try:
                 if judges is not None:
                     if network is not None:
                         trials.say(f"{NETWORK}: {why}")
-                        plain._join(trials, network, corpus, learnt_from)
+                        search.join(network, corpus, learnt_from)
                     else:
                         trials.skip(NETWORK, why)
-                        plain._add_trees_and_names(trials, learnt_from, given)
+                        search.add_trees_and_names(learnt_from, given)
                         if not given and not corpus.width:
-                            plain._join_linear(trials, learnt_from)
-                    plain._give_back(trials, corpus, given)
+                            search.join_linear(learnt_from)
+                    search.give_back(corpus, given)
             except KeyboardInterrupt:
                 assert trials.best is not None
                 trials.say(f"auto: interrupted; {trials.best.name} is kept")
@@ -164,18 +163,19 @@ class Auto(Chosen):
         return self
 
     def _check(self) -> None:
-        check_settings(self)
+        self.check_settings()
         if process_count() > 1:
             raise UnsupportedError(
                 "auto trains in one process; name a neural method to train in several"
             )
 
     @classmethod
-    def _read_config(cls, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """From config tables; says so if a setting of the linear method is auto's to choose."""
         for key in config:
             if key not in cls._get_param_names() and key in Linear._get_param_names():
                 raise ConfigError(f"{key}: auto chooses it; name the method linear to set it")
-        return config
+        return super().from_config(config)
 
     def _share(self, documents: int) -> float:
         """Of the documents that are held out."""
@@ -187,32 +187,6 @@ class Auto(Chosen):
         names = (*groups, "features", "sparse_norm", "random_state", "n_jobs")
         settings = {name: copy.copy(getattr(self, name)) for name in names}
         return Linear(**settings | changes)
-
-    def _add_trees_and_names(
-        self, trials: Trials, learnt_from: Corpus, given: dict[str, Any]
-    ) -> None:
-        """Tries several trees, then the names of labels as documents."""
-        one, settings = trials.first_seconds, dict[str, Any]()
-        name = f"linear with {TREES} trees"
-        has_names = learnt_from.features is None and labels_with_words(learnt_from.index)
-        several = self._linear(n_trees=TREES)
-        if not given:
-            trials.begin(several, learnt_from, (TREES - 1 + TREES) * one)
-            if has_names:  # one tree, which is the first if there are to be several
-                trials.begin(self._linear(label_texts="names"), learnt_from, 2 * one)
-        # The first tree is there already. What is kept is trained once more, on all documents.
-        if not given and trials.affords(name, (TREES - 1 + TREES) * one):
-            fitted = trials.fit(name, several, learnt_from)
-            trial = trials.judge(name, *fitted, noise=SURELY)
-            if trials.best is trial:
-                settings["n_trees"] = TREES
-        trees = settings.get("n_trees", 1)
-        name = "linear with label names" if trees == 1 else f"{name} and label names"
-        if given or not has_names:
-            return
-        if trials.affords(name, 2 * trees * one):
-            named = self._linear(label_texts="names", **settings)
-            trials.judge(name, *trials.fit(name, named, learnt_from))
 
     def _network(self, corpus: Corpus) -> tuple[Model | None, str]:
         """The network that suits the texts and this machine, or None, and why."""
@@ -240,90 +214,6 @@ class Auto(Chosen):
         settings |= {"random_state": self.random_state, "n_jobs": self.n_jobs}
         settings["held_out"] = self._share(len(corpus))
         return network.set_params(**settings), f"reads with {encoder.encoder}: {reason}"
-
-    def _join(self, trials: Trials, network: Model, corpus: Corpus, learnt_from: Corpus) -> None:
-        """Trains the network in the time that is left, and joins it with linear and a matcher.
-
-        With a budget, more members follow.
-        """
-        assert trials.best is not None
-        linear = trials.best
-        try:
-            trained = self._in_time(trials, network, corpus)
-        except (LabelgroveError, RuntimeError) as error:  # such as too little memory on the GPU
-            trials.skip(NETWORK, f"its training failed: {error}")
-            return
-        if trained is None:
-            return
-        trained[0].use_index(learnt_from.index)
-        trials.judge(NETWORK, *trained)
-        growing = Growing(trials, [Named("linear", linear.model, linear.seconds)], self.n_jobs)
-        growing.add(Named(NETWORK, *trained))
-        if trials.best is not None and trials.best.name == NETWORK:  # linear adds nothing to it
-            growing.members = [Named(NETWORK, *trained)]
-        growing.try_all(matcher(linear.model, learnt_from, trials.first_seconds), noise=SURELY)
-        if self.budget is None:
-            return
-        memory = neighbours(linear.model, learnt_from, trials.first_seconds)
-        growing.try_all([memory, *more_networks(network, corpus, trained[1])])
-
-    def _join_linear(self, trials: Trials, learnt_from: Corpus) -> None:
-        """Joins the best linear model with a matcher and, if there is a budget, with others."""
-        best = trials.best
-        assert best is not None
-        growing = Growing(trials, [Named(best.name, best.model, best.seconds)], self.n_jobs)
-        growing.try_all(matcher(best.model, learnt_from, trials.first_seconds), noise=SURELY)
-        if self.budget is None:
-            return
-        candidates = [neighbours(best.model, learnt_from, trials.first_seconds)]
-        if learnt_from.texts is not None:
-            candidates += more_linear(best.model, learnt_from, trials.first_seconds)
-        growing.try_all(candidates)
-
-    def _in_time(
-        self, trials: Trials, network: Model, corpus: Corpus
-    ) -> tuple[Model, float] | None:
-        """The trained network, with fewer epochs if it is too slow; None if not even one fits."""
-        try:  # it holds out the same documents itself
-            return trials.fit(NETWORK, network, corpus, pace(trials.clock, "network"))
-        except OutOfTimeError as slow:
-            epochs = network.settled(corpus).get_params()["training__epochs"]
-            left = max(0.0, trials.clock.left)
-            fitting = round(epochs * left / (1 + AFTERWARDS) / slow.seconds, 2)
-            if fitting < FEWEST_EPOCHS:
-                rest = f"{format_duration(left)} of the budget are left"
-                trials.skip(NETWORK, f"it {slow} and {rest}, enough for {fitting:g} epochs")
-                return None
-            trials.say(f"{NETWORK}: {slow}; the budget has time for {fitting:g} epochs")
-        network.set_params(training__epochs=fitting)
-        return trials.fit(NETWORK, network, corpus)
-
-    def _give_back(self, trials: Trials, corpus: Corpus, given: dict[str, Any]) -> None:
-        """Trains what is quick again, on the held-out documents, too."""
-        assert trials.best is not None
-        best, changed = trials.best, False
-        quick: list[tuple[int, Model, float]] = []
-        for position, model in enumerate(best.model.submodels() or [best.model]):
-            if not isinstance(model, Linear | Neighbours | Matcher):
-                continue
-            trees = model.n_trees if isinstance(model, Linear) else 1
-            seconds = max(trees * trials.first_seconds, trials.took.get(id(model), 0.0))
-            quick.append((position, type(model).from_config(model.to_config()), seconds))
-        if len(quick) > 1:
-            for _, unfitted, seconds in quick:
-                trials.begin(unfitted, corpus, seconds, **given)
-        for position, unfitted, seconds in quick:
-            name = f"{unfitted.method} on all documents"
-            if not trials.affords(name, seconds):
-                continue
-            again, _ = trials.fit(name, unfitted, corpus, **given)
-            if not isinstance(best.model, Ensemble):
-                trials.best = replace(best, model=again)
-                return
-            best.model.members_[position], changed = again, True
-        if isinstance(best.model, Ensemble) and changed:
-            best.model.members = best.model.members_
-            best.model._remember(corpus, {})
 
     def _take(self, trials: Trials) -> None:
         """Says what was tried, and becomes the chosen model for all that a fitted one is asked."""
@@ -372,6 +262,11 @@ class Auto(Chosen):
         """Before training: names are tried; after it: whether the model that was kept does."""
         return self.chosen_.learns_names() if self.fitted else True
 
+    def chosen(self) -> Model:
+        """The model that held-out documents preferred."""
+        check_fitted(self)
+        return self.chosen_
+
     def submodels(self) -> list[Model]:
         """The members of the chosen model."""
         return self.chosen_.submodels() if self.fitted else []
@@ -390,6 +285,83 @@ class Auto(Chosen):
         if network is not None:
             models.append(network.settled(corpus))
         return max(model.estimate_memory(corpus) for model in models)
+
+    def _become(self, chosen: Model) -> None:
+        self.chosen_ = chosen
+        for name in SHARED:
+            setattr(self, name, getattr(chosen, name))
+
+    def trained_config(self) -> dict[str, Any]:
+        """Of the chosen model."""
+        return self.chosen_.trained_config()
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes the chosen model, which is then loaded as what it is."""
+        check_fitted(self)
+        chosen = self.chosen_
+        for name in SHARED:
+            setattr(chosen, name, getattr(self, name))
+        chosen.save(path, overwrite=overwrite)
+
+    def encoders(self) -> list[EncoderParams]:
+        """Those of the chosen model."""
+        return self.chosen_.encoders() if self.fitted else []
+
+    @property
+    def score_kind(self) -> ScoreKind | None:
+        """Of the chosen model."""
+        return self.chosen_.score_kind if self.fitted else None
+
+    def rankers(self) -> list[Ranker]:
+        """Of the chosen model."""
+        return self.chosen_.rankers()
+
+    def trees(self) -> dict[str, LabelTree]:
+        """Of the chosen model."""
+        return self.chosen_.trees()
+
+    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+        """As the chosen model reads them."""
+        return self.chosen_.read(X, dense=dense, threads=threads)
+
+    def paths(self, question: Question) -> Paths:
+        """Of the chosen model."""
+        return self.chosen_.paths(question)
+
+    def pieces(self) -> Pieces:
+        """Of the chosen model."""
+        return self.chosen_.pieces()
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Adds them to the chosen model."""
+        growth = updating.add_labels(self.chosen_, names, **options)
+        self._become(self.chosen_)
+        return growth
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Updates the chosen model; it stays the chosen one."""
+        growth = updating.update(self.chosen_, X, y, **options)
+        self._become(self.chosen_)
+        return growth
+
+    def parts(self) -> dict[str, Part]:
+        """Of the chosen model."""
+        return self.chosen_.parts()
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        return self.chosen_._best_labels(X, k, dense=dense, mask=mask, threads=threads)
+
+    def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
+        return self.chosen_._label_scores(X, labels, dense=dense, threads=threads)
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> Self:
+        """Reads what :meth:`save` wrote; ``labelgrove.load`` gives the chosen model itself."""
+        model = cls()
+        model._become(load_folder(path, **options))
+        return model
 
 
 def _has_gpu(device: str) -> bool:

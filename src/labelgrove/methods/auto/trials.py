@@ -17,9 +17,9 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.evaluation.merging import MEASURED_AT, precision_rows
 from labelgrove.evaluation.metrics.intervals import widest
+from labelgrove.methods.base import Model
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import prefixed
-from labelgrove.methods.interface import Model
 
 M = TypeVar("M", bound=Model)
 Rows = npt.NDArray[np.float64]  # P@1, P@3 and P@5 of each document

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import torch
 
+from labelgrove.core.callbacks import Callback
+from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus
-from labelgrove.disk.stages import Stages
-from labelgrove.labels.tree import LabelTree
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.disk.stages import Made
+from labelgrove.evaluation.predictions import Predictions
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import networks, neural
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cascadexml.net import CascadeNet, mix_name
 from labelgrove.methods.cascadexml.params import (
     CascadeParams,
@@ -20,46 +28,119 @@ from labelgrove.methods.cascadexml.params import (
     cascade_tree_params,
     idle_settings,
 )
-from labelgrove.methods.networks import NetworkEstimator, layer_arrays
+from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.label_texts import LabelTexts
+from labelgrove.methods.networks import layer_arrays
 from labelgrove.methods.outline import Outline, expected_widths
+from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.methods.settings import Group, group
+from labelgrove.methods.terms import FeatureChoice
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import layer_count
+from labelgrove.nn.encoders.files import EncoderParams, layer_count
+from labelgrove.nn.network import network_from_part
+from labelgrove.nn.training.params import TrainingParams
+from labelgrove.ranking.solver import RankerParams
+from labelgrove.text.tfidf import TfidfParams
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CascadeXML(NetworkEstimator):
+class CascadeXML(Model):
     """Clusters of labels read an encoder's middle layers, labels its last; each level shortlists.
 
     ``tree`` says what labels are clustered by; the widths of its levels come from ``heads``.
-    Scores are probabilities (see ``heads.score``).
+    ``rerank`` is a linear ranker over the shortlists of the network and of the linear method, with
+    settings in ``ranker``. Scores are probabilities (see ``heads.score``).
+    ``methods/neural.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "cascadexml"
+    workers: ClassVar[Workers] = "processes"
 
+    encoder: Group[EncoderParams] = group(EncoderParams)
+    training: Group[TrainingParams] = group(TrainingParams)
     heads: Group[CascadeParams] = group(CascadeParams)
+    tree: Group[TreeParams] = group(TreeParams)
+    tfidf: Group[TfidfParams] = group(TfidfParams)
+    rerank: Group[RerankParams] = group(RerankParams)
+    ranker: Group[RankerParams] = group(RankerParams, dense_C=networks.VECTORS_C)
+    features: FeatureChoice = "auto"
+    label_texts: LabelTexts = None
+    held_out: AutoFloat = "auto"  # type: ignore[assignment]
+    return_held_out: bool = False
+    baseline: bool = True
+    device: str = "auto"
+    random_state: int = 0
+    n_jobs: int | None = None
 
-    def _fit(self, corpus: Corpus, stages: Stages) -> None:
-        shape = cascade_tree_params(len(corpus.index), self.heads, self.tree)
-        depth = layer_count(self.encoder.folder())
-        cascade_layers(depth, len(self._clusters(len(corpus.index))) + 1, self.heads.layers)
-        idle = idle_settings(self.heads, len(corpus.index))
-        if idle := [name for name in idle if name not in self.derived_]:
-            few = f"{len(corpus.index):,} labels get no clusters"
-            stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
-        linear = self._proposes and not self.return_held_out
-        data = self._prepare(corpus, stages, baseline=self.compares, linear=linear)
-        tree = data.tree(stages, shape, seed=self.random_state, threads=self.n_jobs)
-        heads = self._heads(len(corpus.index), tree.value)
-        self._train(data, stages, heads, searched=tree.value, tree=tree)
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
+        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
+            networks.check(model)
+            labels = len(corpus.index)
+            shape = cascade_tree_params(labels, model.heads, model.tree)
+            depth = layer_count(model.encoder.folder())
+            cascade_layers(depth, len(model._clusters(labels)) + 1, model.heads.layers)
+            idle = [n for n in idle_settings(model.heads, labels) if n not in model.derived_]
+            if idle:
+                few = f"{labels:,} labels get no clusters"
+                stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
+            data = networks.prepare(model, corpus, stages)
+            tree = data.tree(stages, shape, seed=model.random_state, threads=model.n_jobs)
+            heads = CascadeHeads(tree.value, model.heads)
+            trained = networks.train_network(model, data, stages, heads)
+            network = Made(lambda: network_from_part(trained.value, heads), trained.key)
+            model.tree_, model.network_ = tree.value, network.value
+            model.reranker_ = networks.rerank(model, data, stages, network, tree)
+            networks.remember(model, data, stages, trained.value.config["story"])
+        return self
+
+    def settled(self, corpus: Corpus) -> Self:
+        """With values for settings that are "auto"."""
+        return neural.settled(self, corpus, clusters=self._clusters(len(corpus.index)))
 
     def _clusters(self, labels: int) -> tuple[int, ...]:
+        """Clusters per level, without the labels."""
         widths = self.heads.clusters or cascade_clusters(labels)
         return tuple(width for width in widths if width < labels)
 
-    def _heads(self, labels: int, tree: LabelTree | None) -> CascadeHeads:
-        assert tree is not None
-        return CascadeHeads(tree, self.heads)
+    def learns_names(self) -> bool:
+        """As ``label_texts`` says."""
+        return self.label_texts is not None
+
+    def encoders(self) -> list[EncoderParams]:
+        """The one that is fine-tuned."""
+        return [self.encoder]
+
+    def use_device(self, device: str) -> None:
+        """The encoder runs there."""
+        self.device = device
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        return networks.predict(self, X, k, mask=mask, threads=threads)
+
+    def trees(self) -> dict[str, LabelTree]:
+        """The tree of the labels' clusters."""
+        return {} if self.tree_ is None else {"tree": self.tree_}
+
+    def paths(self, question: Question) -> Paths:
+        """The network's own way to the label, and the reranker's."""
+        return networks.paths(self, question)
+
+    def pieces(self) -> Pieces:
+        """The encoder for the graph; heads and ranker beside it."""
+        ranker = {} if self.reranker_ is None else self.reranker_.parts()
+        return networks.network_pieces(self.network_, self._exported_heads() | ranker)
 
     def _exported_heads(self) -> dict[str, Part]:
         heads = self.network_.heads
@@ -89,15 +170,27 @@ class CascadeXML(NetworkEstimator):
     def outline(self, documents: int, labels: int) -> Outline:
         """Clusters as the heads want them."""
         shape = cascade_tree_params(labels, self.heads, self.tree)
-        return self._outline(documents, expected_widths(shape, labels), has_tree=True)
+        return networks.outline(self, documents, expected_widths(shape, labels))
 
     def search_space(self) -> dict[str, Any]:
-        """The training, the dropout of the heads and their shortlists."""
+        """The training, the reranker, the dropout of the heads and their shortlists."""
         dropout, kept = ["auto", None, 0.1, 0.2, 0.3, 0.5], ["auto", 32, 64, 128, 256]
-        return super().search_space() | {"heads.dropout": dropout, "heads.kept": kept}
+        return networks.search_space(self) | {"heads.dropout": dropout, "heads.kept": kept}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        return self._memory(corpus)
+        return networks.memory(self, corpus)
+
+    def parts(self) -> dict[str, Part]:
+        """The network, its tree, and the ranker over its shortlists."""
+        return networks.parts(self)
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        tree = LabelTree.from_state(parts["tree"])
+        self.tree_: LabelTree | None = tree
+        self.network_ = network_from_part(parts["network"], CascadeHeads(tree, self.heads))
+        self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)
+        self.story_ = parts["network"].config["story"]
+        self.report_ = parts["network"].config["report"] or {}
 
 
 @dataclass(frozen=True)

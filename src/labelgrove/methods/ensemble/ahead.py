@@ -14,7 +14,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 
 class Ahead:

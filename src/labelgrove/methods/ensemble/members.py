@@ -15,7 +15,7 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create, method_class
-from labelgrove.methods.interface import Model
+from labelgrove.methods.base import Model
 
 
 def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:

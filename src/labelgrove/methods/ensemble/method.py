@@ -14,6 +14,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import hold_out, training_corpus
+from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine, engine_for
@@ -29,6 +30,7 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import load_folder
+from labelgrove.methods.base import Model, Step, Workers
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import (
     check_kinds,
@@ -37,9 +39,7 @@ from labelgrove.methods.ensemble.members import (
     stages_in,
     with_members,
 )
-from labelgrove.methods.estimator import Estimator
-from labelgrove.methods.interface import Model, Step
-from labelgrove.methods.settings import check_count, check_settings
+from labelgrove.methods.settings import check_count
 from labelgrove.nn.encoders.files import EncoderParams
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ MEMBERS = "members"  # the folder of the members' own model folders, numbered fr
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Ensemble(Estimator):
+class Ensemble(Model):
     """Several models that predict together, trained by ``fit`` or given to :meth:`join`.
 
     ``rule`` is mean, rank, softmax, sigmoid or round-robin (see ``merging.merge``), with optional
@@ -68,10 +68,11 @@ class Ensemble(Estimator):
     """
 
     method: ClassVar[str] = "ensemble"
-    reads_dense: ClassVar[bool] = True  # for the members that read it
+    takes: ClassVar[frozenset[str]] = frozenset({"dense", "engine"})  # of members that read it
+    workers: ClassVar[Workers] = "members"
 
     members: Sequence[Model] = field(default=(), kw_only=False)
-    rule: Rule | Literal["learnt"] = "mean"
+    rule: Literal[Rule, "learnt"] = "mean"
     weights: Sequence[float] | None = None
     candidates: int = 100
     held_out: float = 0.05
@@ -151,7 +152,7 @@ class Ensemble(Estimator):
         if held_out is not None:
             reporter.message(f"members did not learn from the {len(held_out):,} held-out documents")
         self.use_index(corpus.index)
-        self._remember(corpus, timings)
+        self.remember(corpus, timings)
         return self
 
     def join(self, held_out: Any = None, y: Any = None) -> Self:
@@ -192,8 +193,9 @@ class Ensemble(Estimator):
             if member.index_ is not index:
                 member.use_index(index)
 
-    def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
-        super()._remember(corpus, timings)
+    def remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, Timing]) -> None:
+        """Also forgets what no member reads."""
+        super().remember(corpus, timings)
         self.facts_ = self._needed(self.facts_)
 
     def _needed(self, facts: TrainingFacts) -> TrainingFacts:
@@ -216,7 +218,7 @@ class Ensemble(Estimator):
         self.dev_metrics_ = None
         self.report_ = {}
         # If nothing can be learnt, use ranks, which can be merged for all kinds of scores.
-        self.rule_: Rule | Literal["learnt"] = "rank" if self.rule == "learnt" else self.rule
+        self.rule_: Literal[Rule, "learnt"] = "rank" if self.rule == "learnt" else self.rule
         self.merge_: LearntMerge | None = None
         weights = [1.0] * len(members) if self.weights is None else self.weights
         self.weights_ = [float(weight) for weight in weights]
@@ -275,6 +277,10 @@ class Ensemble(Estimator):
         """Known only from a prediction."""
         return
 
+    def details(self) -> dict[str, Any]:
+        """How lists are merged."""
+        return {"rule": self.rule_, "weights": self.weights_}
+
     def trees(self) -> dict[str, LabelTree]:
         """The trees of all members."""
         return {
@@ -311,7 +317,7 @@ class Ensemble(Estimator):
         members = [m for m, weight in zip(self.members_, self.weights_, strict=True) if weight]
         lists = []
         for member in members:
-            own_dense = dense if member.reads_dense else None
+            own_dense = dense if "dense" in member.takes else None
             lists.append(member.predict(X, k=ranks, threads=threads, allow=mask, dense=own_dense))
         weights = [weight for weight in self.weights_ if weight]
         if self.merge_ is not None:
@@ -362,8 +368,9 @@ class Ensemble(Estimator):
         self.members_ = self.members
 
     @classmethod
-    def _read_config(cls, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        return with_members(cls._get_param_names(), config)
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """From config tables with a table per member."""
+        return super().from_config(with_members(cls._get_param_names(), config))
 
     def to_config(self) -> dict[str, Any]:
         """The settings, with a table per member."""
@@ -372,7 +379,7 @@ class Ensemble(Estimator):
 
     def _check(self) -> None:
         """Validates the arguments; the members' own ``fit`` checks theirs."""
-        check_settings(self)
+        self.check_settings()
         if isinstance(self.members, str) or not isinstance(self.members, Sequence):
             raise ConfigError(f"members: must be a list of models, got {self.members!r}")
         if not self.members:

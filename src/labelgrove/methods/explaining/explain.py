@@ -30,7 +30,7 @@ from labelgrove.methods.explaining.explanation import (
 )
 from labelgrove.methods.explaining.neighbours import nearest_documents
 from labelgrove.methods.explaining.rankers import most_frequent
-from labelgrove.methods.interface import Model
+from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.settings import check_count
 
 __all__ = ["Explanation", "explain", "explain_best"]
@@ -39,7 +39,7 @@ NO_REASON = "no word of the text counts here: the model does not know them, or n
 
 
 def explain(
-    model: Model,
+    model: Fitted,
     text: Any,
     label: str,
     *,
@@ -83,7 +83,7 @@ def explain(
     return replace(explanation, neighbours=similar)
 
 
-def explain_best(model: Model, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
+def explain_best(model: Fitted, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
     """Explanations of the model's ``k`` best labels for a text; options as for :func:`explain`."""
     check_fitted(model)
     text = _with_fields(model, text)
@@ -93,9 +93,9 @@ def explain_best(model: Model, text: Any, k: int = 3, **options: Any) -> list[Ex
 
 
 def _explain_one(
-    model: Model, text: Any, column: int, top: int | None, dense: Any, gradient_steps: int
+    model: Fitted, text: Any, column: int, top: int | None, dense: Any, gradient_steps: int
 ) -> Explanation:
-    if dense is not None and not model.reads_dense:
+    if dense is not None and "dense" not in model.takes:
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
     _one_document(text)
     examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
@@ -120,12 +120,12 @@ def _explain_one(
 
 
 def _explain_members(
-    model: Model, text: Any, label: str, column: int, options: dict[str, Any]
+    model: Fitted, text: Any, label: str, column: int, options: dict[str, Any]
 ) -> Explanation:
     """Explain each member by itself: an ensemble's score depends on all lists of its members."""
     members, notes = [], []
     for number, member in enumerate(model.submodels(), 1):
-        reads_dense = member.reads_dense and member.facts_.width
+        reads_dense = "dense" in member.takes and member.facts_.width
         own_options = options if reads_dense else options | {"dense": None}
         try:
             members.append(explain(member, text, label, **own_options))
@@ -149,14 +149,14 @@ def _explain_members(
     )
 
 
-def _calibrated(model: Model, score: float, column: int) -> float | None:
+def _calibrated(model: Fitted, score: float, column: int) -> float | None:
     calibration = model.calibration_
     if calibration is None:
         return None
     return float(calibration.label_chances(np.array([score], np.float32), np.array([column]))[0])
 
 
-def _with_fields(model: Model, text: Any) -> Any:
+def _with_fields(model: Fitted, text: Any) -> Any:
     """The document as the model reads it; it may be a mapping of fields."""
     return model.documents([text])[0] if isinstance(text, (str, Mapping)) else text
 

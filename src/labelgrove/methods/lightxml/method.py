@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import torch
 
+from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.memory import format_size
+from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError, UnsupportedError
-from labelgrove.labels.tree import LabelTree
+from labelgrove.evaluation.predictions import Predictions
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import networks, neural
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.defaults import Needs
 from labelgrove.methods.explaining.explanation import Paths, Question
-from labelgrove.methods.interface import Pieces
+from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
 from labelgrove.methods.lightxml.static import (
     Lesson,
@@ -29,83 +38,88 @@ from labelgrove.methods.lightxml.static import (
     two_encoders,
     with_recall,
 )
-from labelgrove.methods.networks import NetworkEstimator, layer_arrays
+from labelgrove.methods.networks import layer_arrays
 from labelgrove.methods.outline import Outline, expected_widths
 from labelgrove.methods.preparation import Prepared
+from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.methods.settings import Group, group
+from labelgrove.methods.terms import FeatureChoice
 from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.heads.full import ONE_PROCESS, weight_type
-from labelgrove.nn.network import MakeHeads, Network, network_part
+from labelgrove.nn.network import Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device
+from labelgrove.nn.training.params import TrainingParams
+from labelgrove.ranking.solver import RankerParams
+from labelgrove.text.tfidf import TfidfParams
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LightXML(NetworkEstimator):
+class LightXML(Model):
     """The last layers of an encoder, read by one head over all labels, or by groups and labels.
 
-    Scores are probabilities of labels (``heads.score``).
+    ``rerank`` is a linear ranker over the shortlists of the network and of the linear method, with
+    settings in ``ranker``. Scores are probabilities of labels (``heads.score``).
+    ``methods/neural.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "lightxml"
-    needs: ClassVar[Needs] = Needs(dropouts=(0.3, 0.5))
+    workers: ClassVar[Workers] = "processes"
 
+    encoder: Group[EncoderParams] = group(EncoderParams)
+    training: Group[TrainingParams] = group(TrainingParams)
     heads: Group[LightXmlParams] = group(LightXmlParams)
+    tree: Group[TreeParams] = group(TreeParams)
+    tfidf: Group[TfidfParams] = group(TfidfParams)
+    rerank: Group[RerankParams] = group(RerankParams)
+    ranker: Group[RankerParams] = group(RankerParams, dense_C=networks.VECTORS_C)
+    features: FeatureChoice = "auto"
+    label_texts: LabelTexts = None
+    held_out: AutoFloat = "auto"  # type: ignore[assignment]
+    return_held_out: bool = False
+    baseline: bool = True
+    device: str = "auto"
+    random_state: int = 0
+    n_jobs: int | None = None
 
-    def _check(self) -> None:
-        super()._check()
-        if self.heads.is_full and process_count() > 1 and not self.heads.divides:
-            raise ConfigError(ONE_PROCESS)
-        if self.heads.sharded and self.heads.negatives != "dynamic":
-            raise ConfigError(
-                "heads.sharded: trainings with static negatives do not divide tables; set "
-                "heads.negatives=dynamic, or leave it unset"
-            )
-        if self.heads.name_logit and self.heads.negatives != "dynamic":
-            raise ConfigError(
-                "heads.name_logit: trainings with static negatives do not read names; set "
-                "heads.negatives=dynamic, or leave it at 0"
-            )
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
+        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
+            networks.check(model)
+            check_heads(model.heads)
+            labels = len(corpus.index)
+            grouped = model.heads.groups_labels(labels)
+            data = networks.prepare(model, corpus, stages)
+            say_what_is_idle(model.heads, labels, data.encoder.value.depth, stages.reporter)
+            tree = None
+            if grouped or model.rerank.reranks:  # of the groups, or for the ranker alone
+                tree = data.tree(stages, model.tree, seed=model.random_state, threads=model.n_jobs)
+            groups = tree.value if tree is not None and grouped else None
+            heads = LightXmlHeads(labels, groups, model.heads)
+            if model.heads.is_full:
+                stages.reporter.message(size_of_full(heads, data.encoder.value, model.device))
+            if groups is None or model.heads.negatives == "dynamic":
+                trained = networks.train_network(model, data, stages, heads)
+            else:
+                trained = model._train_static(data, stages, heads, groups)
+            network = Made(lambda: stored_network(trained.value, heads), trained.key)
+            model.tree_, model.network_ = groups, network.value
+            model.reranker_ = networks.rerank(model, data, stages, network, tree)
+            networks.remember(model, data, stages, trained.value.config["story"])
+        return self
 
-    def _fit(self, corpus: Corpus, stages: Stages) -> None:
-        grouped = self.heads.groups_labels(len(corpus.index))
-        if not grouped and (idle := self.heads.changed(OF_GROUPS, "heads")):
-            full, most = self.heads.is_full, self.heads.one_head_up_to
-            stages.reporter.message(
-                f"{', '.join(idle)}: no effect; {len(corpus.index):,} labels get one head without "
-                f"groups ({'heads.full=true' if full else f'heads.one_head_up_to={most}'})"
-            )
-        linear = self._proposes and not self.return_held_out
-        data = self._prepare(corpus, stages, baseline=self.compares, linear=linear)
-        depth = data.encoder.value.depth
-        if self.heads.layers > max(depth, LightXmlParams().layers):
-            stages.reporter.message(
-                f"heads.layers: the encoder has {depth} layers, and all of them are read"
-            )
-        tree = None
-        if grouped or self.reranks:  # of the groups, or for the ranker alone
-            tree = data.tree(stages, self.tree, seed=self.random_state, threads=self.n_jobs)
-        groups = tree.value if tree is not None and grouped else None
-        heads = self._heads(len(corpus.index), groups)
-        if self.heads.is_full:
-            width = data.encoder.value.width * min(self.heads.layers, depth)
-            stages.reporter.message(self._size_of_full(len(corpus.index), width))
-        self._train(data, stages, heads, searched=groups, tree=tree)
-
-    def _heads(self, labels: int, tree: LabelTree | None) -> LightXmlHeads:
-        return LightXmlHeads(labels, tree, self.heads)
-
-    def _size_of_full(self, labels: int, width: int) -> str:
-        kind = weight_type(choose_device(self.device))
-        size = format_size(labels * (width * kind.itemsize + 4))
-        chunk = min(self.heads.chunk, labels)
-        return (
-            f"heads.full: {labels:,} labels x {width:,} in {str(kind).removeprefix('torch.')}, "
-            f"{size}, scored {chunk:,} labels at a time"
-        )
-
-    def _trained(self, data: Prepared, stages: Stages, heads: LightXmlHeads) -> Made[Part]:
-        if heads.tree is None or self.heads.negatives == "dynamic":
-            return super()._trained(data, stages, heads)
+    def _train_static(
+        self, data: Prepared, stages: Stages, heads: LightXmlHeads, tree: LabelTree
+    ) -> Made[Part]:
+        """Groups first, then labels among the groups that were found (the paper's ablation)."""
         stages.reporter.message(
             "heads.negatives: static trainings keep their last weights; training.keep, .patience "
             "and .evaluations_per_epoch have no effect"
@@ -123,7 +137,7 @@ class LightXML(NetworkEstimator):
         run: dict[str, Any] = {"device": self.device, "reporter": stages.reporter}
         recall = stages("network-groups", train_groups, lesson=lesson, encoder=data.encoder, **run)
         labels = stages(
-            "network-labels", train_labels, lesson=lesson, recall=recall, tree=heads.tree, **run
+            "network-labels", train_labels, lesson=lesson, recall=recall, tree=tree, **run
         )
         if self.heads.negatives == "static-two":
             return stages.derive(
@@ -133,18 +147,41 @@ class LightXML(NetworkEstimator):
             "network", train_groups_again, lesson=lesson, recall=recall, labels=labels, **run
         )
 
-    def _network(self, part: Part, heads: MakeHeads) -> Network:
-        return two_encoders(part, super()._network(part, heads))
+    def settled(self, corpus: Corpus) -> Self:
+        """With values for settings that are "auto"."""
+        return neural.settled(self, corpus, Needs(dropouts=(0.3, 0.5)))
+
+    def learns_names(self) -> bool:
+        """As ``label_texts`` says."""
+        return self.label_texts is not None
+
+    def encoders(self) -> list[EncoderParams]:
+        """The one that is fine-tuned."""
+        return [self.encoder]
+
+    def use_device(self, device: str) -> None:
+        """The encoder runs there."""
+        self.device = device
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        return networks.predict(self, X, k, mask=mask, threads=threads)
+
+    def trees(self) -> dict[str, LabelTree]:
+        """The tree of the labels' groups, if there are any."""
+        return {} if self.tree_ is None else {"tree": self.tree_}
 
     def paths(self, question: Question) -> Paths:
-        """Like that of other networks; refused for a model with two encoders."""
+        """The network's own way to the label, and the reranker's; refused for two encoders."""
         self._refuse_two("explained")
-        return super().paths(question)
+        return networks.paths(self, question)
 
     def pieces(self) -> Pieces:
-        """Like that of other networks; refused for a model with two encoders."""
+        """The encoder for the graph; heads and ranker beside it. Refused for two encoders."""
         self._refuse_two("exported")
-        return super().pieces()
+        ranker = {} if self.reranker_ is None else self.reranker_.parts()
+        return networks.network_pieces(self.network_, self._exported_heads() | ranker)
 
     def _refuse_two(self, what: str) -> None:
         if isinstance(self.network_, TwoEncoders):
@@ -152,14 +189,6 @@ class LightXML(NetworkEstimator):
                 f"a lightxml model with two encoders cannot be {what}; train one with "
                 "heads.negatives=dynamic"
             )
-
-    def parts(self) -> dict[str, Part]:
-        """Those of other networks, and the second encoder if there is one."""
-        parts = super().parts()
-        if isinstance(self.network_, TwoEncoders):
-            recall = network_part(self.network_.recall, {})
-            parts["network"] = with_recall(parts["network"], recall)
-        return parts
 
     def _exported_heads(self) -> dict[str, Part]:
         heads = self.network_.heads
@@ -186,7 +215,8 @@ class LightXML(NetworkEstimator):
         """One head, or groups below a tree."""
         one_head = not self.heads.groups_labels(labels)
         widths = (labels,) if one_head else expected_widths(self.tree, labels)
-        outline = self._outline(documents, widths, has_tree=not one_head or self.reranks)
+        has_tree = not one_head or self.rerank.reranks
+        outline = networks.outline(self, documents, widths, has_tree=has_tree)
         if one_head or self.heads.negatives == "dynamic" or outline.encoder is None:
             return outline
         learns = outline.encoder.learns  # twice, and a head alone reads as often for "static"
@@ -195,15 +225,30 @@ class LightXML(NetworkEstimator):
         return replace(outline, encoder=work)
 
     def search_space(self) -> dict[str, Any]:
-        """The training and the dropout of the heads."""
-        return super().search_space() | {"heads.dropout": {"low": 0.0, "high": 0.6}}
+        """The training, the reranker and the dropout of the heads."""
+        return networks.search_space(self) | {"heads.dropout": {"low": 0.0, "high": 0.6}}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        labels = len(corpus.index)
-        if self.heads.groups_labels(labels):
-            return self._memory(corpus, layers=1)
+        if self.heads.groups_labels(len(corpus.index)):
+            return networks.memory(self, corpus, layers=1)
         copies = 3 if self.heads.is_full else 5  # no gradients and moments
-        return self._memory(corpus, layers=self.heads.layers, copies=copies)
+        return networks.memory(self, corpus, layers=self.heads.layers, copies=copies)
+
+    def parts(self) -> dict[str, Part]:
+        """The network with its tree and ranker, and the second encoder if there is one."""
+        parts = networks.parts(self)
+        if isinstance(self.network_, TwoEncoders):
+            recall = network_part(self.network_.recall, {})
+            parts["network"] = with_recall(parts["network"], recall)
+        return parts
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        self.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
+        heads = LightXmlHeads(len(self.index_), self.tree_, self.heads)
+        self.network_ = stored_network(parts["network"], heads)
+        self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)
+        self.story_ = parts["network"].config["story"]
+        self.report_ = parts["network"].config["report"] or {}
 
 
 @dataclass(frozen=True)
@@ -221,3 +266,50 @@ class LightXmlHeads:
         params = replace(self.params, layers=layers)
         net = LightXmlNet(encoder.width, self.labels, self.tree, params, device=device)
         return net, range(-layers, 0)
+
+
+def stored_network(part: Part, heads: LightXmlHeads) -> Network:
+    """The network of a part, with its second encoder if there is one."""
+    return two_encoders(part, network_from_part(part, heads))
+
+
+def check_heads(params: LightXmlParams) -> None:
+    """Refuses settings that contradict each other."""
+    if params.is_full and process_count() > 1 and not params.divides:
+        raise ConfigError(ONE_PROCESS)
+    if params.sharded and params.negatives != "dynamic":
+        raise ConfigError(
+            "heads.sharded: trainings with static negatives do not divide tables; set "
+            "heads.negatives=dynamic, or leave it unset"
+        )
+    if params.name_logit and params.negatives != "dynamic":
+        raise ConfigError(
+            "heads.name_logit: trainings with static negatives do not read names; set "
+            "heads.negatives=dynamic, or leave it at 0"
+        )
+
+
+def say_what_is_idle(params: LightXmlParams, labels: int, depth: int, reporter: Reporter) -> None:
+    """Names settings that do nothing for so many labels and an encoder of this depth."""
+    idle = params.changed(OF_GROUPS, "heads")
+    if idle and not params.groups_labels(labels):
+        why = (
+            "heads.full=true" if params.is_full else f"heads.one_head_up_to={params.one_head_up_to}"
+        )
+        reporter.message(
+            f"{', '.join(idle)}: no effect; {labels:,} labels get one head without groups ({why})"
+        )
+    if params.layers > max(depth, LightXmlParams().layers):
+        reporter.message(f"heads.layers: the encoder has {depth} layers, and all of them are read")
+
+
+def size_of_full(heads: LightXmlHeads, encoder: Encoder, device: str) -> str:
+    """A sentence on the head over all labels."""
+    labels, params = heads.labels, heads.params
+    width = encoder.width * min(params.layers, encoder.depth)
+    kind = weight_type(choose_device(device))
+    size = format_size(labels * (width * kind.itemsize + 4))
+    return (
+        f"heads.full: {labels:,} labels x {width:,} in {str(kind).removeprefix('torch.')}, "
+        f"{size}, scored {min(params.chunk, labels):,} labels at a time"
+    )

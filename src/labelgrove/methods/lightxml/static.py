@@ -25,8 +25,7 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.lightxml.net import two_levels
 from labelgrove.methods.preparation import Examples
 from labelgrove.methods.reranking import shortlist_matrix
-from labelgrove.methods.training import make_batches, make_runner
-from labelgrove.methods.xrtransformer.method import joined_stories
+from labelgrove.methods.training import joined_stories, make_batches, make_runner
 from labelgrove.methods.xrtransformer.net import LevelBatches
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.batches.padded import Batch, prefetched

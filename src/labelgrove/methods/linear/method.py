@@ -28,16 +28,19 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.predictions import Predictions
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.inputs import (
     check_norm,
     document_parts,
     features_of,
     features_stage,
+    labelled_corpus,
     tree_stages,
+    warn_of_weights,
 )
 from labelgrove.methods.linear.sharded import sharded_features
 from labelgrove.methods.linear.streaming import (
@@ -46,9 +49,9 @@ from labelgrove.methods.linear.streaming import (
     scratch_for,
     terms_per_document,
 )
-from labelgrove.methods.searching import TreeSearch
-from labelgrove.methods.settings import Group, check_count, check_settings, group
-from labelgrove.methods.terms import choose_features, scaling
+from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
+from labelgrove.methods.settings import Group, check_count, group
+from labelgrove.methods.terms import FeatureChoice, choose_features, scaling
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
@@ -58,13 +61,14 @@ from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 if TYPE_CHECKING:
     from labelgrove.methods.explaining.explanation import Paths, Question
+    from labelgrove.methods.outline import Outline
     from labelgrove.methods.updating.growth import GrowthView
 
 LabelTexts = Literal["names"] | None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Linear(TreeSearch):
+class Linear(Model):
     """Tree of linear classifiers on tf-idf features; fast on any CPU, the default method.
 
     ``fit`` takes texts (or ready features: a sparse matrix, a dense array, or both as Features) and
@@ -85,7 +89,8 @@ class Linear(TreeSearch):
     """
 
     method: ClassVar[str] = "linear"
-    reads_dense: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({"dense", "label_tree", "engine", "memory"})
+    workers: ClassVar[Workers] = "shards"
 
     tfidf: Group[TfidfParams] = group(TfidfParams)
     tree: Group[TreeParams] = group(TreeParams)
@@ -93,7 +98,7 @@ class Linear(TreeSearch):
     search: Group[SearchParams] = group(SearchParams)
     n_trees: int = 1
     label_texts: LabelTexts = None
-    features: str = "auto"
+    features: FeatureChoice = "auto"
     sparse_norm: str | None = "l2"
     dense_norm: str | None = "l2"
     random_state: int = 0
@@ -150,10 +155,8 @@ class Linear(TreeSearch):
                     run=run,
                     engine=opened,
                 )
-        check_settings(self)
+        self.check_settings()
         check_count("n_trees", self.n_trees)
-        if self.label_texts not in (None, "names"):
-            raise ConfigError(f"label_texts: must be names or none, got {self.label_texts!r}")
         if label_tree is not None and self.n_trees > 1:
             message = f"n_trees: must be 1 with a label_tree of your own, got {self.n_trees}"
             raise ConfigError(message)
@@ -177,13 +180,14 @@ class Linear(TreeSearch):
                 raise DataError("a corpus in shards carries its labels, and has no dense block")
             if X.labels.nnz == 0:
                 raise DataError("cannot fit: no document has a label")
-            self._warn_of_weights(X.labels)
+            warn_of_weights(self.method, X.labels, self.ranker)
             corpus = X
             if self.label_texts is not None:
                 corpus = X.with_documents(*label_documents(X.index))
             features, reader = sharded_features(stages, corpus, self.tfidf)
         else:
-            choice = choose_features(self.features, self._training_corpus(X, y, index, dense=dense))
+            given = labelled_corpus(self.method, X, y, index, dense=dense, ranker=self.ranker)
+            choice = choose_features(self.features, given)
             if choice.message:
                 stages.reporter.message(choice.message)
             corpus, derived = choice.read, choice.derived | scaling(choice.read, self.sparse_norm)
@@ -235,10 +239,8 @@ class Linear(TreeSearch):
         ]
         self.vectorizer_ = None if reader is None else reader.tfidf
         self.rankers_ = rankers
-        if isinstance(X, ShardedCorpus):
-            self._remember_facts(X.index, X.facts(), stages.reporter.timings)
-        else:
-            self._remember(choice.corpus, stages.reporter.timings)
+        known = X if isinstance(X, ShardedCorpus) else choice.corpus
+        self.remember(known, stages.reporter.timings)
         self.facts_ = replace(self.facts_, from_text=reader is not None)
         self.derived_ = derived
         return self
@@ -249,6 +251,19 @@ class Linear(TreeSearch):
         plain.derived_ = choice.derived | scaling(choice.read, self.sparse_norm)
         return plain
 
+    def learns_names(self) -> bool:
+        """As ``label_texts`` says."""
+        return self.label_texts is not None
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        """As ``search`` says."""
+        return self.search.score_kind
+
+    def rankers(self) -> list[Ranker]:
+        """One per tree."""
+        return self.rankers_
+
     def _tree_seed(self, number: int) -> int:
         if number == 0:
             return self.random_state
@@ -258,7 +273,7 @@ class Linear(TreeSearch):
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
         documents = self._document_parts(X, dense, threads)
-        return self._searched(documents, k, mask=mask, threads=threads)
+        return search_labels(self, documents, k, mask=mask, threads=threads)
 
     def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
         """The mean over all trees."""
@@ -309,7 +324,11 @@ class Linear(TreeSearch):
         """Labels get a place in each tree."""
         facts = self.facts_
         reads_names = facts.from_text and not facts.width and not facts.given
-        return self._growth(self.tree.max_leaf_size, reads_names=reads_names)
+        return tree_growth(self, self.tree.max_leaf_size, reads_names=reads_names)
+
+    def outline(self, documents: int, labels: int) -> Outline:
+        """tf-idf, trees and rankers."""
+        return tree_outline(self, labels, trees=self.n_trees)
 
     def search_space(self) -> dict[str, Any]:
         """The ranker, the tree and the search."""

@@ -6,35 +6,47 @@ or from word2vec on the corpus; they are used alone or beside tf-idf.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from labelgrove.core.params import Params, param
+from labelgrove.core.callbacks import Callback
+from labelgrove.core.params import AutoFloat, Params, param
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.data.records import plain_texts
+from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
+from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
+from labelgrove.methods import neural
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.explaining.networks import Reading, vector_paths
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.inputs import scaled
-from labelgrove.methods.interface import Pieces
+from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.neural import NeuralEstimator, estimate_memory
 from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import tokens_stage
-from labelgrove.methods.searching import TreeSearch
+from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
 from labelgrove.methods.settings import Group, check_count, group
 from labelgrove.methods.spaces import linear_space
-from labelgrove.methods.terms import choose_features, terms_stage, without_matrix
+from labelgrove.methods.terms import (
+    FeatureChoice,
+    choose_features,
+    terms_stage,
+    without_matrix,
+)
+from labelgrove.methods.training import make_runner
 from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
@@ -50,10 +62,12 @@ from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import Network, network_part
 from labelgrove.nn.training.devices import choose_device
+from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.text.tfidf import Tfidf
+from labelgrove.text.term_reader import TermReader
+from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.word2vec import Word2vec, Word2vecParams
 
 _PRECISIONS: dict[str, Precision] = {
@@ -78,7 +92,7 @@ class VectorParams(Params):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearVectors(TreeSearch, NeuralEstimator):
+class LinearVectors(Model):
     """A linear model, such as Parabel's, on text vectors with or without tf-idf.
 
     ``held_out`` documents choose the checkpoint if an encoder is fine-tuned; otherwise all
@@ -87,47 +101,69 @@ class LinearVectors(TreeSearch, NeuralEstimator):
 
     method: ClassVar[str] = "linear-vectors"
 
+    workers: ClassVar[Workers] = "processes"
+
     vectors: Group[VectorParams] = group(VectorParams)
     word2vec: Group[Word2vecParams] = group(Word2vecParams)
+    encoder: Group[EncoderParams] = group(EncoderParams)
+    training: Group[TrainingParams] = group(TrainingParams)
     indexing: Group[IndexingParams] = group(IndexingParams)
     heads: Group[MatcherParams] = group(MatcherParams)
+    tfidf: Group[TfidfParams] = group(TfidfParams)
     tree: Group[TreeParams] = group(TreeParams)
     ranker: Group[RankerParams] = group(RankerParams)
     search: Group[SearchParams] = group(SearchParams)
     n_trees: int = 1
+    features: FeatureChoice = "auto"
+    label_texts: LabelTexts = None
+    held_out: AutoFloat = "auto"  # type: ignore[assignment]
+    device: str = "auto"
+    random_state: int = 0
+    n_jobs: int | None = None
 
-    def _fit(self, corpus: Corpus, stages: Stages) -> None:
-        check_texts_alone(self.method, corpus)
-        make = {
-            "word2vec": self._from_words,
-            "pretrained": self._from_pretrained,
-            "fine-tuned": self._from_fine_tuned,
-        }[self.vectors.kind]
-        embedder, learnt_from, dense = make(corpus, stages)
-        rows, vectorizer, read = None, None, without_matrix(corpus)
-        if self.vectors.beside_tfidf:
-            source = choose_features(self.features, corpus).source
-            stage = terms_stage(stages, learnt_from, self.tfidf, source, threads=self.n_jobs)
-            rows, vectorizer, read = stage.value.rows, stage.value.reader.tfidf, corpus
-        features = Features(rows, dense)
-        linear = Linear(
-            tree=self.tree,
-            ranker=self.ranker,
-            search=self.search,
-            n_trees=self.n_trees,
-            sparse_norm=None,  # rows are scaled already, or are tf-idf as its settings say
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-        ).fit(
-            Corpus(None, learnt_from.labels, corpus.index, features=features),
-            callbacks=stages.reporter.callbacks,
-            run=stages.run,
-        )
-        self.embedder_: Embedder = embedder
-        self.vectorizer_ = vectorizer
-        self.rankers_ = linear.rankers()
-        self._remember(read, {**stages.reporter.timings, **linear.timings_})
-        self.facts_ = replace(self.facts_, width=features.width)
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
+        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
+            check_texts_alone(model.method, corpus)
+            make = {
+                "word2vec": model._from_words,
+                "pretrained": model._from_pretrained,
+                "fine-tuned": model._from_fine_tuned,
+            }[model.vectors.kind]
+            embedder, learnt_from, dense = make(corpus, stages)
+            rows, vectorizer, read = None, None, without_matrix(corpus)
+            if model.vectors.beside_tfidf:
+                source = choose_features(model.features, corpus).source
+                stage = terms_stage(stages, learnt_from, model.tfidf, source, threads=model.n_jobs)
+                rows, vectorizer, read = stage.value.rows, stage.value.reader.tfidf, corpus
+            features = Features(rows, dense)
+            linear = Linear(
+                tree=model.tree,
+                ranker=model.ranker,
+                search=model.search,
+                n_trees=model.n_trees,
+                sparse_norm=None,  # rows are scaled already, or are tf-idf as its settings say
+                random_state=model.random_state,
+                n_jobs=model.n_jobs,
+            ).fit(
+                Corpus(None, learnt_from.labels, corpus.index, features=features),
+                callbacks=stages.reporter.callbacks,
+                run=stages.run,
+            )
+            model.embedder_ = embedder
+            model.vectorizer_ = vectorizer
+            model.rankers_ = linear.rankers()
+            model.remember(read, {**stages.reporter.timings, **linear.timings_})
+            model.facts_ = replace(model.facts_, width=features.width)
+        return self
 
     def _from_words(self, corpus: Corpus, stages: Stages) -> tuple[Embedder, Corpus, DenseBlock]:
         assert corpus.texts is not None
@@ -159,19 +195,48 @@ class LinearVectors(TreeSearch, NeuralEstimator):
     def _from_fine_tuned(
         self, corpus: Corpus, stages: Stages
     ) -> tuple[Embedder, Corpus, DenseBlock]:
-        data = self._prepare(corpus, stages, baseline=False)  # this method is a baseline itself
+        data = neural.prepare(
+            self, corpus, stages, baseline=False
+        )  # this method is a baseline itself
         training = Matcher(data, stages, self, self.indexing, self.heads)
         matcher = training.train(training.index_labels())
         self.story_ = matcher.value.story
         vectors = training.match(matcher, data.tokens).value.vectors
         return matcher.value.network, data.learnt_from, vectors
 
-    def _reads_texts(self) -> bool:
-        return self.vectors.kind != "word2vec"
+    def settled(self, corpus: Corpus) -> Self:
+        """With values for settings that are "auto"; those of an encoder only if it reads texts."""
+        return neural.settled(self, corpus, reads_texts=self.vectors.kind != "word2vec")
+
+    def learns_names(self) -> bool:
+        """As ``label_texts`` says."""
+        return self.label_texts is not None
+
+    def use_device(self, device: str) -> None:
+        """The encoder runs there."""
+        self.device = device
 
     def encoders(self) -> list[EncoderParams]:
         """None for word vectors."""
         return [] if self.vectors.kind == "word2vec" else [self.encoder]
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        """As ``search`` says."""
+        return self.search.score_kind
+
+    def rankers(self) -> list[Ranker]:
+        """One per tree."""
+        return self.rankers_
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        return search_labels(self, self.read(X, threads=threads), k, mask=mask, threads=threads)
+
+    def _reader(self) -> TermReader:
+        """What reads the sparse features of documents."""
+        return TermReader(self.vectorizer_, self.facts_.given)
 
     def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
         """Sparse rows, if there are any, and text vectors."""
@@ -187,7 +252,8 @@ class LinearVectors(TreeSearch, NeuralEstimator):
         encoder = embedder.encoder if isinstance(embedder, Network) else embedder
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
         if isinstance(embedder, Network):
-            return match(self._runner(embedder), tokens, 1).vectors
+            runner = make_runner(embedder, self.device, self.training.precision)
+            return match(runner, tokens, 1).vectors
         precision = self.training.precision
         return embed_texts(embedder, tokens, precision, device=self.device).arrays["dense"]
 
@@ -209,7 +275,7 @@ class LinearVectors(TreeSearch, NeuralEstimator):
 
     def growth(self) -> GrowthView:
         """Labels get a place in each tree."""
-        return self._growth(self.tree.max_leaf_size, reads_names=not self.facts_.given)
+        return tree_growth(self, self.tree.max_leaf_size, reads_names=not self.facts_.given)
 
     def pieces(self) -> Pieces:
         """The encoder for the graph; rankers and tf-idf beside it."""
@@ -222,16 +288,14 @@ class LinearVectors(TreeSearch, NeuralEstimator):
             return network_pieces(self.embedder_, self._ranking_parts())
         return Pieces(self.embedder_, (-1,), self._ranking_parts())
 
-    def outline(  # type: ignore[override]
-        self, documents: int, labels: int
-    ) -> Outline | None:
+    def outline(self, documents: int, labels: int) -> Outline | None:
         """Vectors, trees and rankers; word vectors are timed as a whole."""
         if self.vectors.kind == "word2vec":
             return None
         fine_tuned = 1.0 if self.vectors.kind == "fine-tuned" else 0.0
         return replace(
-            super().outline(documents, labels),
-            encoder=self._encoder_work(documents, trainings=fine_tuned, reads=1),
+            tree_outline(self, labels, trees=self.n_trees),
+            encoder=neural.encoder_work(self, documents, trainings=fine_tuned, reads=1),
             has_vectors=True,
         )
 
@@ -244,7 +308,7 @@ class LinearVectors(TreeSearch, NeuralEstimator):
         if self.vectors.kind == "word2vec":
             linear = Linear(tfidf=self.tfidf, features=self.features)
             return linear.estimate_memory(corpus) + vectors
-        return estimate_memory(self, corpus) + vectors
+        return neural.estimate_memory(self, corpus) + vectors
 
     def _ranking_parts(self) -> dict[str, Part]:
         parts = {f"ranker-{n}": ranker.state() for n, ranker in enumerate(self.rankers_)}
@@ -262,6 +326,7 @@ class LinearVectors(TreeSearch, NeuralEstimator):
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         stored = parts["embedder"]
+        self.embedder_: Embedder
         if self.vectors.kind == "word2vec":
             self.embedder_ = Word2vec.from_state(stored)
         elif self.vectors.kind == "pretrained":

@@ -24,7 +24,8 @@ from labelgrove.disk.stages import Stages
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.base import Model
+from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.matcher.evidence import (
     OF_MATCH,
     TEXTS_AT_ONCE,
@@ -34,7 +35,7 @@ from labelgrove.methods.matcher.evidence import (
     learn_evidence,
 )
 from labelgrove.methods.matcher.names import Float64, Names, matched_words
-from labelgrove.methods.settings import Group, check_settings, group
+from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import choose_features
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ BASE_BYTES = 160 << 20
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Matcher(Estimator):
+class Matcher(Model):
     """Labels whose names the text has; also those that no training document has.
 
     How far a match is to be trusted is learnt from the training documents: by how rare the words
@@ -76,9 +77,9 @@ class Matcher(Estimator):
         run: RunFolder | None = None,
     ) -> Self:
         """Learns how far matches can be trusted. With a ``run`` folder, this is reused."""
-        check_settings(self)
+        self.check_settings()
         stages = Stages(Reporter(callbacks), run)
-        corpus = self._training_corpus(X, y, index)
+        corpus = labelled_corpus(self.method, X, y, index)
         check_texts_alone(self.method, corpus)
         choice = choose_features("own", corpus)
         if choice.message:
@@ -95,7 +96,7 @@ class Matcher(Estimator):
         )
         self.names_ = Names(corpus.index, self.matching.letters)
         self.evidence_ = evidence.value
-        self._remember(corpus, stages.reporter.timings)
+        self.remember(corpus, stages.reporter.timings)
         return self
 
     def _best_labels(

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 
 from labelgrove.core.arrays import CsrParts, Float32, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
@@ -17,17 +17,22 @@ from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
-from labelgrove.errors import ConfigError, UnsupportedError, needing_torch
+from labelgrove.errors import UnsupportedError, needing_torch
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.base import Model
 from labelgrove.methods.defaults import MOST_TOKENS
-from labelgrove.methods.estimator import Estimator
-from labelgrove.methods.inputs import document_parts, features_stage
-from labelgrove.methods.interface import Pieces
+from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.inputs import document_parts, features_stage, labelled_corpus
 from labelgrove.methods.neighbours.memory import Memory, Queries
 from labelgrove.methods.neighbours.voting import Support, VotingParams
-from labelgrove.methods.settings import Group, check_settings, group
-from labelgrove.methods.terms import choose_features, given_matrix, without_matrix
+from labelgrove.methods.settings import Group, group
+from labelgrove.methods.terms import (
+    FeatureChoice,
+    choose_features,
+    given_matrix,
+    without_matrix,
+)
 from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
@@ -40,7 +45,7 @@ VectorKind = Literal["tfidf", "encoder", "both"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Neighbours(Estimator):
+class Neighbours(Model):
     """A memory of the training documents: those nearest to a text vote for labels.
 
     Nothing is trained, so a label with one document is found as soon as a text resembles it. Its
@@ -60,7 +65,7 @@ class Neighbours(Estimator):
     encoder: Group[EncoderParams] = group(EncoderParams)
     tfidf: Group[TfidfParams] = group(TfidfParams)
     voting: Group[VotingParams] = group(VotingParams)
-    features: str = "auto"
+    features: FeatureChoice = "auto"
     device: str = "auto"
     random_state: int = 0
     n_jobs: int | None = None
@@ -83,10 +88,9 @@ class Neighbours(Estimator):
         run: RunFolder | None = None,
     ) -> Self:
         """Remembers the documents. With a ``run`` folder, tf-idf and text vectors are reused."""
-        check_settings(self)
-        _check_kind(self.vectors)
+        self.check_settings()
         stages = Stages(Reporter(callbacks), run)
-        corpus = self._training_corpus(X, y, index)
+        corpus = labelled_corpus(self.method, X, y, index)
         if self._reads_vectors:
             check_texts_alone(self.method, corpus)
         corpus = _as_sparse(corpus)
@@ -110,7 +114,7 @@ class Neighbours(Estimator):
             remembered = without_matrix(choice.corpus)
         self.vectorizer_ = None if reader is None else reader.tfidf
         self.memory_ = Memory.of(corpus.labels, terms=terms, vectors=vectors)
-        self._remember(remembered, stages.reporter.timings)
+        self.remember(remembered, stages.reporter.timings)
         from_text = reader is not None or self.reader_ is not None
         self.facts_ = replace(self.facts_, from_text=from_text)
         self.derived_ = plain.derived_ if plain is not self else {}
@@ -268,7 +272,6 @@ class Neighbours(Estimator):
         return self._memory_parts() | ({} if self.reader_ is None else self.reader_.parts())
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
-        _check_kind(self.vectors)
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         self.memory_ = Memory.from_state(
             parts["memory"], terms=self._reads_terms, vectors=self._reads_vectors
@@ -297,11 +300,6 @@ def _reading() -> Any:
     with needing_torch("neighbours by text vectors"):
         from labelgrove.methods.neighbours import reading
     return reading
-
-
-def _check_kind(vectors: object) -> None:
-    if vectors not in get_args(VectorKind):
-        raise ConfigError(f"vectors: must be tfidf, encoder or both, got {vectors!r}")
 
 
 def _as_sparse(corpus: Corpus) -> Corpus:

@@ -23,7 +23,7 @@ from labelgrove.disk.stages import Stages
 from labelgrove.methods.defaults import Needs, derive
 from labelgrove.methods.explaining.explanation import Question, Step
 from labelgrove.methods.explaining.networks import Reading, traced_step
-from labelgrove.methods.interface import Pieces
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.neighbours.voting import Float64
 from labelgrove.methods.preparation import check_fields, situation, tokens_stage
 from labelgrove.methods.training import make_runner

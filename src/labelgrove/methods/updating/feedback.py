@@ -18,7 +18,7 @@ from typing import Any
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats.files import existing
 from labelgrove.errors import DataError
-from labelgrove.methods.interface import Model
+from labelgrove.methods.fitted import Fitted
 
 _FORMATS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 
@@ -68,7 +68,7 @@ class Feedback:
         """The last entry about each document, because people correct themselves."""
         return list({entry.key: entry for entry in self.entries}.values())
 
-    def corpus(self, model: Model) -> Corpus:
+    def corpus(self, model: Fitted) -> Corpus:
         """The documents with the labels that people chose, for ``model.update``."""
         entries = self.latest()
         if not any(entry.labels for entry in entries):

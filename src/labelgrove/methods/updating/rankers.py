@@ -13,7 +13,7 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.interface import Model
+from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import GrowthView, Read
 from labelgrove.methods.updating.report import Growth, Task, reported
 from labelgrove.methods.updating.views import grown_facts
@@ -37,7 +37,7 @@ from labelgrove.ranking.weights import Columns
 SAMPLED_NAMES = 200  # labels whose mean text vector is subtracted from those of new labels
 
 
-def grown_rankers(model: Model, view: GrowthView, task: Task) -> tuple[dict[str, Any], Growth]:
+def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[dict[str, Any], Growth]:
     """The attributes of a model whose rankers have the new labels, and the report."""
     known = len(model.index_)
     new, changed = np.arange(known, len(task.index)), task.changed(known)
@@ -97,7 +97,7 @@ def grown_rankers(model: Model, view: GrowthView, task: Task) -> tuple[dict[str,
 class _Growing:
     """One ranker of a model, with the tree that already has the new labels."""
 
-    model: Model
+    model: Fitted
     view: GrowthView
     task: Task
     ranker: Ranker
@@ -158,7 +158,7 @@ class _Growing:
         return replace(columns, bias=np.minimum(columns.bias, usual) - caution)
 
 
-def _label_texts(model: Model, view: GrowthView, index: LabelIndex, columns: Int64) -> Read:
+def _label_texts(model: Fitted, view: GrowthView, index: LabelIndex, columns: Int64) -> Read:
     """The labels' own texts, read as documents."""
     if not view.reads_names:
         raise DataError(

@@ -12,7 +12,7 @@ from labelgrove.core.arrays import Int64
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.params import Params, param
 from labelgrove.errors import DataError
-from labelgrove.methods.interface import Model
+from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import Additions
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Task(Additions):
 
 
 def reported(
-    model: Model,
+    model: Fitted,
     task: Task,
     *,
     unreached: float | None = None,

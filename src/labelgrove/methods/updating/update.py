@@ -17,7 +17,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import training_corpus
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import check_fitted
-from labelgrove.methods.interface import Model
+from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import OwnGrowth
 from labelgrove.methods.updating.rankers import grown_rankers
 from labelgrove.methods.updating.report import Growth, GrowthParams, Task, reported
@@ -25,7 +25,7 @@ from labelgrove.methods.updating.views import Change, extended_index, grown_cali
 
 
 def update(
-    model: Model,
+    model: Fitted,
     X: Any,
     y: Any = None,
     *,
@@ -56,7 +56,7 @@ def update(
 
 
 def add_labels(
-    model: Model,
+    model: Fitted,
     names: Sequence[str],
     *,
     ids: Sequence[str] | None = None,
@@ -105,7 +105,7 @@ def _documents_of(
 
 
 def _grow(
-    model: Model,
+    model: Fitted,
     index: LabelIndex,
     documents: Corpus | None,
     old: Corpus | None,
@@ -123,14 +123,14 @@ def _grow(
     return growth
 
 
-def _singles(model: Model) -> list[Model]:
+def _singles(model: Fitted) -> list[Fitted]:
     """The models that an ensemble, or an ensemble of ensembles, is made of."""
     if not model.submodels():
         return [model]
     return [single for member in model.submodels() for single in _singles(member)]
 
 
-def _planned(model: Model, task: Task) -> tuple[list[Change], Growth]:
+def _planned(model: Fitted, task: Task) -> tuple[list[Change], Growth]:
     """What must be set in the model and its members, and the report."""
     view = model.growth()
     if model.submodels():

@@ -16,7 +16,7 @@ from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.evaluation.calibration import Calibration, label_groups
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.interface import Model
+from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import Read
 from labelgrove.ranking.beam import SearchParams, beam_per_level
 from labelgrove.ranking.growing import route, with_labels
@@ -24,7 +24,7 @@ from labelgrove.ranking.negatives import nodes_to_mine
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
 
-Change = tuple[Model, dict[str, Any]]  # a model and the attributes to set
+Change = tuple[Fitted, dict[str, Any]]  # a model and the attributes to set
 
 
 def routed_documents(
@@ -104,7 +104,7 @@ def grown_facts(facts: TrainingFacts, index: LabelIndex, documents: Corpus | Non
 
 
 def grown_calibration(
-    model: Model, attributes: dict[str, Any], changes: list[Change]
+    model: Fitted, attributes: dict[str, Any], changes: list[Change]
 ) -> Calibration:
     """A calibration with room for new labels; nothing changes for the others.
 
@@ -126,7 +126,7 @@ def grown_calibration(
     return replace(calibration, groups=groups, label_thresholds=thresholds)
 
 
-def _with(model: Model, attributes: dict[str, Any]) -> Model:
+def _with(model: Fitted, attributes: dict[str, Any]) -> Fitted:
     """A shallow copy of the model with other attributes."""
     other = copy.copy(model)
     other.__dict__.update(attributes)

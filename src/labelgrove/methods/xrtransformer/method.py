@@ -9,60 +9,56 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 from labelgrove.core.arrays import Float32
+from labelgrove.core.callbacks import Callback
+from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
+from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import neural
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.defaults import Needs
 from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.explaining.networks import Reading, vector_paths
+from labelgrove.methods.fitted import Pieces
 from labelgrove.methods.inputs import tree_stages
-from labelgrove.methods.interface import Pieces
-from labelgrove.methods.neural import NeuralEstimator, estimate_memory
+from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.outline import Outline
-from labelgrove.methods.preparation import ReturnsHeldOut
-from labelgrove.methods.searching import TreeSearch
+from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
-from labelgrove.methods.terms import without_matrix
+from labelgrove.methods.terms import FeatureChoice, without_matrix
+from labelgrove.methods.training import joined_stories
 from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.updating.views import extended_tree
 from labelgrove.methods.xrtransformer.descending import found_share
-from labelgrove.methods.xrtransformer.net import XrParams, fine_tuned_levels, level_training
-from labelgrove.methods.xrtransformer.stages import (
-    Descent,
-    Shortlists,
-    Vectors,
-    embed_documents,
-    fine_tune,
-    shortlist_nodes,
-    start_head,
-)
+from labelgrove.methods.xrtransformer.levels import go_down, make_descent
+from labelgrove.methods.xrtransformer.net import XrParams
 from labelgrove.methods.xrtransformer.vectors import (
     Standard,
     beside,
     embedded,
     restore,
-    standardise,
 )
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import states_width
+from labelgrove.nn.encoders.files import EncoderParams, states_width
 from labelgrove.nn.encoders.tokens import tokenize
-from labelgrove.nn.heads.layers import per_level
-from labelgrove.nn.heads.params import LABEL_WEIGHTS
 from labelgrove.nn.training.devices import choose_device
+from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
 from labelgrove.text.term_reader import TermReader
-from labelgrove.text.tfidf import Tfidf
+from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 # All linear models (those that start and shortlist levels, and the last one) beside the last: 2.2
 # (tibkat), 3.8 (eurlex57k), 3.9 (commits) and 4.4 (debian) in benchmarks/results/neural.jsonl.
@@ -70,24 +66,24 @@ RANKERS = 3.5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
+class XRTransformer(Model):
     """Fine-tunes an encoder level by level, then ranks labels linearly on tf-idf and its vectors.
 
     ``tree`` is the preliminary tree whose levels the encoder learns, ``refined`` the one that the
     ranker descends; without ``refine`` the ranker keeps the preliminary one. ``ranker_input`` is
     "both" or "vectors": the ranker and its tree may do without tf-idf. ``matcher`` are the linear
-    models that shortlist for the next level. With ``return_held_out``, the refined tree and the
-    ranker also learn from the held-out documents, which then only choose checkpoints, and nothing
-    is reported on them. ``baseline`` also trains the linear method and reports both on the held-out
-    documents. Scores are margins, or products as ``search`` says.
+    models that shortlist for the next level. Documents that ``return_held_out`` returns also shape
+    the refined tree. Scores are margins, or products as ``search`` says.
+    ``methods/neural.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "xrtransformer"
-    # Its ranker reads what the encoder was fitted to: the longer the fit, the less that is like
-    # the vectors of new documents.
-    needs: ClassVar[Needs] = Needs(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
+    workers: ClassVar[Workers] = "processes"
 
+    encoder: Group[EncoderParams] = group(EncoderParams)
+    training: Group[TrainingParams] = group(TrainingParams)
     heads: Group[XrParams] = group(XrParams)
+    tfidf: Group[TfidfParams] = group(TfidfParams)
     tree: Group[TreeParams] = group(TreeParams, max_leaf_size=16, top_width=256)
     matcher: Group[RankerParams] = group(RankerParams)
     refined: Group[TreeParams] = group(TreeParams)
@@ -99,105 +95,85 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
         SearchParams, beam=20, post_processor="l3-hinge", last_level="noop"
     )
     refine: bool = True
-    ranker_input: str = "both"
+    ranker_input: Literal["both", "vectors"] = "both"
+    features: FeatureChoice = "auto"
+    label_texts: LabelTexts = None
+    held_out: AutoFloat = "auto"  # type: ignore[assignment]
     return_held_out: bool = False
     baseline: bool = True
+    device: str = "auto"
+    random_state: int = 0
+    n_jobs: int | None = None
 
-    def _fit(self, corpus: Corpus, stages: Stages) -> None:
-        if len(corpus.index) > self.heads.max_clusters:
-            why = (
-                f"heads.max_clusters={self.heads.max_clusters} leaves {len(corpus.index)} labels "
-                "to the ranker: set ranker.label_weights"
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
+        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
+            model._check(len(corpus.index))
+            data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
+            seed, threads, returned = model.random_state, model.n_jobs, model.return_held_out
+            tree = data.tree(stages, model.tree, seed=seed, threads=threads)
+            descent = make_descent(model, data, stages, tree)
+            network, vectors, shortlists, stories = go_down(model, stages, descent)
+            model.encoder_ = restore(data.encoder.value, network.value).eval()
+            model.standard_ = descent.value.standard
+            model.vectorizer_ = data.terms.value.reader.tfidf
+            seen = data.for_ranker(stages, returned=returned)
+            features = stages.derive(
+                lambda: model._seen(
+                    beside(seen.terms.value.rows, vectors.value.rows(held_out=returned))
+                ),
+                terms=seen.terms,
+                vectors=vectors,
+                input=model.ranker_input,
             )
-            refuse_idle(self.heads, "heads", ["label_weights"], why)
-        data = self._prepare(corpus, stages, baseline=self.compares)
-        seed, threads, device = self.random_state, self.n_jobs, self.device
-        precision = self.training.precision
-        tree = data.tree(stages, self.tree, seed=seed, threads=threads)
-        standard: Made[Standard] | None = None
-        if self.heads.standardise:
-            standard = stages(
-                "standard",
-                standardise,
-                encoder=data.encoder,
-                tokens=data.tokens,
-                precision=precision,
-                device=device,
-            )
-        inputs: dict[str, Made[Any]] = {"examples": data.examples(stages), "terms": data.terms}
-        inputs |= {"encoder": data.encoder, "tree": tree}
-        descent = stages.derive(
-            lambda: Descent(
-                **{name: made.value for name, made in inputs.items()},
-                standard=None if standard is None else standard.value,
-                precision=precision,
-                device=device,
+            searched = tree
+            if model.refine:
+                ranked = data.learnt_from
+                if returned:
+                    ranked = Corpus(None, seen.labels, corpus.index, features=features.value)
+                (searched,) = tree_stages(
+                    stages,
+                    features,
+                    ranked,
+                    model.refined,
+                    transform=lambda texts: model._of_texts(texts, data.terms.value.reader),
+                    seeds={"refined-tree": seed},
+                    threads=threads,
+                )
+            ranker = stages(
+                "ranker",
+                train_ranker,
+                features=features,
+                labels=seen.labels,
+                tree=searched,
+                params=model.ranker,
+                search=mining_search(model.search, model.ranker),
                 seed=seed,
                 threads=threads,
-            ),
-            **inputs,
-            standard=standard,
-            precision=precision,
-            seed=seed,
-        )
-        network, vectors, shortlists, stories = self._go_down(stages, descent)
-        self.encoder_ = restore(data.encoder.value, network.value).eval()
-        self.standard_ = None if standard is None else standard.value
-        self.vectorizer_ = data.terms.value.reader.tfidf
-        returned = self.return_held_out
-        seen = data.for_ranker(stages, returned=returned)
-        features = stages.derive(
-            lambda: self._seen(
-                beside(seen.terms.value.rows, vectors.value.rows(held_out=returned))
-            ),
-            terms=seen.terms,
-            vectors=vectors,
-            input=self.ranker_input,
-        )
-        ranked = data.learnt_from
-        if returned:
-            ranked = Corpus(None, seen.labels, corpus.index, features=features.value)
-        searched = tree
-        if self.refine:
-            (searched,) = tree_stages(
-                stages,
-                features,
-                ranked,
-                self.refined,
-                transform=lambda texts: self._of_texts(texts, data.terms.value.reader, threads),
-                seeds={"refined-tree": seed},
-                threads=threads,
             )
-        ranker = stages(
-            "ranker",
-            train_ranker,
-            features=features,
-            labels=seen.labels,
-            tree=searched,
-            params=self.ranker,
-            search=mining_search(self.search, self.ranker),
-            seed=seed,
-            threads=threads,
-        )
-        self.rankers_ = [ranker.value]
-        self.tree_ = tree.value
-        read = corpus if self.ranker_input == "both" else without_matrix(corpus)
-        self._remember(read, stages.reporter.timings)
-        self.story_ = joined_stories(stories)
-        self.report_ = {}
-        if data.held_out is not None and not returned:
-            judged = self._seen(descent.value.features(vectors.value, held_out=True))
-            predictions = self._searched(judged, 10, mask=None, threads=threads)
-            pairs = zip(shortlists, descent.value.held_out_counts, strict=False)
-            recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
-            self.report_ = self._compared(data, stages, predictions, recall)
+            model.rankers_, model.tree_ = [ranker.value], tree.value
+            read = corpus if model.ranker_input == "both" else without_matrix(corpus)
+            model.remember(read, stages.reporter.timings)
+            model.story_, model.report_ = joined_stories(stories), {}
+            if data.held_out is not None and not returned:
+                judged = model._seen(descent.value.features(vectors.value, held_out=True))
+                predictions = search_labels(model, judged, 10, mask=None, threads=threads)
+                pairs = zip(shortlists, descent.value.held_out_counts, strict=False)
+                recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
+                model.report_ = neural.compared(model.method, data, stages, predictions, recall)
+        return self
 
-    def _check(self) -> None:
-        self._check_returned()
-        if self.ranker_input not in ("both", "vectors"):
-            raise ConfigError(
-                f"ranker_input: must be 'both' or 'vectors', got {self.ranker_input!r}"
-            )
+    def _check(self, labels: int) -> None:
+        """Refuses settings that contradict each other, before hours of training."""
+        neural.check_returned(self)
         if self.ranker.negatives == "given":
             raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
         why = "nodes learn from the documents that heads.kept brings them"
@@ -205,74 +181,49 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
         refuse_idle(self.matcher, "matcher", ["label_C"], "nodes of one level have the same C")
         why = "matcher.relevance says what nodes cost"
         refuse_idle(self.matcher, "matcher", ["label_weights"], why)
-
-    def _go_down(
-        self, stages: Stages, descent: Made[Descent]
-    ) -> tuple[Made[Part], Made[Vectors], list[Shortlists], list[dict[str, Any]]]:
-        """Fine-tunes level by level; the last network, its vectors, and what was shortlisted."""
-        heads = self.heads
-        levels = fine_tuned_levels(descent.value.tree, heads.max_clusters)
-        loops = level_training(heads, self.training, levels)
-        per_level(heads.kept, levels - 1, "kept")  # refuses a list of another length now
-        network: Made[Part] | None = None
-        vectors: Made[Vectors] | None = None
-        if heads.bootstrap_first and "linear" in heads.bootstrap:
-            vectors = stages("vectors-0", embed_documents, descent=descent, network=None)
-        above: Made[Shortlists] | None = None
-        shortlists, stories = [], []
-        for level, loop in enumerate(loops, 1):
-            negatives = () if above is None else ("negatives",)
-            weights = LABEL_WEIGHTS if level == len(descent.value.tree.parents) else ()
-            start = None
-            inherits = heads.bootstrap == "inherit"
-            if heads.bootstrap != "none" and vectors is not None and (network or not inherits):
-                solved = () if inherits else ("bootstrap_C", "bootstrap_scaled", *negatives)
-                if heads.bootstrap == "cost-linear":
-                    solved = (*solved, "alpha")
-                start = stages(
-                    f"bootstrap-{level}",
-                    start_head,
-                    descent=descent,
-                    level=level,
-                    before=network,
-                    vectors=vectors,
-                    above=above,
-                    heads=heads.only("bootstrap", *solved),
-                )
-            network = stages(
-                f"network-{level}",
-                fine_tune,
-                descent=descent,
-                level=level,
-                before=network,
-                start=start,
-                above=above,
-                heads=heads.only(
-                    *("loss", "relevance", "alpha", "reduction", "l2", "dropout", "logits"),
-                    *("max_candidates", "row_table_from", *negatives, *weights),
-                ),
-                training=loop,
-                reporter=stages.reporter,
+        if labels > self.heads.max_clusters:
+            why = (
+                f"heads.max_clusters={self.heads.max_clusters} leaves {labels} labels "
+                "to the ranker: set ranker.label_weights"
             )
-            name = f"vectors-{level}"
-            vectors = stages(name, embed_documents, descent=descent, network=network)
-            stories.append(network.value.config["story"])
-            if level < levels:
-                above = stages(
-                    f"matcher-{level}",
-                    shortlist_nodes,
-                    descent=descent,
-                    level=level,
-                    network=network,
-                    vectors=vectors,
-                    above=above,
-                    keep=heads.kept[level - 1] if isinstance(heads.kept, list) else heads.kept,
-                    heads=heads.only("matcher", *negatives),
-                    matcher=None if heads.matcher == "head" else self.matcher,
-                )
-                shortlists.append(above.value)
-        assert network is not None and vectors is not None
-        return network, vectors, shortlists, stories
+            refuse_idle(self.heads, "heads", ["label_weights"], why)
+
+    def settled(self, corpus: Corpus) -> Self:
+        """With values for settings that are "auto"."""
+        # Its ranker reads what the encoder was fitted to: the longer the fit, the less that is like
+        # the vectors of new documents.
+        needs = Needs(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
+        return neural.settled(self, corpus, needs)
+
+    def learns_names(self) -> bool:
+        """As ``label_texts`` says."""
+        return self.label_texts is not None
+
+    def encoders(self) -> list[EncoderParams]:
+        """The one that is fine-tuned."""
+        return [self.encoder]
+
+    def use_device(self, device: str) -> None:
+        """The encoder runs there."""
+        self.device = device
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        """As ``search`` says."""
+        return self.search.score_kind
+
+    def rankers(self) -> list[Ranker]:
+        """The one that goes down the refined tree."""
+        return self.rankers_
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        return search_labels(self, self.read(X, threads=threads), k, mask=mask, threads=threads)
+
+    def _reader(self) -> TermReader:
+        """What reads the sparse features of documents."""
+        return TermReader(self.vectorizer_, self.facts_.given)
 
     def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
@@ -280,9 +231,9 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
         vectors = self._vectors_of(documents.texts, threads)
         return self._seen(beside(self._reader().rows(documents), vectors))
 
-    def _of_texts(self, texts: Any, reader: TermReader, threads: int | None) -> Features:
+    def _of_texts(self, texts: Any, reader: TermReader) -> Features:
         """Labels' own texts, as documents without a row in a given matrix."""
-        return self._seen(beside(reader.of_texts(texts), self._vectors_of(texts, threads)))
+        return self._seen(beside(reader.of_texts(texts), self._vectors_of(texts, self.n_jobs)))
 
     def _vectors_of(self, texts: Any, threads: int | None) -> Float32:
         encoder = self.encoder_
@@ -316,7 +267,7 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
             return {"rankers_": rankers, "tree_": tree}
 
         leaf_size = (self.refined if self.refine else self.tree).max_leaf_size
-        return self._growth(leaf_size, replaced, reads_names=not self.facts_.given)
+        return tree_growth(self, leaf_size, replaced, reads_names=not self.facts_.given)
 
     def pieces(self) -> Pieces:
         """The encoder for the graph; the ranker and tf-idf beside it."""
@@ -331,8 +282,8 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
         """A tree for the encoder; the refined one costs about as much."""
         # Vectors are made after each level, and for the first heads.
         # A list of updates has one number per level, and fit refuses any other.
-        encoder = self._encoder_work(documents, reads=3, steps=sum(self.heads.steps) or None)
-        plain = super().outline(documents, labels)
+        encoder = neural.encoder_work(self, documents, reads=3, steps=sum(self.heads.steps) or None)
+        plain = tree_outline(self, labels)
         return replace(plain, encoder=encoder, has_vectors=True, rankers=RANKERS)
 
     def search_space(self) -> dict[str, Any]:
@@ -344,7 +295,7 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
         width = states_width(self.encoder.folder())
         # Vectors as they are and scaled; what describes the labels, and their weights.
         vectors = width * (8 * len(corpus) + 10 * len(corpus.index))
-        return estimate_memory(self, corpus) + vectors
+        return neural.estimate_memory(self, corpus) + vectors
 
     def parts(self) -> dict[str, Part]:
         """The encoder, tf-idf, the preliminary tree, and the ranker with its own."""
@@ -369,27 +320,3 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
         self.rankers_ = [Ranker.from_state(parts["ranker"])]
         self.story_ = stored.config["story"]
         self.report_ = stored.config["report"] or {}
-
-
-def joined_stories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How the training of all levels went, in the form that other methods tell it of one.
-
-    >>> level = {"steps": 3, "best_step": 2, "seconds": 2.0, "tokens_per_second": 5.0}
-    >>> story = joined_stories([level | {"history": [{"step": 3}]}] * 2)
-    >>> story["steps"], story["tokens_per_second"], story["history"][1]
-    (6, 5.0, {'level': 2, 'step': 3})
-    """
-    seconds = sum(level["seconds"] for level in levels)
-    tokens = sum(level["seconds"] * level["tokens_per_second"] for level in levels)
-    return {
-        "steps": sum(level["steps"] for level in levels),
-        "best_step": levels[-1]["best_step"],  # of the last level
-        "seconds": seconds,
-        "tokens_per_second": tokens / max(seconds, 1e-9),
-        "history": [
-            {"level": number, **record}
-            for number, level in enumerate(levels, 1)
-            for record in level["history"]
-        ],
-        "levels": [{k: v for k, v in level.items() if k != "history"} for level in levels],
-    }

@@ -24,7 +24,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.labels.features import l2_normalised, label_strings, pifa
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
-from labelgrove.methods.neural import NeuralEstimator
+from labelgrove.methods.neural import Neural
 from labelgrove.methods.preparation import Examples, Prepared
 from labelgrove.methods.training import make_runner, train_heads
 from labelgrove.methods.xtransformer.net import MatcherNet, MatcherParams
@@ -96,7 +96,7 @@ class Matcher:
 
     data: Prepared
     stages: Stages
-    model: NeuralEstimator
+    model: Neural
     indexing: IndexingParams
     heads: MatcherParams
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from labelgrove.core.arrays import CSR
+from labelgrove.core.callbacks import Callback
+from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.disk.stages import Made
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
+from labelgrove.methods import neural
+from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.explaining.explanation import Path as LabelPath
 from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.explaining.networks import (
@@ -29,14 +34,15 @@ from labelgrove.methods.explaining.networks import (
     product,
 )
 from labelgrove.methods.explaining.rankers import node_path, probability
-from labelgrove.methods.interface import Pieces
+from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.neural import NeuralEstimator, estimate_memory
 from labelgrove.methods.outline import Outline
-from labelgrove.methods.preparation import Prepared, ReturnsHeldOut
+from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
-from labelgrove.methods.terms import without_matrix
+from labelgrove.methods.terms import FeatureChoice, without_matrix
+from labelgrove.methods.training import make_runner
 from labelgrove.methods.updating.growth import GrowthView, Read
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
@@ -61,72 +67,93 @@ from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device
+from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import transformed
 from labelgrove.ranking.growing import Routed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.text.tfidf import Tfidf
+from labelgrove.text.term_reader import TermReader
+from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class XTransformer(ReturnsHeldOut, NeuralEstimator):
+class XTransformer(Model):
     """An encoder finds the clusters of labels that a text needs; linear rankers order their labels.
 
     ``indexing`` says what labels are clustered by, ``ranking`` what the rankers read and how both
     margins become a score, ``ranker.negatives`` what a label learns from. One model is one indexing
     and one encoder; the paper's nine are an ensemble of such models. With
     ``ranking.combine="learnt"``, the two weights are learnt from the ``held_out`` documents; for
-    the report, from the half of them that is not being measured. With ``return_held_out`` the
-    ranker also learns from them; then they only choose the matcher's checkpoint, and nothing is
-    reported on them. ``baseline`` also trains the linear method and reports both on them.
+    the report, from the half of them that is not being measured.
+    ``methods/neural.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "xtransformer"
 
+    workers: ClassVar[Workers] = "processes"
+
+    encoder: Group[EncoderParams] = group(EncoderParams)
+    training: Group[TrainingParams] = group(TrainingParams)
     indexing: Group[IndexingParams] = group(IndexingParams)
     heads: Group[MatcherParams] = group(MatcherParams)
+    tfidf: Group[TfidfParams] = group(TfidfParams)
     ranking: Group[RankingParams] = group(RankingParams)
     ranker: Group[RankerParams] = group(RankerParams)
+    features: FeatureChoice = "auto"
+    label_texts: LabelTexts = None
+    held_out: AutoFloat = "auto"  # type: ignore[assignment]
     return_held_out: bool = False
     baseline: bool = True
+    device: str = "auto"
+    random_state: int = 0
+    n_jobs: int | None = None
 
-    def _check(self) -> None:
-        self._check_returned()
-
-    def _fit(self, corpus: Corpus, stages: Stages) -> None:
-        data = self._prepare(corpus, stages, baseline=self.compares)
-        kept_apart = data.held_out is not None and not self.return_held_out
-        check_ranking(self.ranking, self.ranker, held_out=kept_apart)
-        training = Matcher(data, stages, self, self.indexing, self.heads)
-        tree = training.index_labels()
-        matcher = training.train(tree)
-        seen = data.for_ranker(stages, returned=self.return_held_out)
-        matched = training.match(matcher, seen.tokens, at_least=self.ranking.clusters_kept)
-        read, mines = self.ranking.only("features", "scale"), "man" in self.ranker.negatives
-        ranker = stages(
-            "ranker",
-            train_cluster_ranker,
-            features=stages.derive(
-                lambda: ranker_features(seen.terms.value.rows, matched.value.vectors, read),
-                terms=seen.terms,
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
+        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
+            neural.check_returned(model)
+            data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
+            kept_apart = data.held_out is not None and not model.return_held_out
+            check_ranking(model.ranking, model.ranker, held_out=kept_apart)
+            training = Matcher(data, stages, model, model.indexing, model.heads)
+            tree = training.index_labels()
+            matcher = training.train(tree)
+            seen = data.for_ranker(stages, returned=model.return_held_out)
+            matched = training.match(matcher, seen.tokens, at_least=model.ranking.clusters_kept)
+            read = model.ranking.only("features", "scale")
+            mines = "man" in model.ranker.negatives
+            ranker = stages(
+                "ranker",
+                train_cluster_ranker,
+                features=stages.derive(
+                    lambda: ranker_features(seen.terms.value.rows, matched.value.vectors, read),
+                    terms=seen.terms,
+                    matched=matched,
+                    params=read,
+                ),
+                labels=seen.labels,
+                tree=tree,
                 matched=matched,
-                params=read,
-            ),
-            labels=seen.labels,
-            tree=tree,
-            matched=matched,
-            params=self.ranking.only("clusters_kept") if mines else RankingParams(),
-            ranker=self.ranker,
-            seed=self.random_state,
-            threads=self.n_jobs,
-        )
-        self.network_ = matcher.value.network
-        self.story_ = matcher.value.story
-        self.vectorizer_ = data.terms.value.reader.tfidf
-        self.orderer_ = ClusterRanker(ranker.value, self.ranking)
-        known = without_matrix(corpus) if self.ranking.features == "neural" else corpus
-        self._remember(known, stages.reporter.timings)
-        self.report_ = self._held_out_report(data, training, matcher)
+                params=model.ranking.only("clusters_kept") if mines else RankingParams(),
+                ranker=model.ranker,
+                seed=model.random_state,
+                threads=model.n_jobs,
+            )
+            model.network_, model.story_ = matcher.value
+            model.vectorizer_ = data.terms.value.reader.tfidf
+            model.orderer_ = ClusterRanker(ranker.value, model.ranking)
+            known = without_matrix(corpus) if model.ranking.features == "neural" else corpus
+            model.remember(known, stages.reporter.timings)
+            model.report_ = model._held_out_report(data, training, matcher)
+        return self
 
     def _held_out_report(
         self, data: Prepared, training: Matcher, matcher: Made[TrainedMatcher]
@@ -138,7 +165,7 @@ class XTransformer(ReturnsHeldOut, NeuralEstimator):
         matched = training.match(
             matcher, data.held_out_tokens, at_least=self.orderer_.clusters_for(10), part="held-out-"
         ).value
-        terms = self._reader().rows(data.held_out)
+        terms = data.terms.value.reader.rows(data.held_out)
         best = None
         if self.ranking.combine == "learnt":
             judges = terms, matched, data.held_out.labels
@@ -152,7 +179,19 @@ class XTransformer(ReturnsHeldOut, NeuralEstimator):
         best = best or self.orderer_.best_labels(terms, matched, 10, threads=threads)
         predictions = Predictions(*best, self.index_, self.score_kind)
         recall = [self.orderer_.recall(matched, data.held_out.labels)]
-        return self._compared(data, training.stages, predictions, recall)
+        return neural.compared(self.method, data, training.stages, predictions, recall)
+
+    def settled(self, corpus: Corpus) -> Self:
+        """With values for settings that are "auto"."""
+        return neural.settled(self, corpus)
+
+    def learns_names(self) -> bool:
+        """As ``label_texts`` says."""
+        return self.label_texts is not None
+
+    def use_device(self, device: str) -> None:
+        """The encoder runs there."""
+        self.device = device
 
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned, and the one that reads the labels' names."""
@@ -178,8 +217,13 @@ class XTransformer(ReturnsHeldOut, NeuralEstimator):
         assert documents.texts is not None
         encoder = self.network_.encoder
         tokens = tokenize(documents.texts, encoder, encoder.max_tokens, threads=threads)
-        matched = match(self._runner(self.network_), tokens, most, mask=mask)
+        runner = make_runner(self.network_, self.device, self.training.precision)
+        matched = match(runner, tokens, most, mask=mask)
         return self._reader().rows(documents), matched
+
+    def _reader(self) -> TermReader:
+        """What reads the sparse features of documents."""
+        return TermReader(self.vectorizer_, self.facts_.given)
 
     def _best_labels(
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
@@ -272,7 +316,7 @@ class XTransformer(ReturnsHeldOut, NeuralEstimator):
             TreeParams(),
             self.ranker,
             (cluster_count(labels, indexing.clusters), labels),
-            encoder=self._encoder_work(documents, trainings=passes, reads=passes),
+            encoder=neural.encoder_work(self, documents, trainings=passes, reads=passes),
             has_vectors=True,
         )
 
@@ -282,7 +326,7 @@ class XTransformer(ReturnsHeldOut, NeuralEstimator):
         return TRAINING_SPACE | C_SPACE | heads | {"ranking.clusters_kept": [5, 10, 20, 40]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        return estimate_memory(self, corpus) + BYTES_PER_VECTOR * len(corpus)
+        return neural.estimate_memory(self, corpus) + BYTES_PER_VECTOR * len(corpus)
 
     def _ranking_parts(self) -> dict[str, Part]:
         learnt = self.orderer_.learnt

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from labelgrove.core.arrays import CSR, offsets
-from labelgrove.labels.tree import LabelTree, nodes_needed
+from labelgrove.core.arrays import CSR
+from labelgrove.labels.tree import LabelTree, allowed_nodes, nodes_needed
 from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels, round_up
 from labelgrove.ranking.relevance import lift, targets
 
@@ -45,7 +45,7 @@ class TreeIndex(nn.Module):
 
     def __init__(self, tree: LabelTree) -> None:
         super().__init__()
-        self._tree = tree
+        self.tree = tree
         self.widths = tree.widths
         self._largest: list[Any] = []
         self.starts: list[Any] = []  # per level, where the children of each node above begin
@@ -80,8 +80,8 @@ class TreeIndex(nn.Module):
         If values of labels are ``soft`` targets, a document counts as the largest below the node.
         """
         if soft:
-            return [level.sum(axis=0) for level in lift(labels, self._tree, combine="max")]
-        levels = targets(labels, self._tree)
+            return [level.sum(axis=0) for level in lift(labels, self.tree, combine="max")]
+        levels = targets(labels, self.tree)
         return [np.bincount(level.indices, minlength=level.shape[1]) for level in levels]
 
     def true_nodes(self, positives: RaggedLabels) -> list[Tensor]:
@@ -136,12 +136,7 @@ class AllowedNodes:
 
     def __init__(self, index: TreeIndex, allowed: npt.NDArray[np.bool_]) -> None:
         device = index.leaf_labels.device
-        levels = [allowed[index.leaf_labels.cpu().numpy()]]
-        self._children: list[Any] = []  # allowed ones of the nodes above each level but the first
-        for level in range(len(index.widths) - 1, 0, -1):
-            counts = np.diff(offsets(levels[0])[index.starts[level]])
-            self._children.insert(0, counts)
-            levels.insert(0, counts > 0)
+        levels, self._children = allowed_nodes(index.tree, allowed)
         self.levels: list[Tensor] = [torch.from_numpy(flags).to(device) for flags in levels]
 
     def needed(self, k: int) -> list[int]:

@@ -1,6 +1,9 @@
-"""Parameters as scikit-learn's tools ask for them."""
+"""Settings: as scikit-learn's tools ask for them, and their checks."""
 
 from __future__ import annotations
+
+import re
+from typing import Any
 
 import pytest
 from sklearn.base import BaseEstimator, clone
@@ -39,3 +42,34 @@ def test_what_is_shown_is_what_was_changed() -> None:
     model = Linear(ranker=RankerParams(C=2.0), random_state=3)
     assert repr(model) == "Linear(random_state=3, ranker=RankerParams(C=2.0))"
     assert eval(repr(model)).get_params() == model.get_params()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("linear", {"random_state": "x"}, "random_state: must be a whole number, got 'x'"),
+        ("linear", {"n_jobs": 1.5}, "n_jobs: must be a whole number, got 1.5"),
+        ("linear", {"n_jobs": 0}, "n_jobs: must be at least 1"),
+        ("linear", {"random_state": -1}, "random_state: must be at least 0, got -1"),
+        ("linear", {"label_texts": "text"}, "label_texts: must be one of 'names', got 'text'"),
+        ("lightxml", {"baseline": "yes"}, "baseline: must be true or false, got 'yes'"),
+        ("cascadexml", {"held_out": "many"}, "held_out: must be a number or"),
+        ("xrtransformer", {"refine": 2}, "refine: must be true or false, got 2"),
+        ("neighbours", {"features": "tfidf"}, "features: must be one of 'auto', 'own'"),
+    ],
+)
+def test_arguments_are_checked_against_their_types(
+    name: str, settings: dict[str, Any], message: str
+) -> None:
+    model = method_class(name)(**settings)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        model.check_settings()
+
+
+def test_a_class_over_a_method_keeps_its_groups_and_types() -> None:
+    class Mine(Linear):
+        """A user's own."""
+
+    assert Mine.from_config({"ranker": {"C": 2.0}, "n_trees": 2}).ranker.C == 2.0
+    with pytest.raises(ConfigError, match="features: must be one of"):
+        Mine(features="x").check_settings()  # type: ignore[arg-type]

@@ -1,12 +1,14 @@
-"""What the base class of all methods adds to the interface of models."""
+"""What the base class gives all methods."""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 import pytest
 
-from labelgrove import Corpus, Ensemble, Linear, Neighbours, calibrate, records
-from labelgrove.errors import ConfigError, DataError, NotFittedError
+from labelgrove import Corpus, Ensemble, Linear, Neighbours, RankerParams, calibrate, records
+from labelgrove.errors import ConfigError, DataError, LabelgroveWarning, NotFittedError
 from labelgrove.methods.explaining.explain import explain, explain_best
 
 TEXTS = ["red shoes", "blue hat", "red hat", "brown shoes"] * 10
@@ -87,3 +89,13 @@ def test_the_verbs_are_the_functions() -> None:
     assert model.calibration_ is found and found.kind == "beta"
     assert repr(found).startswith("Calibration(beta, threshold ")
     assert repr(found).endswith(", 20 documents)")
+
+
+def test_label_weights_that_are_not_used_are_said() -> None:
+    texts, labels = ["red shoes", "blue hat"], [{"shoes": 0.5}, {"hats": 2.0}]
+    with pytest.warns(LabelgroveWarning, match=r"weights from 0\.5 to 2, which linear ignores"):
+        Linear().fit(texts, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LabelgroveWarning)
+        Linear(ranker=RankerParams(label_weights="cost")).fit(texts, labels)
+        Linear().fit(texts, [["shoes"], ["hats"]])

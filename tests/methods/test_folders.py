@@ -12,10 +12,11 @@ from labelgrove.core.params import read_toml, to_toml
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.bundle import read_manifest
+from labelgrove.disk.model_folder import load_model
 from labelgrove.errors import ConfigError
 from labelgrove.methods import METHODS, create, method_class
-from labelgrove.methods.settings import check_count
-from labelgrove.methods.stored import _current
+from labelgrove.methods.folders import from_version_1
+from labelgrove.methods.settings import check_count, groups_of
 
 
 def test_config_round_trip_through_toml(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_unknown_methods_are_refused_with_the_nearest() -> None:
 
 def test_a_group_given_as_none_gets_its_defaults() -> None:
     assert Linear(tree=None).tree == Linear().tree  # type: ignore[arg-type]
-    assert list(Linear.groups) == ["tfidf", "tree", "ranker", "search"]
+    assert list(groups_of(Linear)) == ["tfidf", "tree", "ranker", "search"]
 
 
 def test_constructors_share_no_groups() -> None:
@@ -111,18 +112,33 @@ def test_a_model_of_another_method_is_not_loaded(tmp_path: Path) -> None:
         labelgrove.load(tmp_path / "m")
 
 
-def test_a_stored_setting_that_has_gone_is_read_as_its_equal() -> None:
+def test_settings_of_format_version_1_are_read_as_they_are_called_now() -> None:
     stored = {"heads": {"logits": "gather", "kept": 3}, "n_jobs": None}
-    assert _current(stored) == {"heads": {"logits": "auto", "kept": 3}, "n_jobs": None}
+    current = {"heads": {"logits": "auto", "kept": 3}, "n_jobs": None}
+    assert from_version_1("cascadexml", stored) == current
     assert stored["heads"]["logits"] == "gather"  # type: ignore[index]
-    # Mined documents counted in full before there was a weight.
-    assert _current({"ranker": {"C": 1.0}}) == {"ranker": {"C": 1.0, "mined_weight": 1.0}}
-    kept = {"ranker": {"mined_weight": 0.5}}
-    assert _current(kept) == kept
-    without = {"ranker": {"C": 1.0}, "rerank": {}}
-    assert _current(without) == without
     stored = {"heads": {"full_chunk": None}, "training": {"table_steps": "row", "lr": 0.1}}
-    assert _current(stored) == {"heads": {}, "training": {"lr": 0.1}}
+    assert from_version_1("lightxml", stored) == {"heads": {}, "training": {"lr": 0.1}}
+    # Mined documents counted in full before there was a weight.
+    for weight in (1.0, 0.5):
+        own = {"ranker": {} if weight == 1 else {"mined_weight": weight}}
+        assert from_version_1("xrtransformer", own) == {"ranker": {"mined_weight": weight}}
+    assert from_version_1("xtransformer", {"ranker": {"C": 1.0}}) == {"ranker": {"C": 1.0}}
+    # Rows of given features were used as they are.
+    member = {"method": "linear", "ranker": {"mined_weight": 1.0}, "sparse_norm": "none"}
+    ensemble = {"members": [{"method": "linear", "ranker": {}}]}
+    assert from_version_1("ensemble", ensemble) == {"members": [member]}
+
+
+def test_only_folders_of_version_1_are_read_by_their_old_names(tmp_path: Path) -> None:
+    model = Linear().fit(shop_corpus(100, labels=20))
+    model.save(tmp_path / "m")
+    stored = load_model(tmp_path / "m")
+    assert stored.manifest["format_version"] == 2
+    del stored.params["sparse_norm"]
+    assert Linear._from_stored(stored).sparse_norm == "l2"
+    stored.manifest["format_version"] = 1
+    assert Linear._from_stored(stored).sparse_norm is None
 
 
 def test_the_date_of_training_survives_calibration(tmp_path: Path) -> None:

@@ -1,0 +1,509 @@
+"""The base class of every method.
+
+A method is a keyword-only dataclass over :class:`Model`. It implements ``fit``, its search
+(``_best_labels``) and how it is saved (``parts``, ``_restore``). The other members refuse in one
+sentence by default; a method overrides those that it supports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.arrays import CSR, Int32
+from labelgrove.core.callbacks import Callback, Timing
+from labelgrove.core.late import sparse
+from labelgrove.core.params import argument_names, refuse_unknown
+from labelgrove.core.part import Part
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.data.features import Features
+from labelgrove.data.inputs import check_threads, with_fields
+from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.evaluation.diversity import label_clusters
+from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
+from labelgrove.labels.masks import LabelMask, columns_of
+from labelgrove.labels.tree import LabelTree
+from labelgrove.methods import folders, settings
+from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.requests import (
+    Request,
+    Threshold,
+    calibrated_scores,
+    masked_scores,
+    probabilities,
+)
+from labelgrove.methods.shown import constructor_call, html_table
+from labelgrove.ranking.ranker import Ranker
+from labelgrove.text.feeding import TextAnalyzer, using_analyzer
+from labelgrove.text.tfidf import Tfidf
+
+if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction not all the others
+    from labelgrove.data.sharded import ShardedCorpus
+    from labelgrove.evaluation.calibration import Calibration
+    from labelgrove.methods.explaining.explanation import Explanation, Paths, Question
+    from labelgrove.methods.outline import Outline
+    from labelgrove.methods.updating.growth import GrowthView, OwnGrowth
+    from labelgrove.methods.updating.report import Growth
+    from labelgrove.nn.encoders.files import EncoderParams
+
+# Workers train linear models on shards, one network in several processes, or a member each.
+Workers: TypeAlias = Literal["shards", "processes", "members"] | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a training that trains several models, on so many documents.
+
+    ``models`` are alternatives, as it is known only later which of them is trained. Without any,
+    the step learns from the documents how to merge the lists of ``merged`` models.
+    """
+
+    name: str
+    documents: int
+    models: tuple[Model, ...] = ()
+    merged: int = 0
+
+
+class Model:
+    """Settings, prediction, model folders, and what other features ask of a model."""
+
+    method: ClassVar[str]
+    # Arguments of ``fit`` besides those of every method. With "dense", ``predict`` reads it, too.
+    takes: ClassVar[frozenset[str]] = frozenset()
+    workers: ClassVar[Workers] = None  # what workers of an engine do for a training
+
+    random_state: int
+    n_jobs: int | None
+    candidates: int = 100  # labels per document that are compared where lists are merged
+
+    index_: LabelIndex
+    facts_: TrainingFacts
+    vectorizer_: Tfidf | None = None
+    calibration_: Calibration | None = None
+    dev_metrics_: dict[str, float] | None = None  # measured by the command after training
+    report_: Mapping[str, Any] = {}  # measured by training on held-out documents
+    story_: Mapping[str, Any] | None = None  # how the training of a network went
+    timings_: Mapping[str, Timing] = {}
+    created_: str | None = None  # when it was trained
+    derived_: Mapping[str, tuple[Any, str]] = {}  # settings that training chose, with reasons
+    tried_: Sequence[Mapping[str, Any]] = ()  # models that method "auto" compared with this one
+    interrupted_: bool = False  # by Ctrl-C, before all was tried
+
+    if not TYPE_CHECKING:  # type checkers know the arguments from the fields
+
+        def __new__(cls, *_: Any, **arguments: Any) -> Self:
+            refuse_unknown(cls, arguments, lambda value: settings.arguments_inside(cls, value))
+            return super().__new__(cls)
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(argument_names(cls))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
+        return settings.get_params(self, deep=deep)
+
+    def set_params(self, **params: Any) -> Self:
+        """Sets arguments by the names of :meth:`get_params`."""
+        settings.set_params(self, params)
+        return self
+
+    def check_settings(self) -> None:
+        """Raises unless all arguments are of their types and in their bounds."""
+        settings.check_settings(self)
+
+    def __repr__(self) -> str:
+        return constructor_call(self)
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.base import BaseEstimator
+
+        return BaseEstimator().__sklearn_tags__()
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """An unfitted model from config tables: a table per group, other keys are arguments.
+
+        >>> from labelgrove import Linear
+        >>> Linear.from_config({"ranker": {"C": 2.0}}).ranker.C
+        2.0
+        """
+        model: Self = settings.from_config(cls, config)
+        return model
+
+    def to_config(self) -> dict[str, Any]:
+        """The resolved settings as config tables; the inverse of :meth:`from_config`."""
+        return settings.to_config(self)
+
+    def trained_config(self) -> dict[str, Any]:
+        """The settings of a fitted model as config tables, with the values that were derived."""
+        return settings.with_derived(self.to_config(), self.derived_)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether ``fit`` or ``load`` has been called."""
+        return "index_" in vars(self)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains from scratch on texts and labels; with a ``run`` folder, continues a run."""
+        raise NotImplementedError
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        """The k best labels in ``mask`` for each document, with raw scores."""
+        raise NotImplementedError
+
+    def parts(self) -> dict[str, Part]:
+        """The method's parts of the model folder, besides the label index and the facts."""
+        raise NotImplementedError
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        """Sets the model from what :meth:`parts` returned."""
+        raise NotImplementedError
+
+    def _write_files(self, folder: Path) -> None:
+        """Writes other files than parts into the model folder."""
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a model folder that needs no other file: a manifest, JSON and mapped arrays."""
+        check_fitted(self)
+        folders.write_folder(self, path, self._write_files, overwrite=overwrite)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, analyzer: TextAnalyzer | None = None, **options: Any
+    ) -> Self:
+        """Reads a model folder that :meth:`save` wrote; ``options`` go to the store.
+
+        ``analyzer`` is the text analyser of your own that the model was trained with. The folder
+        has only its name.
+        """
+        stored = load_model(path, **options)
+        with reading_parts(path, stored.parts), using_analyzer(analyzer):
+            return cls._from_stored(stored)
+
+    @classmethod
+    def _from_stored(cls, stored: StoredModel) -> Self:
+        model = cls.from_config(folders.stored_settings(stored, cls.method))
+        folders.restore_common(model, stored)
+        model.use_device("auto")  # not the one it was trained on
+        model._restore(stored.parts, stored.path)
+        return model
+
+    def use_device(self, device: str) -> None:
+        """Moves the model to another device; does nothing for methods without a network."""
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        """A cautious estimate of the peak bytes of main memory that fitting needs."""
+        raise NotImplementedError
+
+    @property
+    def score_kind(self) -> ScoreKind | None:
+        """The kind of raw scores, by the settings; None if known only from a prediction."""
+        return "product"
+
+    def rankers(self) -> list[Ranker]:
+        """The linear rankers of a fitted model, one per tree."""
+        return []
+
+    def trees(self) -> dict[str, LabelTree]:
+        """The label trees that a fitted model searches, by name."""
+        trees = [ranker.tree for ranker in self.rankers()]
+        if len(trees) == 1:
+            return {"tree": trees[0]}
+        return {f"tree {number}": tree for number, tree in enumerate(trees, 1)}
+
+    def submodels(self) -> list[Model]:
+        """The members of an ensemble."""
+        return []
+
+    def chosen(self) -> Model:
+        """The fitted model that answers; another one if the method tries several and keeps one."""
+        return self
+
+    def encoders(self) -> list[EncoderParams]:
+        """The encoders that training reads."""
+        return []
+
+    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+        """Documents as the rankers of a fitted model read them."""
+        raise UnsupportedError(f"a {self.method} model has no linear ranker that reads features")
+
+    def paths(self, question: Question) -> Paths:
+        """How a fitted model computes the score of one label for one text."""
+        raise UnsupportedError(
+            f"the method {self.method} cannot be explained; train linear on the same documents "
+            "and explain that"
+        )
+
+    def growth(self) -> GrowthView | OwnGrowth:
+        """What updating needs of a fitted model."""
+        raise UnsupportedError(
+            f"a {self.method} model cannot take new labels or documents: its output layer was "
+            "learnt as a whole. Train it again with the new documents, or update a linear or "
+            "xrtransformer model"
+        )
+
+    def pieces(self) -> Pieces:
+        """The parts of a fitted model for export."""
+        raise UnsupportedError(
+            f"a {self.method} model has no encoder to export; its model folder needs no torch"
+        )
+
+    def outline(self, documents: int, labels: int) -> Outline | None:
+        """The work of training on this many documents and labels, for a plan."""
+        return None
+
+    def steps(self, documents: int) -> Sequence[Step]:
+        """What a method trains one after the other, if it trains several models."""
+        return ()
+
+    def settled(self, corpus: Corpus) -> Self:
+        """The model with values for settings that are "auto"; ``derived_`` says which and why."""
+        return self
+
+    def details(self) -> dict[str, Any]:
+        """What else a summary says of a fitted model."""
+        return {}
+
+    def search_space(self) -> dict[str, Any]:
+        """The settings worth tuning, as :func:`labelgrove.tune` reads them."""
+        return {}
+
+    def predict(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        dense: Any = None,
+        allow: Any = None,
+        deny: Any = None,
+        threshold: Threshold = None,
+        diversity: float = 0.0,
+        raw: bool = False,
+        threads: int | None = None,
+    ) -> Predictions:
+        """The k best labels of each document, as names, ids and scores.
+
+        A model that was fitted with ``dense`` rows needs them here, too. ``allow`` and ``deny`` are
+        lists of label ids, names or names of the index's groups (or ``allow`` is a ``LabelMask``).
+        The search skips labels outside, so you get k labels whenever k remain. Labels below
+        ``threshold`` are dropped afterwards. ``diversity`` (up to 1) moves labels back that are
+        similar to better ones. A calibrated model gives probabilities, unless you ask for ``raw``
+        scores, and takes "auto" as ``threshold`` (see ``labelgrove.calibrate``). It then gives sets
+        of labels, which k may cut: ``k=model.calibration_.places`` gives whole ones. A text whose
+        words tell the model nothing gets the labels of an empty text (``Predictions.same_as``).
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.predict(["hat"], k=1).names()
+        [['hats']]
+        >>> model.predict(["hat"], k=1, deny=["hats"]).names()
+        [['shoes']]
+        """
+        check_fitted(self)
+        self._check_dense(dense)
+        calibration = None if raw else self.calibration_
+        request = Request.of(
+            self.index_,
+            k,
+            calibration,
+            allow=allow,
+            deny=deny,
+            threshold=threshold,
+            diversity=diversity,
+        )
+        threads = self.n_jobs if threads is None else check_threads(threads)
+        ranks, mask = request.ranks, request.mask
+        X = self.documents(X)
+        predictions = self._best_labels(X, ranks, dense=dense, mask=mask, threads=threads)
+        return request.answer(predictions, self.label_clusters)
+
+    def score_labels(
+        self,
+        X: Any,
+        labels: Any,
+        *,
+        dense: Any = None,
+        raw: bool = False,
+        threads: int | None = None,
+    ) -> Any:
+        """Scores of given labels, the same as those of :meth:`predict`.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern, for a sparse matrix.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.score_labels(["hat", "shoes"], ["hats"]).shape
+        (2, 1)
+        """
+        check_fitted(self)
+        self._check_dense(dense)
+        if not sparse.issparse(labels):
+            labels = columns_of(self.index_, labels, name="labels")
+        threads = self.n_jobs if threads is None else check_threads(threads)
+        X = self.documents(X)
+        scores = self._label_scores(X, labels, dense=dense, threads=threads)
+        return scores if raw else calibrated_scores(self.calibration_, scores, labels)
+
+    def documents(self, X: Any) -> Any:
+        """Documents as the model reads them; those with fields may be mappings or a data frame."""
+        return with_fields(X, self.facts_.fields)
+
+    def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
+        """Raw scores of label columns or of a sparse pattern."""
+
+        def predict(documents: Any, k: int, mask: LabelMask) -> Predictions:
+            return self._best_labels(documents, k, dense=dense, mask=mask, threads=threads)
+
+        return masked_scores(predict, X, labels, count=len(self.index_))
+
+    def _check_dense(self, dense: Any) -> None:
+        if dense is not None and "dense" not in self.takes:
+            raise DataError(f"{self.method} reads text alone and cannot use dense=")
+
+    def label_clusters(self) -> Int32:
+        """The cluster of each label in the first tree of a fitted model."""
+        return label_clusters(next(iter(self.trees().values()), None), self.method)
+
+    def learns_names(self) -> bool:
+        """Whether labels without documents are learnt, from what they are called."""
+        return False
+
+    def use_index(self, index: LabelIndex) -> None:
+        """Sets the index of a fitted model: the same labels, perhaps with other names."""
+        self.index_ = index
+
+    def remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, Timing]) -> None:
+        """Marks the model as fitted and forgets the measurements of an earlier fit."""
+        self.index_ = corpus.index
+        self.facts_ = TrainingFacts.of(corpus) if isinstance(corpus, Corpus) else corpus.facts()
+        self.calibration_ = None
+        self.dev_metrics_ = None
+        self.timings_ = timings
+        self.created_ = datetime.now(UTC).isoformat(timespec="seconds")
+
+    def score(self, X: Any, y: Any) -> float:
+        """P@1, so that scikit-learn's searches have a default to maximise.
+
+        >>> from labelgrove import Linear
+        >>> Linear().fit(["red shoes", "blue hat"], [["a"], ["b"]]).score(["hat"], [["b"]])
+        1.0
+        """
+        from labelgrove.evaluation.metrics import scorer
+
+        return float(scorer("P@1")(self, X, y))
+
+    @property
+    def classes_(self) -> npt.NDArray[np.object_]:
+        """The ids of the labels, in the order of the columns of all matrices."""
+        check_fitted(self)
+        return np.array(list(self.index_.ids), dtype=object)
+
+    def predict_proba(self, X: Any, *, k: int | None = None, **options: Any) -> CSR:
+        """Probabilities of each document's ``k`` best labels: a sparse documents x labels matrix.
+
+        ``k`` is by default the number of labels per document that calibration has seen; other
+        labels are not stored. Options are those of :meth:`predict`. Models whose scores are no
+        probabilities refuse until they are calibrated.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"] * 20, [["shoes"], ["hats"]] * 20)
+        >>> _ = model.calibrate(["a shoes shop", "hat box"] * 20, [["shoes"], ["hats"]] * 20)
+        >>> model.predict_proba(["blue hat"]).toarray().round().tolist(), model.classes_.tolist()
+        ([[1.0, 0.0]], ['hats', 'shoes'])
+        """
+        check_fitted(self)
+        return probabilities(self, X, k, options)
+
+    def calibrate(self, X: Any, y: Any = None, **options: Any) -> Calibration:
+        """Learns probabilities and a threshold from documents that the model was not trained on.
+
+        The options are those of :func:`labelgrove.calibrate`.
+        """
+        from labelgrove.evaluation import calibrate as learning
+
+        return learning.calibrate(self, X, y, **options)
+
+    def explain(self, text: Any, label: str, **options: Any) -> Explanation:
+        """Why the model gives one text its score for ``label`` (an id or a name).
+
+        The options are those of ``explain`` in ``labelgrove.methods.explaining.explain``, such as
+        ``top`` (how many words) and ``corpus`` (to name similar documents).
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.explain("a blue hat", "hats").reasons[0].text
+        'blue'
+        """
+        from labelgrove.methods.explaining import explain
+
+        return explain.explain(self, text, label, **options)
+
+    def explain_best(self, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
+        """Explanations of the ``k`` best labels of one text; options as for :meth:`explain`."""
+        from labelgrove.methods.explaining import explain
+
+        return explain.explain_best(self, text, k, **options)
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Adds labels at the end of the index; the scores of all other labels stay as they are.
+
+        A label without documents gets weights from its own text: one of ``texts`` per name, or the
+        name itself. ``documents`` may have a list of texts for each label. You may also give
+        ``ids``, ``corpus`` (the old documents, see :meth:`update`), ``params`` (GrowthParams) and
+        ``callbacks``. Encoders stay as they are. In an ensemble every member takes part, or none.
+        LightXML and CascadeXML refuse, because they learn all labels at once.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.add_labels(["red"]).added
+        ('red',)
+        >>> model.predict(["something red"], k=1).names()
+        [['red']]
+        """
+        from labelgrove.methods.updating import update as updating
+
+        return updating.add_labels(self, names, **options)
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Learns from new documents, with labels that may be new, without a full training.
+
+        ``X``, ``y``, ``dense`` and ``index`` are as for ``fit``. New labels are added. They and the
+        labels that occur in the documents are trained; other labels stay as they are. With the old
+        documents (``corpus``: a Corpus, or a pair of texts and labels) this is the training of
+        ``fit``; without them, old labels change only as far as the new documents demand. Labels
+        that people ``rejected`` are trained, too, if an old document has them. ``params`` are
+        GrowthParams. The report says whether a full training is due.
+        :meth:`add_labels` says which methods refuse.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.update(["green coat", "a green hat"], [["coats"], ["hats"]])
+        Growth(added=('coats',), retrained=('hats',), documents=2, ...)
+        """
+        from labelgrove.methods.updating import update as updating
+
+        return updating.update(self, X, y, **options)
+
+    def _repr_html_(self) -> str:
+        return html_table(self)

@@ -1,0 +1,107 @@
+"""Model folders: what every model writes besides its method's parts, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from labelgrove.core.callbacks import Timing
+from labelgrove.core.params import to_toml
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.disk.model_folder import StoredModel, save_model
+from labelgrove.errors import ConfigError
+from labelgrove.methods.fitted import Fitted
+
+
+def write_folder(
+    model: Fitted, path: str | Path, write_more: Callable[[Path], None], *, overwrite: bool
+) -> None:
+    """Writes a model folder; ``write_more`` may add other files than parts."""
+    parts = {"labels": model.index_.revealed().state(), "training": model.facts_.state()}
+    if model.calibration_ is not None:
+        parts["calibration"] = model.calibration_.state()
+    timings = {name: asdict(timing) for name, timing in model.timings_.items()}
+    metadata: dict[str, Any] = {"timings": timings}
+    if model.dev_metrics_:
+        metadata["dev_metrics"] = model.dev_metrics_
+    if model.derived_:
+        metadata["derived"] = {name: list(pair) for name, pair in model.derived_.items()}
+    if model.tried_:
+        metadata["tried"] = list(model.tried_)
+    config = model.trained_config()
+
+    def write(folder: Path) -> None:
+        text = to_toml({"method": model.method} | config)
+        (folder / "config.toml").write_text(text, encoding="utf-8")
+        write_more(folder)
+
+    save_model(
+        path,
+        method=model.method,
+        params=config,
+        metadata=metadata,
+        created=model.created_,
+        parts=parts | model.parts(),
+        extra=write,
+        overwrite=overwrite,
+    )
+
+
+def restore_common(model: Fitted, stored: StoredModel) -> None:
+    """Sets what :func:`write_folder` wrote besides the settings and the method's parts."""
+    parts, metadata = stored.parts, stored.metadata
+    model.index_ = LabelIndex.from_state(parts["labels"])
+    model.facts_ = TrainingFacts.from_state(parts["training"])
+    if "calibration" in parts:
+        from labelgrove.evaluation.calibration import Calibration
+
+        model.calibration_ = Calibration.from_state(parts["calibration"])
+    model.created_ = stored.manifest.get("created")
+    model.dev_metrics_ = metadata.get("dev_metrics")
+    derived = metadata.get("derived", {})
+    model.derived_ = {name: (value, reason) for name, (value, reason) in derived.items()}
+    model.tried_ = metadata.get("tried", ())
+    timings = metadata.get("timings", {})
+    model.timings_ = {name: Timing(**timing) for name, timing in timings.items()}
+
+
+def stored_settings(stored: StoredModel, method: str) -> Mapping[str, Any]:
+    """The settings of a model folder as they are called now; refuses folders of other methods."""
+    if stored.method != method:
+        raise ConfigError(
+            f"{stored.path} holds a {stored.method!r} model; load it with labelgrove.load(path)"
+        )
+    if "runtime" in stored.metadata:
+        raise ConfigError(
+            f"{stored.path} holds an exported model; load it with labelgrove.load(path)"
+        )
+    if stored.manifest["format_version"] == 1:
+        return from_version_1(method, stored.params)
+    return stored.params
+
+
+def from_version_1(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of format version 1, which does not say which of several releases wrote them.
+
+    Settings that have gone did not change predictions.
+    """
+    current = dict(params)
+    for table, name in (("heads", "full_chunk"), ("training", "table_steps")):
+        if isinstance(current.get(table), Mapping):
+            current[table] = {k: v for k, v in current[table].items() if k != name}
+    if "heads" in current and current["heads"].get("logits") == "gather":
+        current["heads"]["logits"] = "auto"
+    # Mined documents counted in full before there was a weight.
+    if method in ("linear", "linear-vectors", "xrtransformer"):
+        current["ranker"] = {"mined_weight": 1.0, **current["ranker"]}
+    if method == "linear":  # rows of given features were used as they are
+        current = {"sparse_norm": "none", **current}
+    if method == "ensemble":
+        current["members"] = [
+            {"method": own["method"]} | from_version_1(own["method"], own)
+            for own in current["members"]
+        ]
+    return current
