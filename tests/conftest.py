@@ -1,8 +1,9 @@
-"""Settings of the whole suite: threads, hypothesis profiles, and which tests are slow."""
+"""Settings of the whole suite: threads, hypothesis profiles, and which tests run when."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -32,51 +33,14 @@ for name, factor in FACTORS.items():
     )
 settings.load_profile(PROFILE)
 
-ROOT = Path(__file__).parent
-# Whole files and folders that are slow: browsers, servers, processes, docs, training of networks.
-SLOW = (
-    "attack",
-    "cli/test_interrupt.py",
-    "cli/test_report.py",
-    "cli/test_serve.py",
-    "cli/test_train_processes.py",
-    "engines",
-    "exchange/export",
-    "exchange/test_card.py",
-    "exchange/test_hub.py",
-    "experiments/bench",
-    "experiments/planning",
-    "experiments/report/test_label_page.py",
-    "experiments/report/test_look.py",
-    "experiments/tuning",
-    "methods/cascadexml",
-    "methods/explaining/test_networks.py",
-    "methods/lightxml",
-    "methods/test_neural.py",
-    "methods/test_stage_keys.py",
-    "methods/xrtransformer",
-    "methods/xtransformer",
-    "nn/heads/test_sharded.py",
-    "nn/training",
-    "serve",
-    "test_dockerfile.py",
-    "test_docs.py",
-    "test_examples.py",
-    "test_exit.py",
-    "test_parallel.py",
-    "test_sharing.py",
-    "test_site.py",
-    "test_support.py",
-)
+SLOW_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow\b", re.MULTILINE)
 # Marks of tests that only `make test-ray` and `make attack` run, and what these set.
 LONG = {"long_ray": "LABELGROVE_TEST_RAY", "long_attack": "LABELGROVE_ATTACK"}
 
 
 def is_slow(path: Path) -> bool:
-    if not path.is_relative_to(ROOT):
-        return False
-    name = path.relative_to(ROOT).as_posix()
-    return any(name == entry or name.startswith(f"{entry}/") for entry in SLOW)
+    """Whether all tests of a file are slow: browsers, servers, processes, docs, networks."""
+    return path.suffix == ".py" and SLOW_FILE.search(path.read_text("utf-8")) is not None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -94,8 +58,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item not in long]
     for item in items:
-        if is_slow(item.path):
-            item.add_marker(pytest.mark.slow)
         _scale_examples(item)
 
 

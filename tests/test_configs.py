@@ -17,7 +17,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.experiments.bench.config import Bench
 from labelgrove.methods import create
 from labelgrove.methods.defaults import RULES
-from test_contract import planted, same, tiny_training
+from support.small_models import made_small, planted, same, tiny_training
 
 ROOT = Path(__file__).parent.parent
 BEST = ROOT / "configs" / "best.toml"  # an ensemble that follows the corpus
@@ -99,27 +99,3 @@ def test_a_config_keeps_its_settings_when_defaults_change(path: Path) -> None:
 def test_the_rows_of_a_bench_can_be_made(path: Path) -> None:
     bench = Bench.from_config(read_toml(path), folder=path.parent)
     assert len(bench.rows) > 3 and bench.params.baseline in {row.name for row in bench.rows}
-
-
-def made_small(method: str, config: dict[str, Any]) -> dict[str, Any]:
-    """The same setting for a problem of a few documents; precision is what a CPU does well."""
-    tiny = tiny_training()
-    small = {name: dict(v) if isinstance(v, dict) else v for name, v in config.items()}
-    small["encoder"] |= {"encoder": tiny["encoder"]["encoder"], "max_tokens": 24}
-    small["training"] |= {"max_steps": 10, "batch_size": 8, "precision": "fp32"}
-    if "indexing" in small:
-        small["indexing"]["clusters"] = 4
-    small["training"]["compile"] = False
-    heads = small["heads"]
-    levels = heads.get("level_weights", [])[1:] or heads.get("clusters") or heads.get("kept")
-    if isinstance(levels, list):
-        heads["clusters"] = [2**n for n in range(1, len(levels) + 1)]
-    if "layers" in heads and method == "cascadexml":  # the tiny encoder has three
-        heads["layers"] = [[1, 2], *range(4 - len(heads["layers"]) + 1, 4)]
-    if "one_head_up_to" in small["heads"]:
-        small["tree"] = small["tree"] | {"max_leaf_size": 3, "branching": 2}
-    if method == "xrtransformer":
-        leaves = {"max_leaf_size": 3, "branching": 2, "top_width": 2}
-        small |= {"tree": leaves, "refined": leaves}
-        small["heads"] |= {"steps": [], "row_table_from": 3}
-    return small | {"held_out": 0.1, "device": "cpu"}

@@ -1,16 +1,14 @@
 """What every method promises, checked over all of them.
 
-A new method joins by being in ``labelgrove.methods.METHODS``; settings that make it quick enough
-for tests, or let little data exercise it, go into ``QUICK``. ``VARIANTS`` are further settings of
-methods that must keep the promises, too. Names that are only settings of a class (``PRESETS``) take
-the tests that ask for ``method``; classes and variants take those that ask for ``kind``, too.
+A new method joins by being in ``labelgrove.methods.METHODS``; its settings for tests are in
+``support/small_models.py``. Names that are only settings of a class (``PRESETS``) take the tests
+that ask for ``method``; classes and variants take those that ask for ``kind``, too.
 """
 
 from __future__ import annotations
 
 import copy
 import pickle
-import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -33,140 +31,23 @@ from labelgrove.errors import (
     UnsupportedError,
 )
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.methods import METHODS, create
 from labelgrove.methods.settings import groups_of
-
-# Methods that learn from ready-made feature matrices as well as from text.
-FROM_FEATURES = {"linear", "xr-linear", "xr-linear-cost", "parabel", "bonsai", "ova"}
-FROM_FEATURES |= {"two trees", "mined"}
-QUICK: dict[str, dict[str, Any]] = {
-    "parabel": {"tree": {"max_leaf_size": 2}},
-    "bonsai": {"tree": {"branching": 3, "max_leaf_size": 2}},
-    "ensemble": {"members": [{"method": "linear"}, {"method": "ova", "ranker": {"C": 0.5}}]},
-}
-FROM_FEATURES |= {"ensemble", "auto", "neighbours"}
-BY_NAME = {"matcher"}  # it reads texts alone, and finds labels that they name
-SMALL_LEAVES = {"branching": 2, "max_leaf_size": 3}
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "two trees": ("linear", {"n_trees": 2, "tree": SMALL_LEAVES}),
-    "mined": (
-        "linear",
-        {
-            "tree": SMALL_LEAVES | {"label_features": "smoothed-pifa"},
-            "ranker": {"negatives": "tfn+man", "mined_levels": "all", "relevance": "induce"},
-        },
-    ),
-}
-
-FEW_STEPS = {"max_steps": 24, "batch_size": 32, "lr": 3e-3, "head_lr": 3e-2}
-
-# Methods with an encoder: a tiny random one, and as many updates as a small problem needs.
-FEW_UPDATES = {"max_steps": 40, "batch_size": 32, "lr": 3e-3, "head_lr": 3e-2}
-NEURAL: dict[str, dict[str, Any]] = {
-    "xtransformer": {"heads": {"dropout": 0.0}, "training": FEW_UPDATES},
-    "linear-vectors": {"word2vec": {"width": 8, "epochs": 2}, "vectors": {"kind": "word2vec"}},
-    "parabel-pretrained": {"ranker": {"C": 5.0}, "encoder": {"pooling": "mean"}},
-    "parabel-pretrained-tfidf": {"tree": {"max_leaf_size": 3}},
-    "parabel-word2vec-tfidf": {"word2vec": {"width": 8, "epochs": 2}},
-    "parabel-finetuned-tfidf": {"training": FEW_UPDATES, "n_trees": 1},
-    "lightxml": {"heads": {"dropout": 0.0}},
-    "cascadexml": {"heads": {"dropout": 0.0, "mix_dropout": 0.0}},
-    # Its ranker reads tf-idf, too; what its encoder learns is tested elsewhere.
-    "xrtransformer": {"heads": {"dropout": 0.0}, "training": FEW_STEPS},
-}
-NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "xtransformer by label text": (
-        "xtransformer",
-        {
-            "heads": {"dropout": 0.0},
-            "training": FEW_UPDATES,
-            "indexing": {"vectors": "text-emb"},
-            "ranking": {"combine": "product", "scale": "blocks"},
-            "ranker": {"negatives": "man"},
-        },
-    ),
-    "lightxml in groups": (
-        "lightxml",
-        {
-            "heads": {"dropout": 0.0, "one_head_up_to": 1, "bottleneck": 16, "groups_kept": 2},
-            "tree": SMALL_LEAVES,
-        },
-    ),
-    "lightxml with a full head": (
-        "lightxml",
-        {
-            "heads": {"dropout": 0.0, "full": True, "chunk": 4},
-            "rerank": {"enabled": True, "shortlist": 4},
-        },
-    ),
-    "cascadexml in three levels": (
-        "cascadexml",
-        {
-            "heads": {"dropout": 0.0, "mix_dropout": 0.0, "clusters": [2, 4], "kept": 2},
-            "rerank": {"enabled": True, "shortlist": 4},
-        },
-    ),
-    "xrtransformer in three levels": (
-        "xrtransformer",
-        {
-            "heads": {"dropout": 0.0, "kept": 2, "matcher": "mean"},
-            "training": FEW_STEPS,
-            "tree": SMALL_LEAVES | {"top_width": None},
-            "refined": SMALL_LEAVES,
-        },
-    ),
-}
-# They have an encoder, and train nothing.
-UNTRAINED: dict[str, tuple[str, dict[str, Any]]] = {
-    "neighbours by vectors": (
-        "neighbours",
-        {"vectors": "encoder", "encoder": {"pooling": "mean"}},
-    ),
-    "neighbours by both": ("neighbours", {"vectors": "both"}),
-}
-
-# One name per class, and one for each way to make vectors; the other names are settings of these.
-CLASSES = [
-    "auto",
-    "linear",
-    "neighbours",
-    "matcher",
-    "linear-vectors",
-    "parabel-pretrained-tfidf",
-    "parabel-finetuned-tfidf",
-    "lightxml",
-    "cascadexml",
-    "xtransformer",
-    "xrtransformer",
-    "ensemble",
-]
-
-COLOURS = ["red", "blue", "green", "black", "white"]
-THINGS = ["shoe", "hat", "lamp", "chair", "table", "bottle"]
-STRANGE_NAMES = ["tab\there", "line\nbreak", "emoji 🌳", "'\"quotes\"'", " spaces "]
-
-
-def planted(n: int = 120, seed: int = 0) -> tuple[list[str], list[list[str]]]:
-    """Documents whose words name their labels: any sound method solves it."""
-    random = np.random.default_rng(seed)
-    texts, labels = [], []
-    for number in range(n):
-        colour, thing = random.choice(COLOURS), random.choice(THINGS)
-        texts.append(f"item {number} is a {colour} {thing} that we sell")
-        labels.append([f"colour {colour}", f"kind {thing}"])
-    return texts, labels
-
-
-def learnable(method: str, labels: list[list[str]]) -> list[list[str]]:
-    """Labels of ``planted()`` that the method can find: a matcher needs names that texts have."""
-    if method not in BY_NAME:
-        return labels
-    return [[label.split()[-1] for label in row] for row in labels]
-
-
-# Names whose code the classes and variants run as well: only their settings can be wrong.
-PRESETS = {name for name in METHODS if name not in CLASSES}
-ALL = [*METHODS, *VARIANTS, *NEURAL_VARIANTS, *UNTRAINED]
+from support.small_models import (
+    ALL,
+    BY_NAME,
+    COLOURS,
+    FROM_FEATURES,
+    NEURAL,
+    NEURAL_VARIANTS,
+    PRESETS,
+    STRANGE_NAMES,
+    THINGS,
+    UNTRAINED,
+    learnable,
+    new,
+    planted,
+    same,
+)
 
 
 def parameters(names: Iterable[str]) -> list[Any]:
@@ -183,45 +64,6 @@ def method(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=parameters(name for name in ALL if name not in PRESETS))
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def new(method: str, **settings: Any) -> Any:
-    variants = NEURAL_VARIANTS | UNTRAINED
-    if method in NEURAL or method in variants:
-        name, variant = variants.get(method, (method, NEURAL.get(method, {})))
-        shared = tiny_training()
-        if method in UNTRAINED:
-            shared = {key: shared[key] for key in ("encoder", "device")}
-        if "encoder" in variant:  # only what differs
-            variant = variant | {"encoder": shared["encoder"] | variant["encoder"]}
-        return create(name, shared | variant | settings)
-    name, variant = VARIANTS.get(method, (method, QUICK.get(method, {})))
-    return create(name, variant | settings)
-
-
-@cache
-def tiny_training() -> dict[str, Any]:
-    from support.tiny_encoders import make_encoder
-
-    words = [
-        *COLOURS,
-        *THINGS,
-        *["item", "is", "a", "that", "we", "sell", "one", "two", "text", "some"],
-    ]
-    words += [f"word{n}" for n in range(len(STRANGE_NAMES))]
-    folder = make_encoder(
-        Path(tempfile.mkdtemp()) / "encoder",
-        "bert",
-        words=words,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    return {
-        "encoder": {"encoder": str(folder), "max_tokens": 24, "pooling": "first"},
-        "training": {"max_steps": 70, "batch_size": 32, "lr": 3e-3, "head_lr": 3e-2},
-        "held_out": 0.0,
-        "device": "cpu",
-    }
 
 
 @cache
@@ -251,14 +93,6 @@ def compared(method: str) -> Predictions:
     """What :func:`comparable` predicts after ``planted()``, with other threads than usual."""
     texts, labels = planted()
     return comparable(method, n_jobs=3).fit(texts, labels).predict(texts, k=5)
-
-
-def same(first: Predictions, second: Predictions) -> bool:
-    return (
-        np.array_equal(first.columns, second.columns)
-        and first.scores.tobytes() == second.scores.tobytes()
-        and np.array_equal(first.counts, second.counts)
-    )
 
 
 def test_solves_a_planted_problem(method: str) -> None:

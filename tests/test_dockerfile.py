@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from labelgrove.cli import app
 from labelgrove.errors import ModelFormatError
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 # One line per instruction.

@@ -22,6 +22,7 @@ import pytest
 from support.commands import Commands
 from support.pages import BLOCK, OUTPUTS, WIDTH, refreshed
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 # Settings that make an example quick; what it shows then is not worth looking at.
 TINY = {

@@ -5,6 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
 # torch with CUDA keeps modules and a user's objects alive; a reference too many does the same.
 SCRIPT = """
 import atexit, ctypes, importlib.util, sys

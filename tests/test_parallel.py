@@ -12,7 +12,7 @@ from labelgrove.core.arrays import as_csr, csr_parts
 from labelgrove.core.topk import top_k
 from labelgrove.ranking.beam import sparse_only
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.slow, pytest.mark.kernel]
 
 # In a child process, all new threads get stacks of 1 GB and the address space may grow by so many
 # stacks only. Python's own threads are no exception, which shows that the limit binds.

@@ -11,6 +11,7 @@ from scipy import sparse
 from labelgrove.methods.linear.method import Linear
 from labelgrove.ranking.solver import RankerParams
 
+pytestmark = pytest.mark.slow
 SMAPS = Path("/proc/self/smaps")
 WORKER = """
 import sys

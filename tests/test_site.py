@@ -16,7 +16,7 @@ import pytest
 import labelgrove
 from support.browsing import Visit, browser
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 BUILDING = importlib.util.find_spec("sphinx") and importlib.util.find_spec("furo")

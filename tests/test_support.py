@@ -14,14 +14,15 @@ import pytest
 from scipy import sparse
 
 import labelgrove
-import test_contract as contract
 from labelgrove import Corpus, Documents, Ensemble
 from labelgrove.core.callbacks import Event
 from labelgrove.disk.run_folder import RunFolder, run_status
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.experiments.tuning.space import built_in_space
 from labelgrove.methods.explaining.explain import explain
+from support import small_models as contract
 
+pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parent.parent / "docs" / "support.md"
 # One method of each class; other names are settings of these.
 METHODS = [

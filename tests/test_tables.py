@@ -23,9 +23,8 @@ from labelgrove.experiments.bench import run
 from labelgrove.experiments.bench.config import Bench
 from labelgrove.experiments.bench.run import BenchFolder
 from labelgrove.experiments.bench.table import bench_table
+from support.small_models import COLOURS, THINGS, made_small, planted
 from support.tiny_encoders import make_encoder
-from test_configs import made_small
-from test_contract import COLOURS, THINGS, planted
 
 TABLES = {path.stem: path for path in (Path(__file__).parent.parent / "configs/tables").glob("*")}
 TEXTS, LABELS = planted(90)

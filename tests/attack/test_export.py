@@ -13,7 +13,7 @@ from support import tasks
 from support.scenarios import FAULTS, Arena, Scenario
 from support.zygote import Zygote
 
-pytestmark = pytest.mark.long_attack
+pytestmark = [pytest.mark.slow, pytest.mark.long_attack]
 EXPORT = Scenario(["export", "neural", "--out", "model"], "model", again=("--force",))
 
 

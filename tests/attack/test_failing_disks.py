@@ -10,6 +10,8 @@ import pytest
 
 from support.scenarios import FAULTS, SCENARIOS, Arena
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_faults_at_any_call(

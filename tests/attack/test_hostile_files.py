@@ -28,6 +28,7 @@ from support.mutations import damaged_bytes, json_text, mutated, mutated_array, 
 from support.scenarios import done
 from support.zygote import Outcome, Zygote
 
+pytestmark = pytest.mark.slow
 MEMORY = 1000.0  # megabytes, with all libraries
 ADDRESSES = 4 << 30  # allocators reserve much more than they use
 Rounds = Callable[[float], Iterator[None]]

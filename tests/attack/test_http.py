@@ -25,9 +25,10 @@ import httpx
 from support.served_process import HANG, Server, is_ready, serving, wait_for
 from support.services import check_problem, fitted
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="reads memory from /proc"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc"),
+]
 HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from support.scenarios import SCENARIOS, Arena
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_killed_at_any_change_of_the_disk(

@@ -10,6 +10,7 @@ import pytest
 
 from support.scenarios import SCENARIOS, Arena
 
+pytestmark = pytest.mark.slow
 COMMANDS = ("train", "update over a model", "calibrate", "predict", "tune")
 MEGABYTES = [*range(0, 24, 2), *range(24, 200, 16), 500]
 

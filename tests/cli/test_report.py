@@ -10,6 +10,8 @@ import pytest
 
 from support.report_pages import Page
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def predictions(

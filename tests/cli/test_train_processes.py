@@ -13,11 +13,14 @@ pytest.importorskip("torch")
 
 import labelgrove
 from support.run_logs import computed
+from support.small_models import planted
 from support.tiny_encoders import make_encoder
 from support.together import run_together
-from test_contract import planted
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables"),
+]
 
 
 def test_two_processes_train_one_model_through_one_run_folder(tmp_path: Path) -> None:

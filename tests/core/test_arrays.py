@@ -1,12 +1,8 @@
 """The door to the kernels lets sound matrices in and nothing else."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
@@ -30,7 +26,7 @@ Small = hnp.arrays(
 )
 
 
-def broken(**arrays: Any) -> sparse.csr_array:
+def broken(**arrays):
     """A 2 x 2 identity with some of its arrays replaced behind SciPy's back."""
     matrix = sparse.csr_array(np.eye(2, dtype=np.float32))
     for name, values in arrays.items():
@@ -38,11 +34,10 @@ def broken(**arrays: Any) -> sparse.csr_array:
     return matrix
 
 
-@settings(deadline=None)
 @given(Small, st.sampled_from(["dense", "list", "csr", "csc", "coo", "lil", "bsr", "csr_matrix"]))
-def test_any_kind_of_matrix_keeps_its_values(dense: np.ndarray, kind: str) -> None:
+def test_any_kind_of_matrix_keeps_its_values(dense, kind):
     if kind == "dense":
-        matrix: Any = dense
+        matrix = dense
     elif kind == "list":
         matrix = dense.tolist()
         if not dense.shape[0]:
@@ -63,12 +58,12 @@ def test_any_kind_of_matrix_keeps_its_values(dense: np.ndarray, kind: str) -> No
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float64, np.longdouble])
-def test_numbers_become_float32(dtype: Any) -> None:
+def test_numbers_become_float32(dtype):
     assert as_csr(np.eye(2, dtype=dtype)).dtype == np.float32
     assert as_csr(sparse.csr_array(np.eye(2, dtype=dtype))).toarray().tolist() == [[1, 0], [0, 1]]
 
 
-def test_duplicates_are_summed_and_sorted_without_touching_the_input() -> None:
+def test_duplicates_are_summed_and_sorted_without_touching_the_input():
     indices = np.array([2, 0, 2])
     data = np.array([1, 2, 3], np.float32)
     matrix = sparse.csr_array((data, indices, np.array([0, 3])), shape=(1, 3))
@@ -79,10 +74,13 @@ def test_duplicates_are_summed_and_sorted_without_touching_the_input() -> None:
     assert matrix.indices.tolist() == [2, 0, 2]
 
 
-def test_a_sound_matrix_is_not_copied() -> None:
+def test_a_sound_matrix_is_not_copied_and_spare_room_at_its_end_is_cut_off():
     matrix = sparse.csr_array(np.eye(3, dtype=np.float32))
     assert np.shares_memory(as_csr(matrix).data, matrix.data)
     assert np.shares_memory(csr_parts(matrix).data, matrix.data)
+    matrix = broken(indices=[0, 1, 99], data=np.array([1, 1, np.nan], np.float32))
+    parts = csr_parts(matrix)
+    assert (parts.indices.tolist(), parts.data.tolist()) == ([0, 1], [1, 1])
 
 
 @pytest.mark.parametrize(
@@ -107,47 +105,32 @@ def test_a_sound_matrix_is_not_copied() -> None:
         (broken(data=np.ones(1, np.float32)), "row pointer"),
     ],
 )
-def test_what_is_not_a_matrix_is_refused_by_name(matrix: Any, message: str) -> None:
+def test_what_is_not_a_matrix_is_refused_by_name(matrix, message):
     with pytest.raises(DataError, match=message) as caught:
         as_csr(matrix, name="features")
     assert "features" in str(caught.value)
-
-
-def test_a_broken_csc_matrix_is_refused() -> None:
-    matrix = sparse.csc_array(np.eye(2, dtype=np.float32))
-    matrix.indices = np.array([0, 1 << 20], np.int32)
-    with pytest.raises(DataError, match="not a valid sparse matrix"):
-        as_csr(matrix)
 
 
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
         (broken(indptr=[0, 5, 2]), "row pointer"),
-        (broken(indptr=[0, 1, 9]), "shorter than indptr"),
-        (broken(data=np.ones(1, np.float32)), "shorter than indptr"),
+        (broken(indptr=[0, 1, 9]), "shorter than indptr|row pointer"),
+        (broken(data=np.ones(1, np.float32)), "shorter than indptr|row pointer"),
         (broken(indices=[0, 2]), "outside 0..1"),
         (broken(indices=[-1, 1]), "outside 0..1"),
         (broken(indices=[1 << 32, 1]), "outside 0..1"),  # would wrap to 0 as int32
-        (broken(indptr=[0, 2, 2], indices=[1, 0]), "sorted and unique"),
-        (broken(indptr=[0, 2, 2], indices=[1, 1]), "sorted and unique"),
         (broken(data=[1, np.nan]), "NaN or infinity"),
         (broken(data=[1, 1e300]), "NaN or infinity"),
+        (broken(indptr=[0, 2, 2], indices=[1, 0]), "sorted and unique"),
+        (broken(indptr=[0, 2, 2], indices=[1, 1]), "sorted and unique"),
     ],
 )
-def test_parts_that_would_mislead_kernels_are_refused(matrix: Any, message: str) -> None:
-    with (
-        np.errstate(over="ignore"),
-        pytest.raises(DataError, match=message) as caught,
-    ):
-        csr_parts(matrix, name="labels")
-    assert str(caught.value).startswith("labels:")
-
-
-def test_spare_room_at_the_end_is_cut_off() -> None:
-    matrix = broken(indices=[0, 1, 99], data=np.array([1, 1, np.nan], np.float32))
-    parts = csr_parts(matrix)
-    assert (parts.indices.tolist(), parts.data.tolist()) == ([0, 1], [1, 1])
+def test_parts_that_would_mislead_kernels_are_refused(matrix, message):
+    with np.errstate(over="ignore"):
+        pytest.raises(DataError, csr_parts, matrix, name="labels").match(f"labels: .*({message})")
+        if message != "sorted and unique":  # the other way sorts a copy
+            pytest.raises(DataError, matrix_parts, matrix).match(message)
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
@@ -162,41 +145,20 @@ def test_matrix_parts_are_those_of_the_longer_way(make, index):
     assert matrix_parts(matrix).indptr.dtype == np.int64
 
 
-@pytest.mark.parametrize(
-    ("indptr", "indices", "data", "message"),
-    [
-        ([0, 2, 1], [0, 1], [1, 1], "row pointer"),
-        ([0, 1, 9], [0, 1], [1, 1], "row pointer"),
-        ([0, 1, 2], [0, 5], [1, 1], "outside 0..2"),
-        ([0, 1, 2], [-1, 1], [1, 1], "outside 0..2"),
-        ([0, 1, 2], [0, 1], [1, np.nan], "NaN or infinity"),
-    ],
-)
-def test_matrix_parts_refuse_what_the_longer_way_refuses(indptr, indices, data, message):
-    matrix = sparse.csr_array((2, 3), dtype=np.float32)
-    matrix.indptr = np.array(indptr, np.int32)
-    matrix.indices = np.array(indices, np.int32)
-    matrix.data = np.array(data, np.float32)
-    with pytest.raises(DataError, match=message):
-        matrix_parts(matrix)
-
-
 def test_matrix_parts_sort_a_copy():
-    matrix = sparse.csr_array((2, 3), dtype=np.float32)
-    matrix.indptr, matrix.indices = np.array([0, 2, 2], np.int32), np.array([2, 0], np.int32)
-    matrix.data = np.array([1, 2], np.float32)
-    assert matrix_parts(matrix).indices.tolist() == [0, 2]
-    assert matrix.indices.tolist() == [2, 0]
+    matrix = broken(indptr=np.array([0, 2, 2], "i4"), indices=np.array([1, 0], "i4"))
+    assert matrix_parts(matrix).indices.tolist() == [0, 1]
+    assert matrix.indices.tolist() == [1, 0]
 
 
-def test_offsets_begin_at_zero_and_count_flags() -> None:
+def test_offsets_begin_at_zero_and_count_flags():
     assert offsets([2, 0, 3]).tolist() == [0, 2, 2, 5]
     assert offsets([]).tolist() == [0]
     flags = offsets(np.array([True, False, True]))
     assert flags.tolist() == [0, 1, 1, 2] and flags.dtype == np.int64
 
 
-def test_rows_and_patterns_of_entries() -> None:
+def test_rows_and_patterns_of_entries():
     matrix = as_csr([[0, 2, 3], [0, 0, 0], [4, 0, 0]])
     assert entry_rows(matrix).tolist() == [0, 0, 2]
     assert with_values(matrix, 7).toarray().tolist() == [[0, 7, 7], [0, 0, 0], [7, 0, 0]]
@@ -204,7 +166,7 @@ def test_rows_and_patterns_of_entries() -> None:
     assert matrix.data.tolist() == [2, 3, 4]
 
 
-def test_stored_arrays_give_the_matrix_back() -> None:
+def test_stored_arrays_give_the_matrix_back():
     matrix = as_csr([[0, 2], [1, 0], [0, 0]])
     arrays = csr_arrays(matrix, "x")
     assert set(arrays) == {"x.indptr", "x.indices", "x.data", "x.shape"}

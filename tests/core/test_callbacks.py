@@ -1,7 +1,5 @@
 """Events reach every listener, stops reach the caller, and the terminal stays whole."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -12,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,17 +21,17 @@ from labelgrove.core.callbacks import Event, JsonlLog, Reporter, RichProgress, T
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
 
-def terminal() -> Console:
+def terminal():
     return Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
 
 
-def shown(console: Console) -> str:
+def shown(console):
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def test_a_stage_sends_start_progress_and_end() -> None:
-    events: list[Event] = []
+def test_a_stage_sends_start_progress_and_end():
+    events = []
     reporter = Reporter([events.append], interval=0)
     with reporter.stage("tf-idf", total=3) as stage:
         stage.advance()
@@ -51,15 +48,15 @@ def test_a_stage_sends_start_progress_and_end() -> None:
     assert set(events[4].values) == {"wall_seconds", "cpu_seconds"}
 
 
-def test_progress_is_throttled_but_the_last_step_is_sent() -> None:
-    events: list[Event] = []
+def test_progress_is_throttled_but_the_last_step_is_sent():
+    events = []
     with Reporter([events.append], interval=60).stage("x", total=1000) as stage:
         for _ in range(1000):
             stage.advance()
     assert [e.done for e in events if e.kind == "progress"] == [1000]
 
 
-def test_timings_add_up_and_tell_waiting_from_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timings_add_up_and_tell_waiting_from_work(monkeypatch):
     now = {"wall": 7.0, "cpu": 3.0}
     clock = {"perf_counter": lambda: now["wall"], "process_time": lambda: now["cpu"]}
     clock |= {"monotonic": time.monotonic, "time": time.time}
@@ -82,10 +79,10 @@ class Stop(Exception):
 
 @pytest.mark.parametrize("error", [Stop, KeyboardInterrupt])
 @pytest.mark.parametrize("when", ["stage_start", "progress", "stage_end"])
-def test_a_callback_can_stop_the_run(error: type[BaseException], when: str) -> None:
-    events: list[Event] = []
+def test_a_callback_can_stop_the_run(error, when):
+    events = []
 
-    def stop(event: Event) -> None:
+    def stop(event):
         if event.kind == when:
             raise error
 
@@ -100,8 +97,8 @@ def test_a_callback_can_stop_the_run(error: type[BaseException], when: str) -> N
     assert "x" in reporter.timings
 
 
-def test_a_failing_stage_is_not_hidden_by_a_failing_callback() -> None:
-    def complain(event: Event) -> None:
+def test_a_failing_stage_is_not_hidden_by_a_failing_callback():
+    def complain(event):
         if event.kind == "stage_end":
             raise Stop
 
@@ -109,7 +106,7 @@ def test_a_failing_stage_is_not_hidden_by_a_failing_callback() -> None:
         raise ZeroDivisionError
 
 
-def test_jsonl_log(tmp_path: Path) -> None:
+def test_jsonl_log(tmp_path):
     file = tmp_path / "log.jsonl"
     file.write_text('{"torn": ')  # a crash in the middle of a line
     reporter = Reporter([JsonlLog(file)])
@@ -124,7 +121,7 @@ def test_jsonl_log(tmp_path: Path) -> None:
     assert abs(records[1]["time"] - time.time()) < 60
 
 
-def test_the_log_keeps_some_progress_and_takes_any_value(tmp_path: Path) -> None:
+def test_the_log_keeps_some_progress_and_takes_any_value(tmp_path):
     log = JsonlLog(tmp_path / "log.jsonl", interval=10)
     for done in range(31):
         log(Event("progress", "x", done=done, total=30, time=1000.0 + done))
@@ -134,7 +131,7 @@ def test_the_log_keeps_some_progress_and_takes_any_value(tmp_path: Path) -> None
     assert records[-1]["values"] == {"confusion": str(np.eye(2)), "who": "a"}
 
 
-def test_bars_appear_on_a_terminal_and_leave_it_whole() -> None:
+def test_bars_appear_on_a_terminal_and_leave_it_whole():
     console = terminal()
     reporter = Reporter([RichProgress(console=console)], interval=0)
     with reporter.stage("outer [b]", total=4) as outer:
@@ -155,7 +152,7 @@ def test_bars_appear_on_a_terminal_and_leave_it_whole() -> None:
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
-def test_the_terminal_is_whole_after_an_error(error: type[BaseException]) -> None:
+def test_the_terminal_is_whole_after_an_error(error):
     console = terminal()
     reporter = Reporter([RichProgress(console=console)], interval=0)
     with pytest.raises(error), reporter.stage("a", total=9), reporter.stage("b") as stage:
@@ -165,8 +162,8 @@ def test_the_terminal_is_whole_after_an_error(error: type[BaseException]) -> Non
     assert "1/?" in shown(console) and "1/1" not in shown(console)  # not all, as far as we know
 
 
-def test_the_terminal_is_whole_when_another_callback_interrupts_at_the_end() -> None:
-    def interrupt(event: Event) -> None:
+def test_the_terminal_is_whole_when_another_callback_interrupts_at_the_end():
+    def interrupt(event):
         if event.kind != "stage_start":
             raise KeyboardInterrupt
 
@@ -190,7 +187,7 @@ with Reporter([RichProgress()], interval=0).stage("training", total=100) as stag
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_a_real_terminal_is_whole_after_ctrl_c() -> None:
+def test_a_real_terminal_is_whole_after_ctrl_c():
     ours, theirs = os.openpty()
     command = [sys.executable, "-c", INTERRUPTED]
     environment = os.environ | {"TERM": "xterm", "RANK": "0"}
@@ -198,7 +195,6 @@ def test_a_real_terminal_is_whole_after_ctrl_c() -> None:
         command, stdout=subprocess.PIPE, stderr=theirs, env=environment
     ) as process:
         os.close(theirs)
-        assert process.stdout is not None
         for _ in range(20):
             assert process.stdout.readline() == b"step\n"
         process.send_signal(signal.SIGINT)
@@ -212,7 +208,7 @@ def test_a_real_terminal_is_whole_after_ctrl_c() -> None:
     assert seen.rindex(SHOW_CURSOR.encode()) > seen.rindex(HIDE_CURSOR.encode())
 
 
-def test_closing_gives_the_terminal_back_in_mid_stage() -> None:
+def test_closing_gives_the_terminal_back_in_mid_stage():
     console = terminal()
     with RichProgress(console=console) as progress:
         progress(Event("stage_start", "a", total=2))
@@ -221,7 +217,7 @@ def test_closing_gives_the_terminal_back_in_mid_stage() -> None:
     progress(Event("stage_end", "a", done=2, total=2))
 
 
-def test_without_a_terminal_lines_are_written_and_rich_is_not_imported() -> None:
+def test_without_a_terminal_lines_are_written_and_rich_is_not_imported():
     code = (
         "import sys\n"
         "from labelgrove.core.callbacks import Event, Reporter, RichProgress\n"
@@ -240,12 +236,12 @@ def test_without_a_terminal_lines_are_written_and_rich_is_not_imported() -> None
     assert lines == ["hello", "training loss 3", "training score 0.25", "training loss 1"]
 
 
-def test_other_processes_of_a_distributed_run_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processes_of_a_distributed_run_are_silent(monkeypatch):
     class Tty(io.StringIO):
-        def isatty(self) -> bool:
+        def isatty(self):
             return True
 
-    def written(rank: str) -> Any:
+    def written(rank):
         stream = Tty()
         monkeypatch.setattr(sys, "stderr", stream)
         monkeypatch.setenv("RANK", rank)
@@ -259,14 +255,10 @@ def test_other_processes_of_a_distributed_run_are_silent(monkeypatch: pytest.Mon
     assert "x" in written("0")
 
 
-def test_a_stage_counts_as_computed_unless_it_says_otherwise() -> None:
-    assert not Timing().reused
+def test_a_stage_counts_as_computed_unless_it_says_otherwise():
     reporter = Reporter([])
-    with reporter.stage("a"):
-        pass
-    with reporter.stage("b") as stage:
-        stage.reused = True
-    assert {name: timing.reused for name, timing in reporter.timings.items()} == {
-        "a": False,
-        "b": True,
-    }
+    for name in "ab":
+        with reporter.stage(name) as stage:
+            stage.reused |= name == "b"
+    assert [reporter.timings[name].reused for name in "ab"] == [False, True]
+    assert not Timing().reused

@@ -1,9 +1,5 @@
 """Durations as people write them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from labelgrove.core.durations import format_duration, parse_duration
@@ -23,18 +19,17 @@ from labelgrove.errors import ConfigError
         (0.5, 0.5),
     ],
 )
-def test_spans(span: Any, seconds: float) -> None:
+def test_spans(span, seconds):
     assert parse_duration(span, name="budget") == seconds
 
 
 @pytest.mark.parametrize(
     "span", ["", "soon", "-5m", "0s", "5 weeks", 0, -1, True, float("nan"), float("inf"), None]
 )
-def test_what_is_no_span_is_refused(span: Any) -> None:
-    with pytest.raises(ConfigError, match="budget: must be a time such as 90s"):
-        parse_duration(span, name="budget")
+def test_what_is_no_span_is_refused(span):
+    pytest.raises(ConfigError, parse_duration, span, name="budget").match("budget: must be a time")
 
 
-def test_for_people() -> None:
+def test_for_people():
     shown = [format_duration(seconds) for seconds in (0.25, 9.999, 14.4, 59.6, 75, 3600)]
     assert shown == ["0.25 s", "10.00 s", "14 s", "60 s", "1 min 15 s", "60 min 0 s"]

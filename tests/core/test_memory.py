@@ -1,16 +1,12 @@
 """Sizes, limits and the check before work starts."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelgrove.core import memory
@@ -37,7 +33,7 @@ from labelgrove.errors import ConfigError, DataError, ResourceError
         (7, 7),
     ],
 )
-def test_sizes(text: Any, size: int) -> None:
+def test_sizes(text, size):
     assert parse_size(text) == size
 
 
@@ -45,27 +41,24 @@ def test_sizes(text: Any, size: int) -> None:
     "text",
     ["", "G", "-1G", "0", "0.1", "1e3", "8X", "8 G G", "1,5G", "nan", 0, -5, True, None, 1.5],
 )
-def test_what_is_not_a_size_is_refused_by_name(text: Any) -> None:
-    with pytest.raises(ConfigError, match=r"train.memory: must be a size such as 8G"):
-        parse_size(text, name="train.memory")
+def test_what_is_not_a_size_is_refused_by_name(text):
+    pytest.raises(ConfigError, parse_size, text, name="train.memory").match("train.memory: must")
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="0123456789.kKmMgGiIbB -", max_size=400))
-def test_any_text_is_a_size_or_refused(text: str) -> None:
+def test_any_text_is_a_size_or_refused(text):
     with contextlib.suppress(ConfigError):
         assert parse_size(text) > 0
 
 
-@settings(deadline=None)
 @given(st.integers(1, 1 << 45))
-def test_formatted_sizes_read_back_about_equal(size: int) -> None:
+def test_formatted_sizes_read_back_about_equal(size):
     text = format_size(size).replace(" bytes", "").replace(",", "")
     assert parse_size(text) == pytest.approx(size, rel=0.06)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows is not asked for it")
-def test_the_peak_stays_when_memory_is_given_back() -> None:
+def test_the_peak_stays_when_memory_is_given_back():
     code = (
         "from labelgrove.core.memory import peak_rss; before = peak_rss(); "
         "ballast = bytearray(b'x') * (200 << 20); del ballast; print(peak_rss() - before)"
@@ -74,46 +67,39 @@ def test_the_peak_stays_when_memory_is_given_back() -> None:
     assert int(output.stdout) == pytest.approx(200 << 20, rel=0.1)
 
 
-def test_the_peak_of_a_child_is_its_own() -> None:
+def test_the_peak_of_a_child_is_its_own():
     code = "from labelgrove.core.memory import peak_rss; print(peak_rss() or 0)"
     ballast = np.ones(300 << 20, np.uint8)
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     assert int(output.stdout) < ballast.nbytes
 
 
-def test_require_compares_with_the_budget() -> None:
+def test_require_compares_with_the_budget_or_with_what_is_free(monkeypatch):
     require("1G", 1 << 30, "features")
     with pytest.raises(
         ResourceError, match=r"features needs about 1.5 GiB but .* 1.0 GiB; use less"
     ):
         require("1G", 3 << 29, "features", advice="use less")
-    with pytest.raises(ConfigError):
-        require("lots", 1, "features")
-
-
-def test_require_without_a_budget_compares_with_what_is_free(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    pytest.raises(ConfigError, require, "lots", 1, "features")
     monkeypatch.setattr(memory, "available_memory", lambda: 1 << 20)
     require(None, 1 << 20, "features")
-    with pytest.raises(ResourceError, match=r"free now is 1.0 MiB"):
-        require(None, 1 << 21, "features")
+    pytest.raises(ResourceError, require, None, 1 << 21, "features").match(r"free now is 1.0 MiB")
     monkeypatch.setattr(memory, "available_memory", lambda: None)
     require(None, 1 << 60, "features")
 
 
-def test_free_memory_is_plausible() -> None:
+def test_free_memory_is_plausible():
     free = available_memory()
     assert free is None or (1 << 20) < free < (1 << 50)
 
 
-def group(folder: Path, files: dict[str, str]) -> None:
+def group(folder, files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text)
 
 
-def test_limits_of_control_groups_count(tmp_path: Path) -> None:
+def test_limits_of_control_groups_old_and_new_count(tmp_path):
     member, root = tmp_path / "cgroup", tmp_path / "fs"
     assert memory._left_in_container(root, member) is None
     member.write_text("0::/job/step\n")
@@ -127,8 +113,6 @@ def test_limits_of_control_groups_count(tmp_path: Path) -> None:
     group(root, {"memory.max": "10\n", "memory.current": "20\n"})
     assert memory._left_in_container(root, member) == 0
 
-
-def test_limits_of_old_control_groups_count(tmp_path: Path) -> None:
     member = tmp_path / "cgroup"
     member.write_text("5:cpu,cpuacct:/x\n4:memory:/elsewhere\n")
     files = {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "400"}
@@ -136,13 +120,11 @@ def test_limits_of_old_control_groups_count(tmp_path: Path) -> None:
     assert memory._left_in_container(tmp_path / "fs", member) == 600
 
 
-def test_announcements_are_compared_with_the_file_and_with_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_announcements_are_compared_with_the_file_and_with_memory(monkeypatch):
     check_announced(1 << 24, 10, "columns", file="a.txt")  # harmless, however small the file
     with pytest.raises(DataError, match=r"a\.txt: announces 16,777,217 columns.* only 10 bytes"):
         check_announced((1 << 24) + 1, 10, "columns", file="a.txt")
-    asked: list[int] = []
+    asked = []
     monkeypatch.setattr(memory, "require", lambda budget, size, what: asked.append(size))
     check_announced(1000, 10_000, "rows", file="a.txt", harmless=1000)
     assert asked == []  # too few to ask for memory
@@ -151,10 +133,10 @@ def test_announcements_are_compared_with_the_file_and_with_memory(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the units differ")
-def test_without_proc_the_peak_is_what_the_system_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_proc_the_peak_is_what_the_system_counts(monkeypatch):
     import resource
 
-    def counted() -> int:
+    def counted():
         return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     assert memory.peak_rss() > 1 << 20
@@ -167,7 +149,7 @@ def test_without_proc_the_peak_is_what_the_system_counts(monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
-def test_free_memory_respects_the_limit_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory_respects_the_limit_of_the_process(monkeypatch):
     import resource
 
     infinite = resource.RLIM_INFINITY

@@ -1,7 +1,5 @@
 """One spelling of accents: the same as Python's own, in tables and with places."""
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 from functools import partial
@@ -21,7 +19,7 @@ TEXTS = st.text(st.one_of(st.sampled_from(TRICKY), st.characters()), max_size=12
 
 
 @given(st.lists(TEXTS, max_size=6))
-def test_a_table_is_composed_like_its_strings(texts: list[str]) -> None:
+def test_a_table_is_composed_like_its_strings(texts):
     expected = [unicodedata.normalize("NFC", text) for text in texts]
     table = StringTable.from_strings(texts)
     assert list(nfc_table(table)) == expected
@@ -30,7 +28,7 @@ def test_a_table_is_composed_like_its_strings(texts: list[str]) -> None:
 
 
 @given(TEXTS)
-def test_every_character_comes_from_its_place(text: str) -> None:
+def test_every_character_comes_from_its_place(text):
     composed, places = nfc_places(text)
     assert composed == nfc(text) == unicodedata.normalize("NFC", text)
     assert len(places) == len(composed)
@@ -41,7 +39,7 @@ def test_every_character_comes_from_its_place(text: str) -> None:
     assert "".join(nfc(text[start:end]) for start, end in covered) == composed
 
 
-def test_every_character_after_every_kind_of_letter() -> None:
+def test_every_character_after_every_kind_of_letter():
     others = [chr(code) for code in range(0x80, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
     pairs = (before + other for other in others for before in ("e", "\u0628", "\u0915", "\u1100"))
     settled, settled_apart = (partial(unicodedata.is_normalized, form) for form in ("NFC", "NFD"))
@@ -52,11 +50,8 @@ def test_every_character_after_every_kind_of_letter() -> None:
     assert not wrong
 
 
-def test_bytes_that_are_not_utf8_stay() -> None:
+def test_what_does_not_melt_stays():
     raw = b"e\xcc\x81\xff" + b"e\xcc\x81" + b"\xcc"
     table = StringTable(np.frombuffer(raw, np.uint8), np.array([0, 4, 7, 8]))
     assert nfc_table(table).blob.tobytes() == b"e\xcc\x81\xff" + b"\xc3\xa9" + b"\xcc"
-
-
-def test_an_accent_that_does_not_melt_stays_with_its_letter() -> None:
     assert nfc_places("x\u0301y") == ("x\u0301y", [(0, 2), (0, 2), (2, 3)])

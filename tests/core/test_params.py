@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
@@ -41,33 +40,26 @@ class TreeParams(Params):
 class Dummy(BaseEstimator):
     """Scores best when ranker.C is 2 and tree.depth is 3, whatever the data."""
 
-    def __init__(
-        self,
-        ranker: RankerParams | None = None,
-        tree: TreeParams | None = None,
-        random_state: int = 0,
-    ) -> None:
+    def __init__(self, ranker=None, tree=None, random_state=0):
         self.ranker = ranker
         self.tree = tree
         self.random_state = random_state
 
-    def fit(self, texts: Any, labels: Any) -> Dummy:
-        assert self.ranker is not None
-        assert self.tree is not None
+    def fit(self, texts, labels):
         self.ranker.validate("ranker")
         self.tree.validate("tree")
         self.score_ = -abs(self.ranker.C - 2) - abs(self.tree.depth - 3)
         return self
 
-    def score(self, texts: Any, labels: Any) -> float:
+    def score(self, texts, labels):
         return float(self.score_)
 
 
-def dummy() -> Dummy:
+def dummy():
     return Dummy(RankerParams(), TreeParams())
 
 
-def test_clone_copies_groups_deeply() -> None:
+def test_clone_copies_groups_deeply():
     model = Dummy(RankerParams(C=3, beams=[5]), TreeParams())
     copy = clone(model)
     assert copy.ranker == model.ranker
@@ -77,14 +69,14 @@ def test_clone_copies_groups_deeply() -> None:
     assert (model.ranker.C, model.ranker.beams, model.tree.depth) == (3, [5], 2)
 
 
-def test_get_params_shows_nested_names() -> None:
+def test_get_params_shows_nested_names():
     params = dummy().get_params()
     assert params["ranker__C"] == 1.0
     assert params["tree__depth"] == 2
     assert set(dummy().get_params(deep=False)) == {"ranker", "tree", "random_state"}
 
 
-def test_grid_search_over_nested_parameters() -> None:
+def test_grid_search_over_nested_parameters():
     grid = {"ranker__C": [0.5, 2, 8], "tree__depth": np.arange(1, 5)}
     search = GridSearchCV(dummy(), grid, cv=2, error_score="raise")
     search.fit(["a", "b", "c", "d"], [["x"], ["y"], ["x", "y"], []])
@@ -92,7 +84,7 @@ def test_grid_search_over_nested_parameters() -> None:
     assert search.best_estimator_.ranker.C == 2.0
 
 
-def test_random_search_brings_numpy_numbers() -> None:
+def test_random_search_brings_numpy_numbers():
     values = {"ranker__C": np.logspace(-1, 1, 3, dtype=np.float32), "ranker__bias": [np.True_]}
     search = RandomizedSearchCV(dummy(), values, n_iter=3, cv=2, error_score="raise")
     search.fit(["a", "b"], [["x"], ["y"]])
@@ -100,28 +92,20 @@ def test_random_search_brings_numpy_numbers() -> None:
     assert search.best_estimator_.ranker.bias is True
 
 
-def test_a_misspelt_nested_name_is_an_error_that_helps() -> None:
-    with pytest.raises(ConfigError, match=r"max_itre: unknown key; did you mean max_iter\?"):
-        dummy().set_params(ranker__max_itre=3)
-
-
-def test_set_params_sets_all_or_nothing() -> None:
+def test_set_params_sets_all_or_nothing():
+    pytest.raises(ConfigError, dummy().set_params, ranker__max_itre=3).match("max_itre: unknown")
     group = RankerParams()
-    with pytest.raises(ConfigError, match="unknown key"):
-        group.set_params(C=5.0, nonsense=1)
+    pytest.raises(ConfigError, group.set_params, C=5.0, nonsense=1).match("unknown key")
     assert group.C == 1.0
     assert group.set_params(C=5.0, bias=False) is group
     assert (group.C, group.bias) == (5.0, False)
 
 
-def test_constructing_checks_nothing_and_keeps_identity() -> None:
+def test_constructing_checks_nothing_keeps_identity_and_shares_no_default():
     beams = ["wrong"]
-    group = RankerParams(C="wrong", beams=beams)  # type: ignore[arg-type]
+    group = RankerParams(C="wrong", beams=beams)
     assert group.C == "wrong"
     assert group.beams is beams
-
-
-def test_default_lists_are_not_shared() -> None:
     RankerParams().beams.append(3)
     assert RankerParams().beams == [10, 20]
 
@@ -161,18 +145,17 @@ def test_default_lists_are_not_shared() -> None:
         ({"zzzzzz": 1}, r"ranker.zzzzzz: unknown key; valid keys: C, loss, "),
     ],
 )
-def test_wrong_values_are_named_by_path(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        RankerParams.from_dict(values, "ranker")
+def test_wrong_values_are_named_by_path(values, message):
+    pytest.raises(ConfigError, RankerParams.from_dict, values, "ranker").match(message)
 
 
 @pytest.mark.parametrize("values", [3, None, ["C"], "C"])
-def test_what_is_not_a_table_is_refused(values: Any) -> None:
+def test_what_is_not_a_table_is_refused(values):
     with pytest.raises(ConfigError, match="ranker: must be a table of keys"):
         RankerParams.from_dict(values, "ranker")
 
 
-def test_values_become_what_was_declared() -> None:
+def test_values_become_what_was_declared():
     group = RankerParams.from_dict(
         {"C": 2, "weights": [1, 2], "window": [3, 1], "seed": "none", "beams": (4,), "note": "none"}
     )
@@ -184,7 +167,7 @@ def test_values_become_what_was_declared() -> None:
     assert group.note == "none"
 
 
-def test_literals_are_compared_with_their_type() -> None:
+def test_literals_are_compared_with_their_type():
     @dataclass
     class Levels(Params):
         level: Literal[1, 2] = param(1, help="level")
@@ -192,8 +175,7 @@ def test_literals_are_compared_with_their_type() -> None:
     Levels.__annotations__["level"] = Literal[1, 2]
     assert Levels(level=2).validate().level == 2
     for wrong in (True, 1.0):
-        with pytest.raises(ConfigError, match="level: must be one of 1, 2"):
-            Levels(level=wrong).validate()  # type: ignore[arg-type]
+        pytest.raises(ConfigError, Levels(level=wrong).validate).match("level: must be one of 1, 2")
 
 
 Text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -202,13 +184,11 @@ Value = Scalar | st.lists(Scalar | st.lists(Scalar, max_size=2), max_size=3)
 Table = st.dictionaries(Text, Value, max_size=4)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(Text, Value | Table, max_size=5))
-def test_toml_round_trip(config: dict[str, Any]) -> None:
+def test_toml_round_trip(config):
     assert tomllib.loads(to_toml(config)) == config
 
 
-@settings(deadline=None)
 @given(
     st.builds(
         RankerParams,
@@ -224,26 +204,22 @@ def test_toml_round_trip(config: dict[str, Any]) -> None:
         note=Text,
     )
 )
-def test_groups_survive_a_config_file(group: RankerParams) -> None:
+def test_groups_survive_a_config_file(group):
     config = tomllib.loads(to_toml({"method": "x", "ranker": dataclasses.asdict(group)}))
     assert RankerParams.from_dict(config["ranker"], "ranker") == group
 
 
-def test_numpy_numbers_go_into_toml() -> None:
+def test_numpy_numbers_and_lists_of_tables_go_into_toml():
     config = {"a": np.float64(1.5), "b": np.int64(3), "c": [np.float32(0.5)], "d": np.True_}
     assert tomllib.loads(to_toml(config)) == {"a": 1.5, "b": 3, "c": [0.5], "d": True}
-
-
-def test_lists_of_tables_go_into_toml() -> None:
     inner = [{"k": 1, "t": {"u": 2}}, {}]
     config = {"a": 1, "members": [{"method": "x", "ranker": {"C": 2.0}}, {"members": inner}]}
     assert tomllib.loads(to_toml(config)) == config
 
 
 @pytest.mark.parametrize("value", [object(), [{"a": object()}, 2], "\ud800", b"x"])
-def test_what_toml_cannot_hold_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigError, match="to TOML"):
-        to_toml({"table": {"key": value}})
+def test_what_toml_cannot_hold_is_refused(value):
+    pytest.raises(ConfigError, to_toml, {"table": {"key": value}}).match("to TOML")
 
 
 @pytest.mark.parametrize(
@@ -264,51 +240,46 @@ def test_what_toml_cannot_hold_is_refused(value: Any) -> None:
         ("random_state=7", ("random_state", 7)),
     ],
 )
-def test_flags(flag: str, expected: tuple[str, Any]) -> None:
+def test_flags(flag, expected):
     key, value = parse_setting(flag)
     assert (key, value) == expected
     assert type(value) is type(expected[1])
 
 
-def test_a_deeply_nested_flag_is_a_string() -> None:
+def test_a_deeply_nested_flag_is_a_string():
     assert parse_setting("a=" + "[" * 100_000)[1] == "[" * 100_000
 
 
 @pytest.mark.parametrize("flag", ["ranker.C", "=3", " =3", ".C=3", "ranker.=3", "ranker..C=3"])
-def test_flags_without_key_or_value_are_refused(flag: str) -> None:
-    with pytest.raises(ConfigError, match=r"must look like table.key=value"):
-        merge_settings({}, [flag])
+def test_flags_without_key_or_value_are_refused(flag):
+    pytest.raises(ConfigError, merge_settings, {}, [flag]).match(r"must look like table.key=value")
 
 
-def test_flags_lie_over_the_file_and_leave_it_alone() -> None:
+def test_flags_lie_over_the_file_and_leave_it_alone():
     config = {"method": "x", "ranker": {"C": 1.0, "bias": True}}
     merged = merge_settings(config, ["ranker.C=2", "tree.depth=3", "method=y", "ranker.C=4"])
     assert merged == {"method": "y", "ranker": {"C": 4, "bias": True}, "tree": {"depth": 3}}
     assert config == {"method": "x", "ranker": {"C": 1.0, "bias": True}}
     with pytest.raises(ConfigError, match="method is a value, not a table"):
         merge_settings(config, ["method.deep=1"])
-    with pytest.raises(ConfigError, match="one level deep"):
-        merge_settings(config, ["ranker.a.b=1"])
+    pytest.raises(ConfigError, merge_settings, config, ["ranker.a.b=1"]).match("one level deep")
 
 
 @pytest.mark.parametrize(
     "content", [b"a = ", b"a = 1\na = 2", b"\xff", b"a = " + b"9" * 5000, b"a = " + b"[" * 100_000]
 )
-def test_bad_files_are_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_bad_files_are_refused_by_name(tmp_path, content):
     file = tmp_path / "config.toml"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"config.toml: not valid TOML"):
-        read_toml(file)
+    pytest.raises(ConfigError, read_toml, file).match(r"config.toml: not valid TOML")
 
 
-def test_missing_files_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nothing.toml: cannot read config file \(No such file"):
-        read_toml(tmp_path / "nothing.toml")
-    with pytest.raises(ConfigError, match="cannot read config file"):
-        read_toml(tmp_path)
+def test_missing_files_are_refused_by_name(tmp_path):
+    pytest.raises(ConfigError, read_toml, tmp_path / "nothing.toml").match("nothing.toml: cannot")
+    pytest.raises(ConfigError, read_toml, tmp_path).match("cannot read config file")
 
 
-def test_changes_are_named_by_their_path() -> None:
+def test_changes_are_named_by_their_path():
     params = RankerParams(C=2.0)
     assert params.changed(["C", "bias"], "ranker") == ["ranker.C"]
     assert params.changed(["bias"]) == []

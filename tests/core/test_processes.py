@@ -1,7 +1,5 @@
 """Which process writes, by the variables that launchers set."""
 
-from __future__ import annotations
-
 import pytest
 
 from labelgrove.core.processes import is_first_process, process_count, wait_for_all
@@ -18,9 +16,7 @@ from labelgrove.core.processes import is_first_process, process_count, wait_for_
         ({"RANK": "2"}, 1, True),
     ],
 )
-def test_the_first_of_several_processes_writes(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], count: int, first: bool
-) -> None:
+def test_the_first_of_several_processes_writes(monkeypatch, variables, count, first):
     for name in ("WORLD_SIZE", "RANK"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -28,7 +24,7 @@ def test_the_first_of_several_processes_writes(
     assert (process_count(), is_first_process()) == (count, first)
 
 
-def test_a_process_on_its_own_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_on_its_own_waits_for_nobody(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.setattr("labelgrove.core.processes.join", None)
     wait_for_all()

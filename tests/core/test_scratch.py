@@ -1,10 +1,7 @@
 """Arrays in files: the same content as in memory, and nothing left of the files."""
 
-from __future__ import annotations
-
 import errno
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,11 +12,11 @@ from labelgrove.core.scratch import ListJoiner, Lists, Scratch, row_ranges
 from labelgrove.errors import StorageError
 
 
-def places(tmp_path: Path) -> list[Scratch]:
+def places(tmp_path):
     return [Scratch(), Scratch(tmp_path)]
 
 
-def test_arrays_in_files_are_mapped_and_have_no_name(tmp_path: Path) -> None:
+def test_arrays_in_files_are_mapped_and_have_no_name(tmp_path):
     array = Scratch(tmp_path).empty(1000, np.float32)
     array[:] = np.arange(1000)
     assert isinstance(array.base, np.memmap)
@@ -28,7 +25,7 @@ def test_arrays_in_files_are_mapped_and_have_no_name(tmp_path: Path) -> None:
     assert Scratch().empty(10, np.int8).base is None
 
 
-def test_growing_arrays_are_the_blocks_one_after_another(tmp_path: Path) -> None:
+def test_growing_arrays_are_the_blocks_one_after_another(tmp_path):
     blocks = [np.arange(5), np.zeros(0, np.int64), np.arange(3)[::-1]]
     for place in places(tmp_path):
         growing = place.growing(np.int64)
@@ -39,29 +36,21 @@ def test_growing_arrays_are_the_blocks_one_after_another(tmp_path: Path) -> None
         assert (len(empty), empty.dtype) == (0, np.float32)
     assert os.name != "posix" or not list(tmp_path.iterdir())
 
-
-def test_a_growing_file_refuses_numbers_that_do_not_fit(tmp_path: Path) -> None:
     growing = Scratch(tmp_path).growing(np.uint8)
-    with pytest.raises(TypeError):
-        growing.append(np.array([300], np.uint16))
+    pytest.raises(TypeError, growing.append, np.array([300], np.uint16))
     growing.close()
 
 
-def test_a_full_disk_is_an_error_with_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
+def test_a_full_disk_is_an_error_with_the_folder(tmp_path, monkeypatch):
+    def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(module, "_reserve", full)
-    with pytest.raises(StorageError, match=str(tmp_path)):
-        Scratch(tmp_path).empty(10, np.int64)
+    pytest.raises(StorageError, Scratch(tmp_path).empty, 10, np.int64).match(str(tmp_path))
 
 
 @pytest.mark.parametrize("entries", [1, 7, 1 << 22])
-def test_joined_lists_are_the_columns_of_the_whole_matrix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: int
-) -> None:
+def test_joined_lists_are_the_columns_of_the_whole_matrix(tmp_path, monkeypatch, entries):
     monkeypatch.setattr(module, "MERGED_ENTRIES", entries)
     monkeypatch.setattr(module, "BLOCK_ROWS", 16)
     matrix = sparse.random_array((70, 12), density=0.2, rng=0, format="csr", dtype=np.float32)

@@ -1,12 +1,8 @@
 """String tables behave like the lists they stand for."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelgrove.core import strings
@@ -17,9 +13,8 @@ from labelgrove.errors import DataError
 Strings = st.lists(st.text(st.characters(exclude_categories=()), max_size=6), max_size=8)
 
 
-@settings(deadline=None)
 @given(Strings)
-def test_a_table_is_the_list_it_was_made_of(strings: list[str]) -> None:
+def test_a_table_is_the_list_it_was_made_of(strings):
     table = StringTable.from_strings(iter(strings))
     assert list(table) == strings
     assert len(table) == len(strings)
@@ -29,9 +24,8 @@ def test_a_table_is_the_list_it_was_made_of(strings: list[str]) -> None:
     assert all(string in table for string in strings)
 
 
-@settings(deadline=None)
 @given(Strings, st.data())
-def test_take_picks_like_a_list(strings: list[str], data: st.DataObject) -> None:
+def test_take_picks_like_a_list(strings, data):
     table = StringTable.from_strings(strings)
     numbers = st.integers(-len(strings), len(strings) - 1)
     rows = data.draw(st.lists(numbers, max_size=6)) if strings else []
@@ -44,21 +38,24 @@ def test_take_picks_like_a_list(strings: list[str], data: st.DataObject) -> None
         assert list(table.take(mask)) == expected
 
 
-@settings(deadline=None)
 @given(Strings)
-def test_arrays_give_the_table_back(strings: list[str]) -> None:
+def test_arrays_give_the_table_back(strings):
     arrays = StringTable.from_strings(strings).arrays("names")
     assert set(arrays) == {"names.blob", "names.offsets"}
     assert list(StringTable.from_arrays(arrays, "names")) == strings
 
 
-def test_missing_arrays_are_named() -> None:
+def test_tables_without_an_array_or_with_bytes_that_are_not_utf8():
     with pytest.raises(DataError, match=r"names.offsets"):
         StringTable.from_arrays({"names.blob": np.zeros(0, np.uint8)}, "names")
+    table = StringTable(np.array([65, 255], np.uint8), np.array([0, 1, 2]))
+    assert table[0] == "A"
+    with pytest.raises(DataError, match="string 1 of the table is not valid UTF-8"):
+        _ = table[1]
 
 
 @pytest.mark.parametrize("position", [3, -4, 1 << 40])
-def test_positions_outside_are_index_errors(position: int) -> None:
+def test_positions_outside_are_index_errors(position):
     with pytest.raises(IndexError, match="of 3 strings"):
         StringTable.from_strings("abc")[position]
 
@@ -77,52 +74,38 @@ def test_positions_outside_are_index_errors(position: int) -> None:
         (np.zeros(2, np.uint8), np.array([0, -1, 2])),
     ],
 )
-def test_arrays_that_are_no_table_are_refused(blob: Any, offsets: Any) -> None:
-    with pytest.raises(DataError, match="string table"):
-        StringTable(blob, offsets)
+def test_arrays_that_are_no_table_are_refused(blob, offsets):
+    pytest.raises(DataError, StringTable, blob, offsets).match("string table")
 
 
 @pytest.mark.parametrize("wrong", [None, 3, b"x", float("nan")])
-def test_what_is_not_a_string_is_located(wrong: Any) -> None:
+def test_what_is_not_a_string_is_located(wrong):
     with pytest.raises(DataError, match=r"string 2 is .*, not a string"):
         StringTable.from_strings(["a", "b", wrong])
 
 
-def test_a_blob_that_is_not_utf8_is_a_data_error() -> None:
-    table = StringTable(np.array([65, 255], np.uint8), np.array([0, 1, 2]))
-    assert table[0] == "A"
-    with pytest.raises(DataError, match="string 1 of the table is not valid UTF-8"):
-        _ = table[1]
-
-
-def test_a_table_of_a_table_shares_its_arrays() -> None:
+def test_tables_are_read_in_blocks_and_share_their_arrays(monkeypatch):
     table = StringTable.from_strings("abc")
     assert StringTable.from_strings(table).blob is table.blob
-
-
-@pytest.mark.parametrize(
-    "rows", [[3], [-4], [0.5], [[0]], [True, False], ["a"], 1, [1 << 63], [True] * 4]
-)
-def test_rows_that_are_no_rows_are_refused(rows: Any) -> None:
-    with pytest.raises(DataError, match="row"):
-        row_numbers(rows, 3)
-
-
-def test_no_rows_are_fine() -> None:
-    assert row_numbers([], 3).tolist() == []
-    assert row_numbers(np.zeros(0, bool), 0).tolist() == []
-
-
-def test_tables_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strings, "_BLOCK", 3)
     for count in range(8):
         texts = [str(number) * number for number in range(count)]
         assert list(StringTable.from_strings(texts)) == texts
 
 
-def test_the_nearest_strings_of_many_are_found_without_comparing_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize(
+    "rows", [[3], [-4], [0.5], [[0]], [True, False], ["a"], 1, [1 << 63], [True] * 4]
+)
+def test_rows_that_are_no_rows_are_refused(rows):
+    pytest.raises(DataError, row_numbers, rows, 3).match("row")
+
+
+def test_no_rows_are_fine():
+    assert row_numbers([], 3).tolist() == []
+    assert row_numbers(np.zeros(0, bool), 0).tolist() == []
+
+
+def test_the_nearest_strings_of_many_are_found_without_comparing_all(monkeypatch):
     names = [f"label {number} of many" for number in range(20_000)]
     names[12_345] = "Umweltschutz\nund mehr"
     assert nearest_strings("umwelschutz und mehr", names)[0] == names[12_345]

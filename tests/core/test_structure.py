@@ -1,12 +1,8 @@
 """Broken sparse matrices of every kind are refused before SciPy follows their arrays."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,14 +26,14 @@ ARRAYS = {
 NUMBERS = st.sampled_from([-(2**31), -7, -2, -1, 0, 1, 2, 3, 4, 5, 6, 9, 100, 2**31 - 1])
 
 
-def example(kind: str) -> Any:
+def example(kind):
     dense = np.zeros((4, 6), np.float32)
     dense[[0, 0, 1, 3, 3], [0, 5, 2, 1, 4]] = [1, 2, 3, 4, 5]
     matrix = sparse.coo_array(dense)
     return matrix.tobsr((2, 3)) if kind == "bsr" else matrix.asformat(kind)
 
 
-def entries(matrix: Any) -> list[tuple[int, int, float]]:
+def entries(matrix):
     """Row, column and value of all entries, by the book; raises where an array ends too early."""
     rows, cols = matrix.shape
     kind = matrix.format
@@ -70,13 +66,13 @@ def entries(matrix: Any) -> list[tuple[int, int, float]]:
     return result
 
 
-def listed(array: Any) -> list[Any]:
+def listed(array):
     assert array.ndim == 1
-    return array.tolist()  # type: ignore[no-any-return]
+    return array.tolist()
 
 
 @st.composite
-def broken(draw: Any) -> Any:
+def broken(draw):
     """A matrix of any kind with a few changes to its raw arrays, which may leave it sound."""
     kind = draw(st.sampled_from(sorted(ARRAYS)))
     matrix = example(kind)
@@ -92,7 +88,8 @@ def broken(draw: Any) -> Any:
             row = draw(st.integers(0, 3))
             array[row] = [*array[row], draw(NUMBERS)] if change != "shorter" else array[row][:-1]
         elif change == "value" and len(array):
-            array[draw(st.integers(0, len(array) - 1))] = draw(NUMBERS)
+            number = np.int64(draw(NUMBERS)).astype(array.dtype)  # in a uint8, another number
+            array[draw(st.integers(0, len(array) - 1))] = number
         elif change == "shorter":
             array = array[: draw(st.integers(0, len(array)))]
         elif change == "longer":
@@ -111,7 +108,7 @@ def broken(draw: Any) -> Any:
 
 
 @given(broken())
-def test_what_passes_the_check_has_only_entries_inside(matrix: Any) -> None:
+def test_what_passes_the_check_has_only_entries_inside(matrix):
     try:
         check_structure(matrix)
     except DataError:
@@ -125,18 +122,17 @@ def test_what_passes_the_check_has_only_entries_inside(matrix: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(ARRAYS))
-def test_sound_matrices_pass(kind: str) -> None:
+def test_sound_matrices_pass(kind):
     check_structure(example(kind))
     check_structure(sparse.coo_array((3, 0)).asformat(kind if kind != "bsr" else "csr"))
     np.testing.assert_array_equal(as_csr(example(kind)).toarray(), example("csr").toarray())
 
 
-def test_a_kind_that_is_not_known_is_refused() -> None:
+def test_a_kind_that_is_not_known_is_refused():
     class Odd(sparse.csr_array):
         format = property(lambda self: "odd")
 
-    with pytest.raises(DataError, match="kind 'odd' is not supported"):
-        check_structure(Odd((2, 2)))
+    pytest.raises(DataError, check_structure, Odd((2, 2))).match("kind 'odd' is not supported")
 
 
 RISKY = """
@@ -181,7 +177,7 @@ for kind in ("csc", "bsr", "csr"):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use", ["fit", "labels", "as_csr", "top_k", "corpus", "importer"])
-def test_a_last_pointer_of_zero_does_not_corrupt_memory(use: str, tmp_path: Path) -> None:
+def test_a_last_pointer_of_zero_does_not_corrupt_memory(use, tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", RISKY, use, tmp_path / "matrix.npz"],
         capture_output=True,

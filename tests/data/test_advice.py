@@ -1,7 +1,5 @@
 """Every finding has a sentence that says what to do, and nothing is said without one."""
 
-from __future__ import annotations
-
 import pytest
 
 from labelgrove.data.advice import advice
@@ -58,7 +56,7 @@ def test_nothing_to_do():
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
-def test_a_sentence_for_each_finding(more: list[Document], sentence: str):
+def test_a_sentence_for_each_finding(more, sentence):
     sentences = advice(corpus_stats([*PLAIN, *more]))
     assert any(sentence in each for each in sentences), sentences
 

@@ -4,7 +4,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
 
 
-def test_facts_are_counts_of_the_corpus_and_survive_the_disk() -> None:
+def test_facts_are_counts_of_the_corpus_and_survive_the_disk():
     corpus = Corpus.from_lists(["x", "y", "z"], [["a"], ["a", "b"], []])
     facts = TrainingFacts.of(corpus.with_dense([[1.0, 2.0]] * 3))
     assert facts.frequencies.tolist() == [2, 1]

@@ -24,24 +24,39 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture
-def both() -> Features:
+def both():
     random = np.random.default_rng(0)
     terms = sparse.random_array((6, 9), density=0.4, rng=random, dtype=np.float32)
     return Features(terms, random.normal(size=(6, 3)))
 
 
-def test_blocks_must_have_as_many_rows():
-    with pytest.raises(DataError, match="sparse block has 1 rows, the dense block 2"):
-        Features([[1.0]], [[1.0], [2.0]])
-    with pytest.raises(DataError, match="a sparse or a dense block"):
-        Features()
+def test_blocks_must_fit():
+    pytest.raises(DataError, Features, [[1.0]], [[1.0], [2.0]]).match("sparse block has 1 rows")
+    pytest.raises(DataError, Features).match("a sparse or a dense block")
+    assert repr(with_dense(None, [[1.0]])) == "Features(1 rows, 0 sparse + 1 dense)"
+    with pytest.raises(DataError, match="2 rows, the dense block 1"):
+        with_dense(Features(sparse=np.eye(2)), [[1.0]])
+    with pytest.raises(DataError, match="dense block already"):
+        with_dense(Features(dense=[[1.0]]), [[1.0]])
 
 
-def test_taking_rows_takes_them_from_both_blocks(both):
+def test_rows_arrays_and_kinds_of_both_blocks(both):
     picked = both.take([4, 0])
     assert np.array_equal(picked.to_csr().toarray(), both.to_csr().toarray()[[4, 0]])
     mask = np.arange(6) % 2 == 0
     assert len(both.take(mask)) == 3
+    again = Features.from_arrays(both.arrays("x"), "x")
+    assert np.array_equal(again.to_csr().toarray(), both.to_csr().toarray())
+    assert Features.from_arrays(Features([[1.0]]).arrays("x"), "x").dense is None
+    assert as_features(both) is both
+    assert as_features(both.sparse).dense is None
+    assert as_features(both.dense).sparse is None
+
+    assert both.parts().rows == 6
+    assert Features(both.sparse).parts().dense.shape == (6, 0)
+    assert Features(dense=both.dense).parts().sparse.cols == 0
+    with pytest.raises(DataError, match="documents: the dense block contains NaN"):
+        Features(dense=[[np.nan]]).parts(name="documents")
 
 
 def test_each_block_gets_unit_length(both):
@@ -68,30 +83,9 @@ def test_unit_values_of_any_size_sign_and_block(monkeypatch):
     assert stored_zero.tolist() == [0] and row_lengths(np.array([0]), np.zeros(0)).size == 0
 
 
-def test_arrays_bring_both_blocks_back(both):
-    again = Features.from_arrays(both.arrays("x"), "x")
-    assert np.array_equal(again.to_csr().toarray(), both.to_csr().toarray())
-    assert Features.from_arrays(Features([[1.0]]).arrays("x"), "x").dense is None
-
-
-def test_a_scipy_matrix_is_sparse_and_an_array_is_dense(both):
-    assert as_features(both) is both
-    assert as_features(both.sparse).dense is None
-    assert as_features(both.dense).sparse is None
-
-
-def test_parts_have_no_columns_where_a_block_is_missing(both):
-    assert both.parts().rows == 6
-    assert Features(both.sparse).parts().dense.shape == (6, 0)
-    assert Features(dense=both.dense).parts().sparse.cols == 0
-    with pytest.raises(DataError, match="documents: the dense block contains NaN"):
-        Features(dense=[[np.nan]]).parts(name="documents")
-
-
 @pytest.mark.parametrize("wrong", [[1.0], [["a"]], [[1.0], [1.0, 2.0]]])
 def test_what_is_not_a_table_of_numbers_is_refused(wrong):
-    with pytest.raises(DataError):
-        as_dense(wrong)
+    pytest.raises(DataError, as_dense, wrong)
 
 
 def test_half_precision_stays_half_precision_and_memory_mapped(tmp_path):
@@ -102,17 +96,12 @@ def test_half_precision_stays_half_precision_and_memory_mapped(tmp_path):
     assert np.shares_memory(dense, mapped)
 
 
-@given(st.lists(st.floats(width=16, allow_nan=False, allow_infinity=False), max_size=40))
-def test_kernels_read_half_precision_exactly(values):
-    block = np.array(values, np.float16).reshape(1, -1)
-    assert np.array_equal(_native.dense_rows(block), block[0].astype(np.float32))
-
-
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=40))
-def test_kernels_round_to_the_nearest_half(values):
+def test_kernels_round_to_the_nearest_half_and_read_it_exactly(values):
     singles = np.array(values, np.float32)
-    clipped = np.clip(singles, -65504, 65504)
-    assert np.array_equal(_native.to_half(singles), clipped.astype(np.float16).view(np.uint16))
+    halves = np.clip(singles, -65504, 65504).astype(np.float16)
+    assert np.array_equal(_native.to_half(singles), halves.view(np.uint16))
+    assert np.array_equal(_native.dense_rows(halves[None]), halves.astype(np.float32))
 
 
 def test_nan_is_found_in_any_block_of_rows(monkeypatch):
@@ -124,14 +113,6 @@ def test_nan_is_found_in_any_block_of_rows(monkeypatch):
         with pytest.raises(DataError, match="x: the dense block contains NaN"):
             Features(dense=broken).parts(name="x")
     assert Features(dense=dense).parts().rows == 7
-
-
-def test_a_dense_block_joins_what_is_there():
-    assert repr(with_dense(None, [[1.0]])) == "Features(1 rows, 0 sparse + 1 dense)"
-    with pytest.raises(DataError, match="2 rows, the dense block 1"):
-        with_dense(Features(sparse=np.eye(2)), [[1.0]])
-    with pytest.raises(DataError, match="dense block already"):
-        with_dense(Features(dense=[[1.0]]), [[1.0]])
 
 
 def test_blocks_of_rows_cover_all_rows_once():

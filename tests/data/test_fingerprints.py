@@ -1,7 +1,5 @@
 """Hashes of training documents tell when a model is measured on them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -15,26 +13,23 @@ from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import LabelgroveWarning
 
 
-def corpus(first: int, last: int) -> Corpus:
+def corpus(first, last):
     texts = [f"document {number}" for number in range(first, last)]
     return Corpus.from_lists(texts, [["a"]] * len(texts))
 
 
-def test_documents_are_known_again_and_others_are_not() -> None:
+def test_documents_are_known_again_and_others_are_not():
     known = Fingerprints.of(corpus(0, 1000))
     assert known.warning(corpus(1000, 3000)) is None
     assert known.warning(corpus(0, 300)).startswith("all of these documents")
     assert known.warning(corpus(900, 1100)).startswith("50% of these documents")
     assert known.warning(corpus(985, 1985)) is None  # 1.5 %: texts occur twice by chance
-
-
-def test_new_documents_are_added() -> None:
     known = Fingerprints.of(corpus(0, 100)).with_documents(corpus(500, 600))
     assert known.warning(corpus(0, 100)) and known.warning(corpus(500, 600))
     assert known.warning(corpus(200, 300)) is None
 
 
-def test_large_corpora_keep_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_corpora_keep_a_sample(monkeypatch):
     monkeypatch.setattr(fingerprints, "MOST", 500)
     known = Fingerprints.of(corpus(0, 5000))
     assert 400 < len(known.hashes) < 600
@@ -44,11 +39,11 @@ def test_large_corpora_keep_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("dense", [False, True])
-def test_features_are_documents_as_well(dense: bool) -> None:
+def test_features_are_documents_as_well(dense):
     random = np.random.default_rng(0)
     rows = random.random((60, 5)).astype(np.float32)
 
-    def part(some: slice) -> Corpus:
+    def part(some):
         features = rows[some] if dense else sparse.csr_array(rows[some])
         return labelled_corpus(features, [["a"]] * len(rows[some]))
 
@@ -56,14 +51,14 @@ def test_features_are_documents_as_well(dense: bool) -> None:
     assert known.warning(part(slice(0, 30))) and known.warning(part(slice(30, 60))) is None
 
 
-def test_facts_keep_them_on_disk_and_old_models_have_none() -> None:
+def test_facts_keep_them_on_disk_and_old_models_have_none():
     part = TrainingFacts.of(corpus(0, 50)).state()
     assert TrainingFacts.from_state(part).warning(corpus(0, 50))
     del part.arrays["fingerprints"]
     assert TrainingFacts.from_state(part).warning(corpus(0, 50)) is None
 
 
-def test_calibrating_on_the_training_data_warns_and_the_report_says_so() -> None:
+def test_calibrating_on_the_training_data_warns_and_the_report_says_so():
     train, test = shop_corpus(300, labels=40), shop_corpus(200, labels=40, part="test")
     model = Linear().fit(train)
     with pytest.warns(LabelgroveWarning, match="too good"):

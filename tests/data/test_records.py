@@ -1,9 +1,5 @@
 """Documents with fields as one string: what goes in comes out, and nothing can be forged."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pandas
 import pyarrow
@@ -39,23 +35,20 @@ ROW = {"title": "On snails", "abstract": "They are slow.", "creator": ["Ada", "B
 TEXTS = st.text(st.sampled_from("ab \n\x1eé" + START + TEXT + FIELD + VALUE))
 
 
-def test_a_record_holds_all_fields() -> None:
+def test_a_record_holds_all_fields_and_what_is_missing_stays_empty():
     record = NAMES.record(ROW)
     assert text_parts(record) == {"title": "On snails", "abstract": "They are slow."}
     assert field_parts(record) == {"creator": ["Ada", "Ben"], "kind": ["7"]}
     assert words_of(record) == "On snails\nThey are slow."
     assert field_terms(record) == ["creator: ada", "creator: ben", "kind: 7"]
     assert names_in([record]) == NAMES
-
-
-def test_what_is_missing_stays_empty() -> None:
     record = NAMES.record({"title": None, "abstract": "x", "kind": float("nan")})
     assert words_of(record) == "x" and field_terms(record) == []
     assert names_in(["plain", record]) == NAMES
     assert empty_fields([record, NAMES.record(ROW | {"kind": None})]) == ["kind"]
 
 
-def test_a_plain_text_is_no_record() -> None:
+def test_a_plain_text_is_no_record():
     for text in ("", "a", START, f"{START}a", f"{TEXT}a", f"a{START}{TEXT}b", "\x1fa\x1eb"):
         assert not is_record(text) and words_of(text) == text
         assert text_parts(text) == {"": text}
@@ -64,10 +57,10 @@ def test_a_plain_text_is_no_record() -> None:
 
 
 @given(title=TEXTS, abstract=TEXTS, creators=st.lists(TEXTS, max_size=3))
-def test_no_value_is_taken_for_a_mark(title: str, abstract: str, creators: list[str]) -> None:
+def test_no_value_is_taken_for_a_mark(title, abstract, creators):
     record = NAMES.record({"title": title, "abstract": abstract, "creator": creators})
 
-    def clean(text: str) -> str:
+    def clean(text):
         return "".join(" " if c in TEXT + FIELD + VALUE else c for c in text)
 
     assert text_parts(record) == {"title": clean(title), "abstract": clean(abstract)}
@@ -76,36 +69,33 @@ def test_no_value_is_taken_for_a_mark(title: str, abstract: str, creators: list[
 
 
 @given(st.lists(st.one_of(TEXTS, st.builds(lambda t: NAMES.record({"title": t}), TEXTS))))
-def test_tables_know_records_as_lists_do(texts: list[str]) -> None:
+def test_tables_know_records_as_lists_do(texts):
     table = StringTable.from_strings(texts)
     assert has_records(table) == has_records(texts) == any(map(is_record, texts))
     assert list(plain_texts(table)) == list(plain_texts(texts)) == [words_of(t) for t in texts]
 
 
-def test_values_of_all_kinds() -> None:
+def test_values_of_all_kinds():
     assert field_values(["a", 3, 2.0, None, ""], "x") == ["a", "3", "2"]
     assert field_values(pandas.Series([2012.0, None]).tolist(), "x") == ["2012"]
     assert field_values(pandas.NA, "x") == []
-    with pytest.raises(DataError, match="field 'x' must be a string, a number or a list"):
-        field_values({"a": 1}, "x")
-    with pytest.raises(DataError, match="document 1: field 'title' must be a string, but is int"):
-        NAMES.records([ROW, {"title": 5}])
+    pytest.raises(DataError, field_values, {"a": 1}, "x").match("field 'x' must be a string, a")
+    pytest.raises(DataError, NAMES.records, [ROW, {"title": 5}]).match("document 1: field 'title'")
 
 
 @pytest.mark.parametrize("name", ["", " ", "a: b", f"a{FIELD}", "title"])
-def test_names_that_cannot_be(name: str) -> None:
-    with pytest.raises(ConfigError):
-        FieldNames(("title",), (name,))
+def test_names_that_cannot_be(name):
+    pytest.raises(ConfigError, FieldNames, ("title",), (name,))
 
 
 @pytest.mark.parametrize("frame", [pandas.DataFrame, pyarrow.table, None])
-def test_rows_and_frames_train_and_predict(frame: Any) -> None:
+def test_rows_and_frames_train_and_predict(frame):
     rows = {"title": ["a book", "a book"] * 9, "by": ["Springer", "Wiley"] * 9, "x": [1, 2] * 9}
     given = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
     documents = records(given if frame is None else frame(rows), text="title", fields=["by"])
     model = Linear().fit(documents, [["s"], ["w"]] * 9)
     assert model.facts_.fields == FieldNames(("title",), ("by",))
-    asked: Any = [{"title": "book", "by": "Wiley"}, {"title": "springer", "by": "springer"}]
+    asked = [{"title": "book", "by": "Wiley"}, {"title": "springer", "by": "springer"}]
     if frame is not None:
         asked = frame({"title": ["book", "springer"], "by": ["Wiley", "springer"]})
     assert model.predict(asked, k=1).names() == [["w"], ["s"]]
@@ -113,14 +103,13 @@ def test_rows_and_frames_train_and_predict(frame: Any) -> None:
     assert model.score_labels(asked, ["w"]).argmax() == 0
 
 
-def test_fields_that_nobody_reads_are_refused() -> None:
+def test_fields_that_nobody_reads_are_refused():
     with pytest.raises(DataError, match="no document has the field 'bye'; the first has title"):
         records([{"title": "a", "by": "b"}], text="title", fields="bye")
     with pytest.warns(LabelgroveWarning, match="no document has a value in the field 'by'"):
         records([{"title": "a", "by": None}], text="title", fields="by")
     plain = Linear().fit(["red", "blue"], [["a"], ["b"]])
-    with pytest.raises(DataError, match="document 0 is a mapping of fields, and the model was"):
-        plain.predict([{"title": "red"}])
+    pytest.raises(DataError, plain.predict, [{"title": "red"}]).match("document 0 is a mapping of")
     record = NAMES.record(ROW)
     column = pandas.Series([record])
     for texts in (
@@ -130,8 +119,7 @@ def test_fields_that_nobody_reads_are_refused() -> None:
         column,
         np.array([record]),
     ):
-        with pytest.raises(DataError, match="trained on plain texts"):
-            plain.predict(texts)
+        pytest.raises(DataError, plain.predict, texts).match("trained on plain texts")
     with pytest.raises(DataError, match=r"labelgrove\.records"):
         Linear().fit([{"title": "red"}], [["a"]])
     model = Linear().fit(records([ROW] * 2, text="title", fields="creator"), [["a"], ["b"]])
@@ -139,14 +127,13 @@ def test_fields_that_nobody_reads_are_refused() -> None:
         model.predict(Corpus.from_lists([record], [["a"]]))
     with pytest.raises(DataError, match="document 0 has the field 'creater', which is not one of"):
         model.predict([{"title": "x", "creater": "Ada"}])
-    with pytest.raises(DataError, match="document 0 has no text"):
-        model.predict([{"creator": "Ada"}])
+    pytest.raises(DataError, model.predict, [{"creator": "Ada"}]).match("document 0 has no text")
     with pytest.raises(DataError, match="document 1 is int, not a string"):
         model.predict([*records([ROW], text="title", fields="creator"), 5])
     check_names(["plain"], None)
 
 
-def test_facts_are_stored_with_their_fields() -> None:
+def test_facts_are_stored_with_their_fields():
     corpus = Corpus.from_lists([NAMES.record(ROW)], [["a"]])
     facts = TrainingFacts.of(corpus)
     assert TrainingFacts.from_state(facts.state()).fields == NAMES

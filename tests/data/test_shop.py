@@ -1,7 +1,5 @@
 """The made-up shop: the same bytes everywhere, Zipf, a tree, and a task that can be learnt."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import tracemalloc
@@ -24,7 +22,7 @@ from labelgrove.data.shop_labels import (
 from labelgrove.errors import ConfigError
 
 
-def digest(values: object) -> str:
+def digest(values):
     return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
 
 
@@ -139,8 +137,7 @@ def test_columns_and_ids_agree():
     for column, row in enumerate(labels.rows()):
         assert labels.id(column) == row[0]
         assert labels.column(*labels.kind_and_number(column)) == column
-    with pytest.raises(IndexError):
-        labels.id(777)
+    pytest.raises(IndexError, labels.id, 777)
 
 
 @pytest.mark.parametrize("labels", [10, 11, 25, 50, 400, 1_500_000, 100_000_000])
@@ -206,7 +203,7 @@ def test_labels_occur_together():
     assert own / brands > 0.7  # by chance: 1 in 24
 
 
-def _department(labels: ShopLabels, found: set[str]) -> int:
+def _department(labels, found):
     number = max(int(label[9:]) for label in found if label.startswith("category-"))
     return labels.category(number).department
 

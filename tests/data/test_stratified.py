@@ -1,7 +1,5 @@
 """Stratified splits: copies together, labels in train, and shares of labels like those of parts."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

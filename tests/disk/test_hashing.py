@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -32,69 +31,27 @@ class Other(Params):
 
 
 class Component:
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth):
         self.depth = depth
 
-    def state(self) -> Part:
+    def state(self):
         return Part({"depth": self.depth}, {"x": np.arange(self.depth)})
 
 
-DIFFERENT: list[Any] = [
-    None,
-    0,
-    1,
-    -1,
-    1.0,
-    -0.0,
-    0.0,
-    float("nan"),
-    float("inf"),
-    True,
-    False,
-    "",
-    "1",
-    b"1",
-    b"",
-    "None",
-    [],
-    [[]],
-    {},
-    [1],
-    ["1"],
-    [None],
-    ["ab"],
-    ["a", "b"],
-    ["", "ab"],
-    ["ab", ""],
-    [["a"], ["b"]],
-    [["a", "b"], []],
-    {"a": 1},
-    {"a": "1"},
-    {"a": 1, "b": 2},
-    {"a": 2, "b": 1},
-    [["a", 1]],
-    10**50,
-    np.zeros(0),
-    np.zeros((0, 1)),
-    np.zeros(2),
-    np.zeros(2, np.float32),
-    np.zeros((2, 1)),
-    np.zeros(2, np.int64),
-    np.zeros(16, np.uint8),
-    sparse.csr_array((2, 2)),
-    sparse.csr_array(np.eye(2)),
-    sparse.csr_array(np.eye(2, dtype=np.float32)),
-    sparse.csr_array(np.diag([1.0, 2.0])),
-    sparse.csr_array([[1.0, 0.0], [1.0, 0.0]]),
-    One(),
-    One(2),
-    Other(),
-    Component(1),
-    Component(2),
+DIFFERENT = [
+    *(None, 0, 1, -1, 1.0, -0.0, 0.0, float("nan"), float("inf"), True, False, 10**50),
+    *("", "1", b"1", b"", "None", [], [[]], {}, [1], ["1"], [None], ["ab"], ["a", "b"]),
+    *(["", "ab"], ["ab", ""], [["a"], ["b"]], [["a", "b"], []], [["a", 1]]),
+    *({"a": 1}, {"a": "1"}, {"a": 1, "b": 2}, {"a": 2, "b": 1}),
+    *(np.zeros(shape) for shape in (0, (0, 1), 2, (2, 1))),
+    *(np.zeros(2, np.float32), np.zeros(2, np.int64), np.zeros(16, np.uint8)),
+    *(sparse.csr_array((2, 2)), sparse.csr_array(np.eye(2)), sparse.csr_array(np.diag([1.0, 2]))),
+    *(sparse.csr_array(np.eye(2, dtype="f4")), sparse.csr_array([[1.0, 0.0], [1.0, 0.0]])),
+    *(One(), One(2), Other(), Component(1), Component(2)),
 ]
 
 
-def test_different_content_has_different_hashes() -> None:
+def test_different_content_has_different_hashes():
     hashes = [content_hash(value) for value in DIFFERENT]
     for (i, left), (j, right) in combinations(enumerate(hashes), 2):
         assert left != right, (DIFFERENT[i], DIFFERENT[j])
@@ -123,26 +80,25 @@ def test_different_content_has_different_hashes() -> None:
         (Component(2), Component(2)),
     ],
 )
-def test_same_content_has_the_same_hash(left: Any, right: Any) -> None:
+def test_same_content_has_the_same_hash(left, right):
     assert content_hash(left) == content_hash(right)
 
 
-def test_the_width_of_sparse_indices_does_not_count() -> None:
+def test_the_width_of_sparse_indices_does_not_count():
     narrow = sparse.csr_array(np.eye(3))
     wide = narrow.copy()
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
     assert content_hash(narrow) == content_hash(wide)
 
 
-def test_the_hash_stays_what_it_was() -> None:
+def test_the_hash_stays_what_it_was():
     # Stored stages are found by it: a change here must come with a new format version.
     known = content_hash({"texts": ["a", "ü"], "C": 1.0}, np.arange(3, dtype=np.int32), None)
     assert known == "9ea5f877152d3c49f233353f458b86b07eb46754c7f2322dbd9e4df34645ef50"
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=5), max_size=12), st.integers(1, 4))
-def test_lists_and_tables_agree_in_any_chunking(strings: list[str], chunk: int) -> None:
+def test_lists_and_tables_agree_in_any_chunking(strings, chunk):
     patch = pytest.MonkeyPatch()
     with patch.context() as context:
         context.setattr(hashing, "_CHUNK", chunk)
@@ -156,7 +112,7 @@ Values = st.recursive(
 )
 
 
-def exact(value: Any) -> str:
+def exact(value):
     """Equal for equal values of equal types: repr with sorted keys."""
     if isinstance(value, dict):
         return "{" + ", ".join(sorted(f"{k!r}: {exact(v)}" for k, v in value.items())) + "}"
@@ -165,21 +121,15 @@ def exact(value: Any) -> str:
     return repr(value)
 
 
-@settings(deadline=None)
 @given(Values, Values)
-def test_hashes_are_equal_exactly_when_values_are(left: Any, right: Any) -> None:
+def test_hashes_are_equal_exactly_when_values_are(left, right):
     assert (content_hash(left) == content_hash(right)) == (exact(left) == exact(right))
 
 
 @pytest.mark.parametrize(
-    "value",
-    [object(), Path("a"), {1, 2}, 1j, One, Component, len, np.zeros(2, complex), [1, {"a": {3}}]],
+    "value", [object(), Path("a"), {1, 2}, 1j, One, Component, len, np.zeros(2, complex)]
 )
-def test_unknown_types_are_refused(value: Any) -> None:
-    with pytest.raises(ConfigError, match="has no content hash"):
-        content_hash(value)
-
-
-def test_the_refusal_says_where() -> None:
-    with pytest.raises(ConfigError, match=r"input\[0\].a\[1\]: a set has no"):
-        content_hash({"a": [1, {2}]})
+def test_unknown_types_are_refused_with_their_place(value):
+    pytest.raises(ConfigError, content_hash, {"a": [1, value]}).match(
+        r"input\[0\].a\[1\]: an? \w+.* has no content hash"
+    )

@@ -1,12 +1,9 @@
 """Locks hold between processes and end with them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -22,20 +19,17 @@ signal.pause()
 """
 
 
-def test_released_locks_leave_no_note(tmp_path: Path) -> None:
+def test_released_and_forgotten_locks_are_free_and_a_refused_one_disturbs_nobody(tmp_path):
     file = tmp_path / "lock"
     lock = FileLock(file)
     other = FileLock(file)
     assert not other.taken
-    assert other.previous is not None
     assert other.previous["pid"] == os.getpid()
     lock.release()
     again = FileLock(file)
     assert (again.taken, again.previous) == (True, None)
     again.release()
 
-
-def test_a_refused_lock_does_not_disturb_the_holder(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     first, second = FileLock(file), FileLock(file)
     assert not second.taken
@@ -43,20 +37,17 @@ def test_a_refused_lock_does_not_disturb_the_holder(tmp_path: Path) -> None:
     assert not FileLock(file).taken
     first.release()
 
-
-def test_a_forgotten_lock_is_dropped(tmp_path: Path) -> None:
     lock = FileLock(tmp_path / "lock")
     del lock
     assert FileLock(tmp_path / "lock").taken
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_a_killed_holder_holds_nothing_but_is_remembered(tmp_path: Path) -> None:
+def test_a_killed_holder_holds_nothing_but_is_remembered(tmp_path):
     file = tmp_path / "lock"
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(file)], stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "True\n"
         lock = FileLock(file)
         assert not lock.taken
@@ -64,13 +55,12 @@ def test_a_killed_holder_holds_nothing_but_is_remembered(tmp_path: Path) -> None
         process.send_signal(signal.SIGKILL)
     lock = FileLock(file)
     assert lock.taken
-    assert lock.previous is not None
     assert lock.previous["pid"] == process.pid
     lock.release()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_neither_frees_nor_keeps_the_lock(tmp_path: Path) -> None:
+def test_a_forked_child_neither_frees_nor_keeps_the_lock(tmp_path):
     code = """
 import os, sys, time
 from pathlib import Path

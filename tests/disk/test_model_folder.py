@@ -1,15 +1,10 @@
 """Model folders: round trips, refusals, and damage of any kind."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +14,7 @@ from hypothesis import strategies as st
 import labelgrove
 from labelgrove.core.part import Part
 from labelgrove.disk import bundle
-from labelgrove.disk.model_folder import StoredModel, load_model, model_size, save_model
+from labelgrove.disk.model_folder import load_model, model_size, save_model
 from labelgrove.errors import ConfigError, ModelFormatError
 from support.killing import DIE_AT_FSYNC
 
@@ -39,12 +34,12 @@ PARTS = {
 PARAMS = {"ranker": {"C": 1.0, "loss": "hinge"}, "random_state": None}
 
 
-def save(path: Path, **changes: Any) -> None:
+def save(path, **changes):
     options = {"method": "xr-linear", "params": PARAMS, "parts": PARTS, "metadata": {"P@1": 0.5}}
     save_model(path, **(options | changes))
 
 
-def assert_as_saved(model: StoredModel) -> None:
+def assert_as_saved(model):
     assert (model.method, model.params, model.metadata) == ("xr-linear", PARAMS, {"P@1": 0.5})
     assert list(model.parts) == list(PARTS)
     for name, part in PARTS.items():
@@ -57,7 +52,7 @@ def assert_as_saved(model: StoredModel) -> None:
 
 
 @pytest.mark.parametrize("verify", ["auto", "full", "quick", "none"])
-def test_round_trip(tmp_path: Path, verify: Any) -> None:
+def test_round_trip(tmp_path, verify):
     save(tmp_path / "deep/er/model")
     model = load_model(str(tmp_path / "deep/er/model"), verify=verify)
     assert_as_saved(model)
@@ -66,7 +61,7 @@ def test_round_trip(tmp_path: Path, verify: Any) -> None:
     assert {"numpy", "scipy", "python"} <= set(model.manifest["versions"])
 
 
-def test_the_folder_holds_json_and_safetensors_only(tmp_path: Path) -> None:
+def test_the_folder_holds_json_and_safetensors_only(tmp_path):
     save(tmp_path / "m")
     files = {p.relative_to(tmp_path / "m").as_posix() for p in (tmp_path / "m").rglob("*.*")}
     assert files == {
@@ -82,8 +77,8 @@ def test_the_folder_holds_json_and_safetensors_only(tmp_path: Path) -> None:
     )
 
 
-def test_extra_files_are_listed_and_checked_but_the_card_may_be_edited(tmp_path: Path) -> None:
-    def extra(folder: Path) -> None:
+def test_extra_files_are_listed_and_checked_but_the_card_may_be_edited(tmp_path):
+    def extra(folder):
         (folder / "encoder").mkdir()
         (folder / "encoder/config.json").write_text("{}")
         (folder / "README.md").write_text("card")
@@ -92,19 +87,19 @@ def test_extra_files_are_listed_and_checked_but_the_card_may_be_edited(tmp_path:
     (tmp_path / "m/README.md").write_text("a longer card")
     assert_as_saved(load_model(tmp_path / "m"))
     (tmp_path / "m/encoder/config.json").write_text("[]")
-    with pytest.raises(ModelFormatError, match=r"encoder/config.json: was altered"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("encoder/config.json: was")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "tree.json", "tree.safetensors"])
-def test_extra_files_cannot_take_our_names(tmp_path: Path, name: str) -> None:
+def test_extra_files_cannot_take_our_names(tmp_path, name):
     with pytest.raises(ConfigError, match=f"{name}: labelgrove writes this file"):
         save(tmp_path / "m", extra=lambda folder: (folder / name).touch())
     assert not list(tmp_path.iterdir())
 
 
-def test_arrays_outlive_an_overwritten_model(tmp_path: Path) -> None:
+def test_arrays_outlive_an_overwritten_model(tmp_path):
     save(tmp_path / "m")
+    pytest.raises(ConfigError, save, tmp_path / "m", params={}).match("exists already")
     old = load_model(tmp_path / "m")
     save(tmp_path / "m", parts={"tree": Part({}, {"parents": np.zeros(9)})}, overwrite=True)
     assert_as_saved(old)
@@ -112,51 +107,38 @@ def test_arrays_outlive_an_overwritten_model(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
-def test_an_existing_model_needs_overwrite(tmp_path: Path) -> None:
-    save(tmp_path / "m")
-    with pytest.raises(ConfigError, match="exists already"):
-        save(tmp_path / "m", params={})
-    assert_as_saved(load_model(tmp_path / "m"))
-
-
-@pytest.mark.parametrize("content", ["notes.txt", "manifest.json"])
-def test_overwrite_never_removes_what_is_not_a_model(tmp_path: Path, content: str) -> None:
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / content).write_text("{}")
-    with pytest.raises(ModelFormatError, match="will not be overwritten"):
-        save(tmp_path / "thesis", overwrite=True)
-    assert (tmp_path / "thesis" / content).read_text() == "{}"
-
-
-def test_overwrite_never_removes_foreign_files_in_a_model(tmp_path: Path) -> None:
+def test_overwrite_never_removes_what_is_not_a_model(tmp_path):
+    refused = "will not be overwritten"
+    for content in ("notes.txt", "manifest.json"):
+        (tmp_path / content).write_text("{}")
+        pytest.raises(ModelFormatError, save, tmp_path, overwrite=True).match(refused)
+        file = tmp_path / content
+        pytest.raises(ModelFormatError, save, file, overwrite=True).match(refused)
+        assert file.read_text() == "{}"
+        file.unlink()
     save(tmp_path / "m")
     (tmp_path / "m/member0/thesis.tex").write_text("years of work")
-    with pytest.raises(ModelFormatError, match=r"did not write member0/thesis.tex"):
-        save(tmp_path / "m", overwrite=True)
+    pytest.raises(ModelFormatError, save, tmp_path / "m", overwrite=True).match("thesis.tex")
     assert_as_saved(load_model(tmp_path / "m"))
-
-
-def test_overwrite_of_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "m").write_text("x")
-    with pytest.raises(ModelFormatError, match="will not be overwritten"):
-        save(tmp_path / "m", overwrite=True)
 
 
 @pytest.mark.parametrize(
     "name", ["", "Tree", "a b", "../up", "a//b", "/a", "a/", ".", "a.b", "manifest", "x" * 201]
 )
-def test_part_names_are_restricted(tmp_path: Path, name: str) -> None:
+def test_part_names_are_restricted(tmp_path, name):
     with pytest.raises(ConfigError, match="cannot be the name of a part"):
         save(tmp_path / "m", parts={name: Part()})
     assert not list(tmp_path.iterdir())
 
 
-def test_names_of_parts_may_have_200_letters(tmp_path: Path) -> None:
+def test_odd_names_and_settings_survive(tmp_path):
     save(tmp_path / "m", parts={"x" * 200: Part({"a": 1})})
     assert load_model(tmp_path / "m").parts["x" * 200].config == {"a": 1}
+    save(tmp_path / "n", params={"a": np.float32(0.5), "b": np.int64(3), "c": float("inf")})
+    assert load_model(tmp_path / "n").params == {"a": 0.5, "b": 3, "c": float("inf")}
 
 
-def test_what_json_cannot_hold_is_named_before_anything_is_written(tmp_path: Path) -> None:
+def test_what_json_cannot_hold_is_named_before_anything_is_written(tmp_path):
     with pytest.raises(ConfigError, match=r"tree.config.where: a PosixPath|WindowsPath"):
         save(tmp_path / "m", parts={"tree": Part({"where": tmp_path})})
     with pytest.raises(ConfigError, match=r"manifest.params.1: .*|the key 1 must be a string"):
@@ -164,22 +146,15 @@ def test_what_json_cannot_hold_is_named_before_anything_is_written(tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_numpy_scalars_and_infinity_in_settings_survive(tmp_path: Path) -> None:
-    save(tmp_path / "m", params={"a": np.float32(0.5), "b": np.int64(3), "c": float("inf")})
-    assert load_model(tmp_path / "m").params == {"a": 0.5, "b": 3, "c": float("inf")}
-
-
-def test_not_a_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelFormatError, match="no such folder"):
-        load_model(tmp_path / "nothing")
-    with pytest.raises(ModelFormatError, match=r"no manifest.json"):
-        load_model(tmp_path)
+def test_not_a_model(tmp_path):
+    pytest.raises(ModelFormatError, load_model, tmp_path / "nothing").match("no such folder")
+    pytest.raises(ModelFormatError, load_model, tmp_path).match(r"no manifest.json")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ModelFormatError, match="is a file"):
-        load_model(tmp_path / "file")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "file").match("is a file")
+    pytest.raises(ConfigError, load_model, tmp_path, verify="fast").match("verify")
 
 
-def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+def edit_manifest(folder, change):
     """Changes a manifest as somebody who knows the format would, checksum included."""
     manifest = json.loads((folder / "manifest.json").read_text())
     change(manifest)
@@ -187,7 +162,7 @@ def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
-def renamed(new: str) -> Callable[[dict[str, Any]], Any]:
+def renamed(new):
     return lambda m: m["files"].update({new: m["files"].pop("tree.safetensors")})
 
 
@@ -214,13 +189,10 @@ def renamed(new: str) -> Callable[[dict[str, Any]], Any]:
         (lambda m: m.update(params=[]), "method, params or metadata are missing"),
     ],
 )
-def test_hostile_manifests_are_refused(
-    tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str
-) -> None:
+def test_hostile_manifests_are_refused(tmp_path, change, message):
     save(tmp_path / "m")
     edit_manifest(tmp_path / "m", change)
-    with pytest.raises(ModelFormatError, match=message):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match(message)
 
 
 @pytest.mark.parametrize(
@@ -238,36 +210,32 @@ def test_hostile_manifests_are_refused(
         + b"}",
     ],
 )
-def test_manifests_that_are_not_json_objects_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_manifests_that_are_not_json_objects_are_refused(tmp_path, content):
     save(tmp_path / "m")
     (tmp_path / "m/manifest.json").write_bytes(content)
-    with pytest.raises(ModelFormatError, match=r"manifest.json"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match(r"manifest.json")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and pipes")
-def test_links_out_of_the_folder_and_pipes_are_refused(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_and_pipes_are_refused(tmp_path):
     save(tmp_path / "m")
     file = tmp_path / "m/tree.safetensors"
     shutil.copy(file, tmp_path / "elsewhere")
     file.unlink()
     file.symlink_to("../elsewhere")
-    with pytest.raises(ModelFormatError, match="link to outside"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("link to outside")
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(ModelFormatError, match="not a plain file"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("not a plain file")
     file.unlink()
-    with pytest.raises(ModelFormatError, match="missing or unreadable"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("missing or unreadable")
     (tmp_path / "linked").symlink_to("m")  # the folder itself may be a link
     save(tmp_path / "m2")
     (tmp_path / "linked2").symlink_to("m2")
     assert_as_saved(load_model(tmp_path / "linked2"))
 
 
-def test_large_models_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_models_are_sampled(tmp_path, monkeypatch):
     big = {"w": Part({}, {"w": np.zeros(6 << 20, np.uint8)})}
     save(tmp_path / "m", parts=big)
     file = tmp_path / "m/w.safetensors"
@@ -276,26 +244,19 @@ def test_large_models_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     hidden = (len(content) - (64 << 10)) // 63 + (64 << 10) + 5
     content[hidden] ^= 1
     file.write_bytes(content)
-    with pytest.raises(ModelFormatError, match="was altered or damaged"):
-        load_model(tmp_path / "m")
+    pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("was altered or damaged")
     monkeypatch.setattr(bundle, "_FULL_CHECK_LIMIT", 5 << 20)
     load_model(tmp_path / "m")  # auto is now quick, and the sample does not contain that byte
     for place in (200, len(content) - 1, len(content) // 63 * 20):
         damaged = bytearray(content)
         damaged[place] ^= 1
         file.write_bytes(damaged)
-        with pytest.raises(ModelFormatError, match="was altered or damaged"):
-            load_model(tmp_path / "m")
+        pytest.raises(ModelFormatError, load_model, tmp_path / "m").match("was altered or damaged")
         load_model(tmp_path / "m", verify="none")
 
 
-def test_an_unknown_verify_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="verify"):
-        load_model(tmp_path, verify="fast")  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def pristine(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pristine") / "m"
     save(folder)
     return {
@@ -304,7 +265,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def copy(pristine: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copy(pristine, tmp_path_factory):
     folder = tmp_path_factory.mktemp("copy")
     for name, content in pristine.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -312,44 +273,24 @@ def copy(pristine: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
-def load_damaged(folder: Path, name: str, damaged: bytes, original: bytes) -> None:
-    (folder / name).write_bytes(damaged)
+@settings(max_examples=400)
+@given(data=st.data())
+def test_any_damaged_byte_or_end_is_noticed_or_harmless(pristine, copy, data):
+    name = data.draw(st.sampled_from(sorted(pristine)))
+    content, place = pristine[name], data.draw(st.integers(0, len(pristine[name]) - 1))
+    rest = content[place + 1 :] if data.draw(st.booleans()) else b""
+    (copy / name).write_bytes(content[:place] + data.draw(st.binary(max_size=9)) + rest)
     try:
-        assert_as_saved(load_model(folder))
+        assert_as_saved(load_model(copy))
     except ModelFormatError:
         pass
     finally:
-        (folder / name).write_bytes(original)
+        (copy / name).write_bytes(content)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
-def test_any_flipped_byte_is_noticed_or_harmless(
-    pristine: dict[str, bytes], copy: Path, data: st.DataObject
-) -> None:
-    name = data.draw(st.sampled_from(sorted(pristine)))
-    content = bytearray(pristine[name])
-    place = data.draw(st.integers(0, len(content) - 1))
-    content[place] = data.draw(st.integers(0, 255))
-    load_damaged(copy, name, bytes(content), pristine[name])
-
-
-@settings(max_examples=100, deadline=None)
-@given(data=st.data())
-def test_any_truncation_or_appendix_is_refused(
-    pristine: dict[str, bytes], copy: Path, data: st.DataObject
-) -> None:
-    name = data.draw(st.sampled_from(sorted(pristine)))
-    content = pristine[name]
-    cut = content[: data.draw(st.integers(0, len(content) - 1))] + data.draw(st.binary(max_size=9))
-    load_damaged(copy, name, cut, content)
-
-
-@settings(max_examples=200, deadline=None)
-@given(data=st.data())
-def test_unverified_loading_of_a_damaged_tensor_file_never_crashes(
-    pristine: dict[str, bytes], copy: Path, data: st.DataObject
-) -> None:
+def test_unverified_loading_of_a_damaged_tensor_file_never_crashes(pristine, copy, data):
     name = "member0/ranker.safetensors"
     content = bytearray(pristine[name])
     header = 8 + int.from_bytes(content[:8], "little")
@@ -379,7 +320,7 @@ save_model(sys.argv[1], method="new", params={}, parts=parts, overwrite=True)
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 @pytest.mark.parametrize("existing", [True, False])
-def test_a_killed_save_leaves_the_old_model_or_the_new(tmp_path: Path, existing: bool) -> None:
+def test_a_killed_save_leaves_the_old_model_or_the_new(tmp_path, existing):
     target = tmp_path / "m"
     for deadly in range(1, 7):
         if existing:

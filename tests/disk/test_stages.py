@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,18 +14,18 @@ from labelgrove.disk.run_folder import Checkpoints, RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 
-calls: list[Any] = []
+calls = []
 
 
 @dataclass(frozen=True)
 class Number:
     value: int
 
-    def state(self) -> Part:
+    def state(self):
         return Part({"value": self.value})
 
     @classmethod
-    def from_state(cls, part: Part) -> Number:
+    def from_state(cls, part):
         return cls(part.config["value"])
 
 
@@ -36,31 +34,31 @@ class Settings(Params):
     factor: int = 2
     log_every: int = 10
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self):
         return {"factor": self.factor}
 
 
-def double(x: int) -> Number:
+def double(x) -> Number:
     calls.append(x)
     return Number(2 * x)
 
 
-def add(number: Number, more: int, *, threads: int | None = None) -> Number:
+def add(number, more, *, threads=None) -> Number:
     calls.append((number, more))
     return Number(number.value + more)
 
 
-def scaled(x: int, settings: Settings) -> Number:
+def scaled(x, settings) -> Number:
     return Number(x * settings.factor)
 
 
 @pytest.fixture(autouse=True)
-def no_calls() -> None:
+def no_calls():
     calls.clear()
 
 
-def test_a_stage_is_reused_when_its_arguments_are_equal(tmp_path: Path) -> None:
-    events: list[Event] = []
+def test_a_stage_is_reused_when_its_arguments_are_equal(tmp_path):
+    events = []
     with RunFolder(tmp_path / "run") as run:
         stages = Stages(Reporter([events.append]), run)
         assert [stages("twice", double, x=x).value.value for x in (1, 2, 1)] == [2, 4, 2]
@@ -68,7 +66,7 @@ def test_a_stage_is_reused_when_its_arguments_are_equal(tmp_path: Path) -> None:
     assert [event.kind for event in events] == ["stage_start", "stage_end"] * 3
 
 
-def test_a_made_argument_is_known_by_its_key_and_arrives_as_its_value(tmp_path: Path) -> None:
+def test_a_made_argument_is_known_by_its_key_and_arrives_as_its_value(tmp_path):
     with RunFolder(tmp_path / "run") as run:
         stages = Stages(Reporter(), run)
         first = stages("twice", double, x=1)
@@ -79,7 +77,7 @@ def test_a_made_argument_is_known_by_its_key_and_arrives_as_its_value(tmp_path: 
     assert calls == [1, (Number(2), 3), 2, (Number(4), 3)]
 
 
-def test_a_value_that_is_not_needed_is_not_made(tmp_path: Path) -> None:
+def test_a_value_that_is_not_needed_is_not_made(tmp_path):
     def expensive() -> Number:
         calls.append("made")
         return Number(1)
@@ -91,7 +89,7 @@ def test_a_value_that_is_not_needed_is_not_made(tmp_path: Path) -> None:
     assert calls.count("made") == 1
 
 
-def test_what_only_says_how_to_run_is_no_part_of_the_key(tmp_path: Path) -> None:
+def test_what_only_says_how_to_run_is_no_part_of_the_key(tmp_path):
     with RunFolder(tmp_path / "run") as run:
         stages = Stages(Reporter(), run)
         first = stages("twice", double, x=1)
@@ -106,50 +104,46 @@ def test_what_only_says_how_to_run_is_no_part_of_the_key(tmp_path: Path) -> None
     assert by_settings[0] == by_settings[1] != by_settings[2]
 
 
-def test_without_a_run_folder_nothing_is_hashed_or_kept() -> None:
-    def anything(x: object) -> Part:
+def test_without_a_run_folder_nothing_is_hashed_or_kept(tmp_path):
+    def anything(x) -> Part:
         return Part({"a": 1})
 
     made = Stages(Reporter())("s", anything, x=object())
     assert made.value.config == {"a": 1}
     assert made.key == ""
-
-
-def test_a_path_is_no_run_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"run: must be a run folder: .*RunFolder\("):
-        Stages(Reporter(), str(tmp_path))  # type: ignore[arg-type]
+        Stages(Reporter(), str(tmp_path))
 
 
-def test_checkpoints_of_other_arguments_are_reported(tmp_path: Path) -> None:
-    messages: list[str] = []
+def test_checkpoints_of_other_arguments_are_reported(tmp_path):
+    messages = []
 
-    def train(x: int, finishes: bool, *, checkpoints: Path | None = None) -> Part:
+    def train(x, finishes, *, checkpoints=None) -> Part:
         assert checkpoints is not None
         Checkpoints(checkpoints).save(Part({}), step=5)
         if not finishes:
             raise KeyboardInterrupt
         return Part({})
 
-    def attempt(x: int, *, finishes: bool) -> None:
+    def attempt(x, *, finishes):
         with RunFolder(tmp_path / "run") as run:
             reporter = Reporter([lambda event: messages.append(event.values.get("text"))])
             Stages(reporter, run)("network", train, x=x, finishes=finishes)
 
     for _ in range(2):  # the second continues its own
-        with pytest.raises(KeyboardInterrupt):
-            attempt(1, finishes=False)
+        pytest.raises(KeyboardInterrupt, attempt, 1, finishes=False)
     assert not any(messages)
     attempt(2, finishes=True)
     (text,) = filter(None, messages)
     assert text.startswith("network: starts from the beginning; the checkpoints in")
 
 
-def test_work_aside_is_done_meanwhile_and_kept_like_any_other(tmp_path: Path) -> None:
+def test_work_aside_is_done_meanwhile_and_kept_like_any_other(tmp_path):
     with RunFolder(tmp_path / "run") as run:
         started, events = threading.Event(), list[Event]()
         stages = Stages(Reporter([events.append]), run)
 
-        def work(own: Stages) -> Number:
+        def work(own):
             assert started.wait(10)  # the other stage runs first
             return own("aside", double, x=4).value
 
@@ -164,22 +158,19 @@ def test_work_aside_is_done_meanwhile_and_kept_like_any_other(tmp_path: Path) ->
         stages.close()
 
 
-def test_an_error_aside_comes_where_the_result_is_asked_for() -> None:
+def test_errors_aside_come_with_the_result_and_closing_ends_work_aside():
     stages = Stages(Reporter())
 
-    def work(own: Stages) -> None:
+    def work(own):
         raise ConfigError("wrong")
 
     result = stages.aside(work)
     stages.close()
-    with pytest.raises(ConfigError, match="wrong"):
-        result()
+    pytest.raises(ConfigError, result).match("wrong")
 
-
-def test_closing_ends_work_aside() -> None:
     stages, ended = Stages(Reporter()), list[str]()
 
-    def work(own: Stages) -> None:
+    def work(own):
         try:
             while True:
                 for stop in own.stops:

@@ -1,15 +1,11 @@
 """Arrays on disk: the layout is what the safetensors library reads, and bad headers are refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file, save_file
@@ -29,20 +25,17 @@ SOME = {
 }
 
 
-def same(left: np.ndarray, right: np.ndarray) -> bool:
+def same(left, right):
     return left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
-def test_the_safetensors_library_reads_our_files(tmp_path: Path) -> None:
+def test_the_safetensors_library_reads_our_files_and_we_read_its(tmp_path):
     file = tmp_path / "a.safetensors"
     digest = write_tensors(file, SOME)
     theirs = load_file(file)
     assert set(theirs) == set(SOME)
     assert all(same(theirs[name], SOME[name]) for name in SOME)
     assert digest == hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def test_we_read_files_of_the_safetensors_library(tmp_path: Path) -> None:
     # Without padding to 64 bytes, and with its metadata.
     arrays = {name: np.ascontiguousarray(array) for name, array in SOME.items()}
     save_file(arrays, tmp_path / "a.safetensors", metadata={"made": "elsewhere"})
@@ -50,7 +43,7 @@ def test_we_read_files_of_the_safetensors_library(tmp_path: Path) -> None:
     assert all(same(ours[name], arrays[name]) for name in arrays)
 
 
-def test_arrays_are_aligned_read_only_views_without_copies(tmp_path: Path) -> None:
+def test_arrays_are_aligned_read_only_views_without_copies(tmp_path):
     file = tmp_path / "a.safetensors"
     write_tensors(file, SOME)
     assert (8 + int.from_bytes(file.read_bytes()[:8], "little")) % 64 == 0
@@ -61,14 +54,13 @@ def test_arrays_are_aligned_read_only_views_without_copies(tmp_path: Path) -> No
         assert type(array) is np.ndarray
 
 
-@settings(deadline=None)
 @given(
     array=st.sampled_from(KINDS).flatmap(
         lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))
     ),
     order=st.sampled_from(["C", "F", "stepped"]),
 )
-def test_any_array_survives(tmp_path_factory: Any, array: np.ndarray, order: str) -> None:
+def test_any_array_survives(tmp_path_factory, array, order):
     given_array = np.asfortranarray(array) if order == "F" else array
     if order == "stepped" and array.ndim:
         given_array = array[::-2]
@@ -79,7 +71,7 @@ def test_any_array_survives(tmp_path_factory: Any, array: np.ndarray, order: str
     assert same(load_file(file)["x"], expected)
 
 
-def test_large_arrays_go_out_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_arrays_go_out_in_bounded_pieces(monkeypatch):
     monkeypatch.setattr("labelgrove.disk.tensors._BLOCK", 64)
     table = np.arange(600, dtype=np.int32).reshape(30, 20).T
     pieces = list(array_blocks(table))
@@ -99,13 +91,12 @@ def test_large_arrays_go_out_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) 
         ({"\ud800": np.zeros(1)}, "cannot be the name"),
     ],
 )
-def test_what_cannot_be_stored_is_refused(tmp_path: Path, arrays: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        write_tensors(tmp_path / "a.safetensors", arrays)
+def test_what_cannot_be_stored_is_refused(tmp_path, arrays, message):
+    pytest.raises(ConfigError, write_tensors, tmp_path / "a.safetensors", arrays).match(message)
     assert not list(tmp_path.iterdir())
 
 
-def crafted(folder: Path, header: Any, data: bytes = b"", length: int | None = None) -> Path:
+def crafted(folder, header, data=b"", length=None):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     size = len(text) if length is None else length
     file = folder / "crafted.safetensors"
@@ -113,7 +104,7 @@ def crafted(folder: Path, header: Any, data: bytes = b"", length: int | None = N
     return file
 
 
-def entry(dtype: Any = "U8", shape: Any = (2,), offsets: Any = (0, 2)) -> dict[str, Any]:
+def entry(dtype="U8", shape=(2,), offsets=(0, 2)):
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
 
@@ -145,9 +136,7 @@ def entry(dtype: Any = "U8", shape: Any = (2,), offsets: Any = (0, 2)) -> dict[s
         (b'{"x": ' + b"9" * 5000 + b"}", b"", "not valid JSON"),
     ],
 )
-def test_impossible_headers_are_refused(
-    tmp_path: Path, header: Any, data: bytes, message: str
-) -> None:
+def test_impossible_headers_are_refused(tmp_path, header, data, message):
     file = crafted(tmp_path, header, data)
     with pytest.raises(ModelFormatError, match=message) as caught:
         read_tensors(file)
@@ -155,13 +144,8 @@ def test_impossible_headers_are_refused(
 
 
 @pytest.mark.parametrize("length", [100, 1 << 40, (1 << 64) - 1])
-def test_an_absurd_header_length_is_refused(tmp_path: Path, length: int) -> None:
-    with pytest.raises(ModelFormatError, match="not a safetensors file"):
-        read_tensors(crafted(tmp_path, {}, length=length))
-
-
-@pytest.mark.parametrize("content", [b"", b"1234567"])
-def test_a_file_too_short_for_a_header_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a").write_bytes(content)
-    with pytest.raises(ModelFormatError, match="not a safetensors file"):
-        read_tensors(tmp_path / "a")
+def test_what_is_too_short_for_its_header_is_refused(tmp_path, length):
+    file = crafted(tmp_path, {}, length=length)
+    for content in (file.read_bytes(), b"", b"1234567"):
+        file.write_bytes(content)
+        pytest.raises(ModelFormatError, read_tensors, file).match("not a safetensors file")

@@ -1,31 +1,31 @@
 """The engine of one machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from labelgrove.core.callbacks import Callback, Event
+from labelgrove.core.callbacks import Event
 from labelgrove.engines import LocalEngine, open_engine
 from labelgrove.errors import ConfigError
 
+pytestmark = pytest.mark.slow
 
-def halves(text: str) -> tuple[str, str]:
+
+def halves(text):
     return text[: len(text) // 2], text[len(text) // 2 :]
 
 
-def test_calls_get_the_values_of_refs() -> None:
+def test_calls_get_the_values_of_refs():
     with open_engine("local") as engine:
         first, second = engine.split(halves, engine.put("abcd"), parts=2)
         assert engine.get(engine.call(str.__add__, second, first)) == "cdab"
         assert list(engine.results(engine.map(pow, [2, 3], 2))) == [4, 9]
 
 
-def test_a_stream_makes_its_worker_once() -> None:
+def test_a_stream_makes_its_worker_once():
     made = []
 
-    def make() -> type[str]:
+    def make():
         made.append(1)
         return str
 
@@ -33,10 +33,10 @@ def test_a_stream_makes_its_worker_once() -> None:
     assert len(made) == 1
 
 
-def test_work_together_is_work_alone() -> None:
-    events: list[Event] = []
+def test_work_together_is_work_alone():
+    events = []
 
-    def work(tell: Callback) -> str:
+    def work(tell):
         tell(Event("message", values={"text": "hello"}))
         return "done"
 
@@ -46,8 +46,6 @@ def test_work_together_is_work_alone() -> None:
     assert (result, events[0].values["text"]) == ("done", "hello")
 
 
-def test_wrong_names_and_flags_are_errors() -> None:
-    with pytest.raises(ConfigError, match="must be one of local, ray, got 'dask'"):
-        open_engine("dask")
-    with pytest.raises(ConfigError, match="are for the engine ray"):
-        open_engine("local", workers=2)
+def test_wrong_names_and_flags_are_errors():
+    pytest.raises(ConfigError, open_engine, "dask").match("must be one of local, ray, got 'dask'")
+    pytest.raises(ConfigError, open_engine, "local", workers=2).match("are for the engine ray")

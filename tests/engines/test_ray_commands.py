@@ -1,11 +1,7 @@
 """The command line with --engine ray, on a cluster of two nodes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,11 +10,14 @@ from labelgrove.data.formats import write_corpus
 from labelgrove.data.shop import shop_corpus
 from support.sharding import assert_same_bits, write_shards
 
+pytestmark = pytest.mark.slow
+
+
 Call = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """test.jsonl, its shards, and a model."""
     path = tmp_path_factory.mktemp("shop")
     Linear().fit(shop_corpus(600, labels=60)).save(path / "model")
@@ -31,9 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_predictions_have_the_bytes_of_one_process(
-    cluster: Any, folder: Path, tmp_path: Path, call: Call
-) -> None:
+def test_predictions_have_the_bytes_of_one_process(cluster, folder, tmp_path, call):
     model = folder / "model"
     call("predict", model, folder / "test.jsonl", "--out", tmp_path / "whole.jsonl")
     ray = ("--engine", "ray", "--address", cluster.address)
@@ -44,7 +41,7 @@ def test_predictions_have_the_bytes_of_one_process(
     assert parts == (tmp_path / "whole.jsonl").read_bytes()
 
 
-def test_figures_are_those_of_one_process(cluster: Any, folder: Path, call: Call) -> None:
+def test_figures_are_those_of_one_process(cluster, folder, call):
     model, asked = folder / "model", ("--metric", "P@1,nDCG@3,PSP@5,macro-F1@5", "--json")
     ray = ("--engine", "ray", "--address", cluster.address)
     whole = json.loads(call("evaluate", model, folder / "test.jsonl", *asked))
@@ -54,7 +51,7 @@ def test_figures_are_those_of_one_process(cluster: Any, folder: Path, call: Call
     assert whole == parts
 
 
-def test_a_bad_shard_is_named(cluster: Any, folder: Path, tmp_path: Path, call: Call) -> None:
+def test_a_bad_shard_is_named(cluster, folder, tmp_path, call):
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.jsonl").write_text('{"text": "red shoe"}\n')
     (tmp_path / "in/b.jsonl").write_text('{"text": "red shoe"}\n{"text"\n')
@@ -64,9 +61,7 @@ def test_a_bad_shard_is_named(cluster: Any, folder: Path, tmp_path: Path, call: 
     assert not (tmp_path / "out/b.jsonl").exists()
 
 
-def test_a_trained_model_has_the_bits_of_one_process(
-    cluster: Any, tmp_path: Path, call: Call
-) -> None:
+def test_a_trained_model_has_the_bits_of_one_process(cluster, tmp_path, call):
     whole, shards = write_shards(tmp_path)
     flags = ("--set", "tree.max_leaf_size=3", "--set", "tree.branching=2")
     call("train", whole, "--method", "linear", "--out", tmp_path / "one", *flags, "--quiet")

@@ -1,16 +1,12 @@
 """Machines and workers that go away while a model is trained or used: the result is the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,12 +20,12 @@ from support import ray_work
 from support.clusters import started_cluster
 from support.sharding import assert_same_bits
 
-pytestmark = pytest.mark.long_ray
+pytestmark = [pytest.mark.slow, pytest.mark.long_ray]
 DOCUMENTS, LABELS, SHARDS = 3000, 300, 6
 
 
 @pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def corpora(tmp_path_factory):
     """A shop's documents as one file and as shards."""
     folder = tmp_path_factory.mktemp("shop")
     lines = [dump_document(each) for each in shop_documents(DOCUMENTS, labels=LABELS)]
@@ -42,17 +38,17 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "whole.jsonl", folder / "shards"
 
 
-def model() -> Linear:
+def model():
     return Linear.from_config({"tree": {"max_leaf_size": 8}, "ranker": {"mined_levels": "all"}})
 
 
 @pytest.fixture(scope="module")
-def expected(corpora: tuple[Path, Path]) -> Linear:
+def expected(corpora):
     return model().fit(read_corpus(corpora[0]))
 
 
 @pytest.fixture
-def lossy() -> Iterator[tuple[Any, Any, Any]]:
+def lossy():
     """A cluster, its second node, which may go away, and the engine."""
     from labelgrove.engines import open_engine
 
@@ -66,13 +62,11 @@ def lossy() -> Iterator[tuple[Any, Any, Any]]:
 Acts = list[Event]
 
 
-def once(
-    stage: str, kind: str, action: Callable[[], object]
-) -> tuple[Callable[[Event], None], Any]:
+def once(stage, kind, action):
     """A callback that acts at the first such event, and the list of its acts."""
-    acts: list[Event] = []
+    acts = []
 
-    def act(event: Event) -> None:
+    def act(event):
         if event.stage == stage and event.kind == kind and not acts:
             acts.append(event)
             action()
@@ -89,9 +83,7 @@ def once(
         ("ranker", "progress"),
     ],
 )
-def test_a_lost_machine_changes_no_bit(
-    stage: str, kind: str, lossy: Any, corpora: tuple[Path, Path], expected: Linear
-) -> None:
+def test_a_lost_machine_changes_no_bit(stage, kind, lossy, corpora, expected):
     cluster, node, engine = lossy
     data = read_shards(engine, corpora[1])
     act, acts = once(stage, kind, lambda: cluster.remove_node(node, allow_graceful=False))
@@ -100,14 +92,12 @@ def test_a_lost_machine_changes_no_bit(
     assert_same_bits(expected, trained)
 
 
-def test_killed_workers_change_no_bit(
-    lossy: Any, corpora: tuple[Path, Path], expected: Linear
-) -> None:
+def test_killed_workers_change_no_bit(lossy, corpora, expected):
     _, _, engine = lossy
     data = read_shards(engine, corpora[1])
     processes = {pid for _, pid in engine.results(engine.map(ray_work.process_of, range(20)))}
 
-    def kill() -> None:
+    def kill():
         for process in processes:
             os.kill(process, signal.SIGKILL)
 
@@ -116,12 +106,7 @@ def test_killed_workers_change_no_bit(
     assert acts
 
 
-def test_predictions_survive_a_lost_machine(
-    lossy: Any,
-    corpora: tuple[Path, Path],
-    expected: Linear,
-    tmp_path: Path,
-) -> None:
+def test_predictions_survive_a_lost_machine(lossy, corpora, expected, tmp_path):
     from labelgrove.cli.predicting import Job
     from labelgrove.data.formats import ReadOptions
 
@@ -143,7 +128,7 @@ def test_predictions_survive_a_lost_machine(
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_killed_driver_goes_on_with_resume(corpora: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_killed_driver_goes_on_with_resume(corpora, tmp_path):
     """The command itself is killed when the rankers begin; --resume reuses what was finished."""
     command = [sys.executable, "-m", "labelgrove", "train", corpora[1], "--engine", "ray"]
     command += ["--workers", "2", "--out", tmp_path / "model", "--set", "tree.max_leaf_size=8"]

@@ -1,10 +1,6 @@
 """Many models on a Ray cluster of two nodes: members, rows of a bench, trials of a search."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,19 +11,21 @@ from labelgrove.errors import ConfigError
 from labelgrove.experiments.bench.config import Bench
 from labelgrove.experiments.bench.run import BenchFolder
 from support.sharding import assert_same_bits
-from test_contract import planted
+from support.small_models import planted
+
+pytestmark = pytest.mark.slow
 
 
-def events(run: Path) -> list[dict[str, Any]]:
+def events(run):
     return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
 
 
-def ensemble(*more: Linear) -> Ensemble:
+def ensemble(*more):
     syllables = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
     return Ensemble([Linear(), Linear(tfidf=syllables), Linear(random_state=1), *more], rule="rank")
 
 
-def test_members_have_the_bits_of_one_process(engine: Any, tmp_path: Path) -> None:
+def test_members_have_the_bits_of_one_process(engine, tmp_path):
     texts, labels = planted()
     with RunFolder(tmp_path / "run") as run:
         model = ensemble().fit(texts, labels, run=run, engine=engine)
@@ -40,7 +38,7 @@ def test_members_have_the_bits_of_one_process(engine: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.long_ray
-def test_auto_tries_and_keeps_the_same(engine: Any) -> None:
+def test_auto_tries_and_keeps_the_same(engine):
     corpus = shop_corpus(400, labels=30)
     one, many = Auto(budget="2h").fit(corpus), Auto(budget="2h").fit(corpus, engine=engine)
     assert one.tried_ == many.tried_
@@ -48,9 +46,7 @@ def test_auto_tries_and_keeps_the_same(engine: Any) -> None:
 
 
 @pytest.mark.long_ray
-def test_trials_are_those_of_one_process(
-    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trials_are_those_of_one_process(engine, tmp_path, monkeypatch):
     pytest.importorskip("optuna")
     from labelgrove import tune
     from labelgrove.experiments.tuning import search
@@ -59,7 +55,7 @@ def test_trials_are_those_of_one_process(
     train = shop_corpus(600, labels=60)
     dev = shop_corpus(200, labels=60, part="dev").reindex(train.index)
     space = {"ranker.threshold": {"low": 0.05, "high": 1.5}, "n_trees": [1, 0]}
-    settings: dict[str, Any] = {"trials": 6, "space": space, "seed": 1}
+    settings = {"trials": 6, "space": space, "seed": 1}
     one = tune("linear", train, dev, **settings)
     many = tune("linear", train, dev, **settings, engine=engine, folder=tmp_path / "study")
     assert [t.settings for t in many.trials] == [t.settings for t in one.trials]
@@ -78,7 +74,7 @@ def test_trials_are_those_of_one_process(
 
 
 @pytest.mark.long_ray
-def test_rows_are_those_of_one_process(engine: Any, tmp_path: Path) -> None:
+def test_rows_are_those_of_one_process(engine, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     texts, labels = planted(150)

@@ -1,10 +1,6 @@
 """Models trained on a Ray cluster have the bits of those trained on one machine."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,28 +9,28 @@ from labelgrove.data.formats.sharded import read_shards
 from labelgrove.errors import DataError
 from support.sharding import PARTS, SETTINGS, assert_same_bits, made, write_shards
 
+pytestmark = pytest.mark.slow
 EVERYTHING = os.environ.get("LABELGROVE_TEST_RAY") == "all"  # as `make test-ray` sets it
 FEW = ["linear", "mined"]
 
 
 @pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def corpora(tmp_path_factory):
     return write_shards(tmp_path_factory.mktemp("corpora"))
 
 
 @pytest.mark.parametrize("name", [*SETTINGS, *PARTS] if EVERYTHING else FEW)
-def test_shards_give_the_same_bits(name: str, engine: Any, corpora: tuple[Path, Path]) -> None:
+def test_shards_give_the_same_bits(name, engine, corpora):
     whole, shards = corpora
     expected = made(name).fit(read_corpus(whole))
     assert_same_bits(expected, made(name).fit(read_shards(engine, shards)))
 
 
-def test_a_corpus_in_memory_gives_the_same_bits(engine: Any, corpora: tuple[Path, Path]) -> None:
+def test_a_corpus_in_memory_gives_the_same_bits(engine, corpora):
     corpus = read_corpus(corpora[0])
     assert_same_bits(made("two trees").fit(corpus), made("two trees").fit(corpus, engine=engine))
 
 
-def test_a_bad_shard_is_named(engine: Any, tmp_path: Path) -> None:
+def test_a_bad_shard_is_named(engine, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "red shoe", "labels": ["x"]}\n{"text"\n')
-    with pytest.raises(DataError, match=r"a\.jsonl, line 2: not valid JSON"):
-        read_shards(engine, tmp_path)
+    pytest.raises(DataError, read_shards, engine, tmp_path).match(r"a\.jsonl, line 2: not valid")

@@ -23,16 +23,14 @@ def test_later_labels_of_a_cluster_are_multiplied_down():
     assert diverse.score_kind == "product"
 
 
-def test_no_strength_changes_nothing():
+def test_none_and_full_strength_and_margins():
     same = diversify(predicted(), CLUSTERS, 0.0)
     assert same.names() == predicted().names()
     assert np.array_equal(same.scores, predicted().scores)
-
-
-def test_full_strength_puts_first_labels_of_all_clusters_first():
     diverse = diversify(predicted(), CLUSTERS, 1.0)
     assert [row[:2] for row in diverse.names()] == [["a", "c"], ["c", "b"]]
     assert (diverse.scores[:, 2:] == 0).all()
+    pytest.raises(ConfigError, diversify, predicted(kind="margin"), CLUSTERS, 0.5).match("margins")
 
 
 def test_padding_stays_at_the_end():
@@ -41,8 +39,3 @@ def test_padding_stays_at_the_end():
     assert diverse.counts.tolist() == [3, 2]
     assert diverse.names() == [["a", "c", "b"], ["c", "b"]]
     assert diverse.columns[0, 3] == -1 and diverse.scores[0, 3] == -np.inf
-
-
-def test_margins_are_refused():
-    with pytest.raises(ConfigError, match="margins"):
-        diversify(predicted(kind="margin"), CLUSTERS, 0.5)

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad, minimize
 
 from labelgrove import LabelIndex
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import as_csr
 from labelgrove.core.part import Part
 from labelgrove.errors import DataError
 from labelgrove.evaluation import merge_weights as learning
@@ -23,7 +19,7 @@ INDEX = LabelIndex([str(n) for n in range(LABELS)])
 FREQUENCIES = np.repeat([0, 1, 5, 20, 50, 500], 5)
 
 
-def drawn(documents: int, noises: list[float], *, seed: int = 0, k: int = LABELS) -> Any:
+def drawn(documents, noises, *, seed=0, k=LABELS):
     """Members that see the true labels through noise of different strengths, and the truth."""
     random = np.random.default_rng(seed)
     truth = as_csr((random.random((documents, LABELS)) < 0.15).astype(np.float32))
@@ -35,17 +31,17 @@ def drawn(documents: int, noises: list[float], *, seed: int = 0, k: int = LABELS
     return found, truth
 
 
-def as_margins(part: Predictions) -> Predictions:
+def as_margins(part):
     scores = np.where(part.used, np.log(part.scores) - np.log1p(-part.scores), -np.inf)
     return Predictions(part.columns, scores.astype(np.float32), part.counts, part.index, "margin")
 
 
-def as_lists(found: list[Predictions], row: int) -> list[list[tuple[int, float]]]:
+def as_lists(found, row):
     return [[(int(label.id), label.score) for label in part[row]] for part in found]
 
 
 @given(data=st.data())
-def test_a_merge_is_the_literal_one(data: Any) -> None:
+def test_a_merge_is_the_literal_one(data):
     members = data.draw(st.integers(1, 3))
     number = st.floats(-2, 2)
     random = np.random.default_rng(data.draw(st.integers(0, 100)))
@@ -76,7 +72,7 @@ def test_a_merge_is_the_literal_one(data: Any) -> None:
         np.testing.assert_allclose(scores, own, rtol=1e-4)
 
 
-def test_the_loss_is_the_literal_one_and_its_gradient_fits() -> None:
+def test_the_loss_is_the_literal_one_and_its_gradient_fits():
     found, truth = drawn(8, [1.0, 2.0], k=6)
     found[1] = as_margins(found[1])
     bins = frequency_bins(FREQUENCIES)
@@ -87,10 +83,10 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits() -> None:
 
     penalty = learning._penalty(2, 6)
 
-    def loss(values: Any) -> float:
+    def loss(values):
         return learning._loss(values, entries, start, penalty)
 
-    def gradient(values: Any) -> Any:
+    def gradient(values):
         return learning._slopes(values, entries, start, penalty)[0]
 
     assert check_grad(loss, gradient, values) < 1e-3
@@ -111,7 +107,7 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits() -> None:
     assert loss(values) == pytest.approx(literal + squares / 2)
 
 
-def test_no_other_values_are_more_likely() -> None:
+def test_no_other_values_are_more_likely():
     """What L-BFGS-B finds with hundreds of steps."""
     found, truth = drawn(60, [1.0, 2.0], k=6)
     bins = frequency_bins(FREQUENCIES)
@@ -130,7 +126,7 @@ def test_no_other_values_are_more_likely() -> None:
     assert learning._loss(ours, *arguments) == pytest.approx(best.fun, rel=1e-4)
 
 
-def test_several_noisy_members_are_better_than_the_best() -> None:
+def test_several_noisy_members_are_better_than_the_best():
     found, truth = drawn(800, [1.0, 1.2, 3.0])
     merge = learn_merge(found, truth, FREQUENCIES)
     others, unseen = drawn(800, [1.0, 1.2, 3.0], seed=1)
@@ -143,7 +139,7 @@ def test_several_noisy_members_are_better_than_the_best() -> None:
     assert again.exponents.tobytes() == merge.exponents.tobytes()  # nothing is left to chance
 
 
-def test_scores_are_probabilities_and_margins_need_no_other_treatment() -> None:
+def test_scores_are_probabilities_and_margins_need_no_other_treatment():
     found, truth = drawn(2000, [1.0, 1.5])
     mixed = [found[0], as_margins(found[1])]
     merge = learn_merge(mixed, truth, FREQUENCIES)
@@ -157,15 +153,15 @@ def test_scores_are_probabilities_and_margins_need_no_other_treatment() -> None:
     np.testing.assert_allclose(same(others, k=5).scores, result.top(5).scores, rtol=0.02)
 
 
-def pairs(truth: CSR) -> Any:
+def pairs(truth):
     return np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr)) * LABELS + truth.indices
 
 
-def test_bins_learn_that_a_member_knows_the_rare_labels_only() -> None:
+def test_bins_learn_that_a_member_knows_the_rare_labels_only():
     random = np.random.default_rng(0)
     frequent = FREQUENCIES >= 30
 
-    def members(seed: int) -> Any:
+    def members(seed):
         (good, other), truth = drawn(1000, [1.0, 1.0], seed=seed)
         parts = []
         for part, known in ((good, frequent), (other, ~frequent)):
@@ -183,7 +179,7 @@ def test_bins_learn_that_a_member_knows_the_rare_labels_only() -> None:
     assert gain > 0.1
 
 
-def test_guesses_beside_a_good_member_leave_it_alone() -> None:
+def test_guesses_beside_a_good_member_leave_it_alone():
     found, truth = drawn(12, [0.01, 50.0, 50.0])
     merge = learn_merge(found, truth, FREQUENCIES)
     assert merge.shares == (1.0, 0.0, 0.0) and merge.needed == [True, False, False]
@@ -193,7 +189,7 @@ def test_guesses_beside_a_good_member_leave_it_alone() -> None:
     assert (merge(found, k=5).columns == alone.columns).all()
 
 
-def test_the_precision_is_that_of_documents_that_were_not_learnt_from() -> None:
+def test_the_precision_is_that_of_documents_that_were_not_learnt_from():
     found, truth = drawn(41, [2.0, 2.0])
     rows = []
     for fold in range(5):
@@ -207,7 +203,7 @@ def test_the_precision_is_that_of_documents_that_were_not_learnt_from() -> None:
     assert merge.precision == pytest.approx(np.sum(rows, axis=0) / 41)
 
 
-def test_one_document_and_one_member_can_be_learnt_from() -> None:
+def test_one_document_and_one_member_can_be_learnt_from():
     found, truth = drawn(1, [1.0, 1.0])
     assert len(learn_merge(found, truth, FREQUENCIES)(found, k=3)) == 1
     found, truth = drawn(50, [1.0])
@@ -218,20 +214,16 @@ def test_one_document_and_one_member_can_be_learnt_from() -> None:
     assert (both([*found, empty], k=5).columns == found[0].top(5).columns).all()
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_what_does_not_fit_is_refused():
     found, truth = drawn(4, [1.0, 1.0])
-    with pytest.raises(DataError, match="give the training documents of each label"):
-        learn_merge(found, truth, [1, 2])
-    with pytest.raises(DataError, match="documents x labels"):
-        learn_merge(found, truth[:3], FREQUENCIES)
-    with pytest.raises(DataError, match="nothing to merge"):
-        learn_merge([], truth, FREQUENCIES)
+    pytest.raises(DataError, learn_merge, found, truth, [1, 2]).match("give the training")
+    pytest.raises(DataError, learn_merge, found, truth[:3], FREQUENCIES).match("documents x labels")
+    pytest.raises(DataError, learn_merge, [], truth, FREQUENCIES).match("nothing to merge")
     merge = learn_merge(found, truth, FREQUENCIES)
-    with pytest.raises(DataError, match="learnt for 2 models and 30 labels, not for 1 and 30"):
-        merge(found[:1], k=1)
+    pytest.raises(DataError, merge, found[:1], k=1).match("learnt for 2 models and 30 labels, not")
 
 
-def test_a_merge_for_more_labels_keeps_the_old_ones() -> None:
+def test_a_merge_for_more_labels_keeps_the_old_ones():
     found, truth = drawn(200, [0.5, 0.6])
     merge = learn_merge(found, truth, FREQUENCIES)
     grown = merge.grown([*FREQUENCIES[:-1], 2, 0, 40], changed=np.array([LABELS - 1]))
@@ -243,15 +235,13 @@ def test_a_merge_for_more_labels_keeps_the_old_ones() -> None:
     kept = [matrix[:, : LABELS - 1].toarray() for matrix in both]
     assert np.array_equal(*kept)
 
-
-def test_a_member_alone_needs_no_bins_for_more_labels() -> None:
     found, truth = drawn(200, [0.1, 50.0])
     merge = learn_merge(found, truth, FREQUENCIES)
     assert merge.shares == (1.0, 0.0)
     assert not merge.grown([*FREQUENCIES, 700], changed=np.array([0])).bins.any()
 
 
-def test_a_saved_merge_is_the_same_and_a_damaged_one_is_refused() -> None:
+def test_a_saved_merge_is_the_same_and_a_damaged_one_is_refused():
     found, truth = drawn(60, [1.0, 2.0])
     merge = learn_merge(found, truth, FREQUENCIES)
     part = merge.state()

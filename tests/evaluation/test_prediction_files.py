@@ -1,10 +1,7 @@
 """Predictions as JSON lines: what is written comes back, and what does not fit is refused."""
 
-from __future__ import annotations
-
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,12 +20,12 @@ CORPUS = Corpus.from_lists(["x", "y"], [["a"], ["c"]], index=INDEX, ids=["d1", "
 SCORES = np.array([[0.5, 0.25, 0.125], [0.0, 0.25, 0.5]])
 
 
-def write(path: Path, *lines: str) -> Path:
+def write(path, *lines):
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
 
 
-def test_round_trip_keeps_labels_that_share_a_name(tmp_path: Path) -> None:
+def test_round_trip_keeps_labels_that_share_a_name(tmp_path):
     predictions = Predictions.from_scores(SCORES, k=3, index=INDEX)
     file = tmp_path / "p.jsonl"
     file.write_bytes(b"".join(prediction_lines(predictions, ["d1", "d2"])))
@@ -37,26 +34,23 @@ def test_round_trip_keeps_labels_that_share_a_name(tmp_path: Path) -> None:
     assert np.allclose(again.scores, predictions.scores)
 
 
-def test_documents_are_matched_by_id(tmp_path: Path) -> None:
+def test_documents_are_matched_by_id_or_by_order(tmp_path):
     file = write(
         tmp_path / "p",
         '{"id": "d2", "labels": ["c"], "scores": [1]}',
         '{"id": "d1", "labels": ["a"], "scores": [1]}',
     )
     assert read_predictions(file, CORPUS).ids() == [["a"], ["c"]]
-
-
-def test_repeated_ids_are_matched_by_order_or_refused(tmp_path: Path) -> None:
     twice = Corpus.from_lists(["x", "y"], [["a"], ["c"]], index=INDEX, ids=["d", "d"])
     lines = ['{"id": "d", "labels": ["a"]}', '{"id": "d", "labels": ["c"]}']
     assert read_predictions(write(tmp_path / "p", *lines), twice).ids() == [["a"], ["c"]]
-    with pytest.raises(DataError, match="twice"):
-        read_predictions(write(tmp_path / "q", *lines), CORPUS)
+    pytest.raises(DataError, read_predictions, write(tmp_path / "q", *lines), CORPUS).match("twice")
 
-
-def test_without_scores_the_order_counts(tmp_path: Path) -> None:
     file = write(tmp_path / "p", '{"labels": ["c", "a"]}', '{"labels": []}')
     assert read_predictions(file, CORPUS).ids() == [["c", "a"], []]
+
+
+NO_LIST = r"line 1: (label.* must|scores must|not valid)"
 
 
 @pytest.mark.parametrize(
@@ -68,38 +62,24 @@ def test_without_scores_the_order_counts(tmp_path: Path) -> None:
         (['{"labels": ["a"]}'], "1 predictions for 2 documents"),
         (['{"labels": ["a"]}', "{nonsense"], "line 2"),
         (['{"id": "d1", "labels": ["a"]}', '{"id": "z", "labels": ["a"]}'], "'d2'"),
+        (['{"labels": ["a", "c", "a"], "scores": [0.4, 0.6, 0.4]}'] * 2, "'a' occurs twice"),
+        (['{"labels": ["a"], "scores": 5}'], NO_LIST),
+        (['{"labels": ["a"], "scores": "1"}'], NO_LIST),
+        (['{"labels": ["a"], "scores": {}}'], NO_LIST),
+        (['{"labels": ["a"], "scores": [1' + "0" * 400 + "]}"], NO_LIST),
+        (['{"labels": ["a"], "label_ids": 3}'], NO_LIST),
+        (['{"labels": [["a"]]}'], NO_LIST),
+        (['{"labels": ' + "[" * 5000 + "]" * 5000 + "}"], NO_LIST),  # some Pythons parse it
     ],
 )
-def test_what_does_not_fit_is_refused(tmp_path: Path, lines: list[str], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        read_predictions(write(tmp_path / "p", *lines), CORPUS)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"labels": ["a"], "scores": 5}',
-        '{"labels": ["a"], "scores": "1"}',
-        '{"labels": ["a"], "scores": {}}',
-        '{"labels": ["a"], "scores": [1' + "0" * 400 + "]}",
-        '{"labels": ["a"], "label_ids": 3}',
-        '{"labels": [["a"]]}',
-        '{"labels": ' + "[" * 5000 + "]" * 5000 + "}",  # which only some versions of Python parse
-    ],
-)
-def test_lines_that_are_not_lists_of_labels_and_numbers(tmp_path: Path, line: str) -> None:
-    with pytest.raises(DataError, match=r"line 1: (label.* must|scores must|not valid)"):
-        read_predictions(write(tmp_path / "p", line, line), CORPUS)
-
-
-def test_scores_of_a_repeated_label_are_not_added_up(tmp_path: Path) -> None:
-    line = '{"labels": ["a", "c", "a"], "scores": [0.4, 0.6, 0.4]}'
-    with pytest.raises(DataError, match="line 1: label 'a' occurs twice"):
-        read_predictions(write(tmp_path / "p", line, line), CORPUS)
+def test_what_does_not_fit_is_refused(tmp_path, lines, message):
+    pytest.raises(DataError, read_predictions, write(tmp_path / "p", *lines), CORPUS).match(message)
+    table = write(tmp_path / "p.csv", "document,rank")
+    pytest.raises(DataError, read_predictions, table, CORPUS).match("is a table; give JSON lines")
 
 
 @pytest.mark.parametrize("name", ["p.csv", "p.parquet", "p.xlsx"])
-def test_tables_have_the_columns_of_a_frame(tmp_path: Path, name: str) -> None:
+def test_tables_have_the_columns_of_a_frame(tmp_path, name):
     pandas = pytest.importorskip("pandas")
     if name.endswith("xlsx"):
         pytest.importorskip("openpyxl")
@@ -117,9 +97,7 @@ def test_tables_have_the_columns_of_a_frame(tmp_path: Path, name: str) -> None:
     assert table["score"].to_list() == [0.5, 0.25, 0.5, 0.25, 0.5, 0.5]
 
 
-def test_columns_of_the_input_stay_beside_the_labels_and_never_replace_them(
-    tmp_path: Path,
-) -> None:
+def test_columns_of_the_input_stay_beside_the_labels_and_never_replace_them(tmp_path):
     predictions = Predictions.from_scores(SCORES, k=1, index=INDEX)
     columns = ["text", "name", "input_name", "score"]
     file = tmp_path / "p.csv"
@@ -133,18 +111,13 @@ def test_columns_of_the_input_stay_beside_the_labels_and_never_replace_them(
     assert second[:3] == ["d2", "1", "c"] and second[5:] == [""] * 4
 
 
-def test_documents_without_a_telling_word_are_marked() -> None:
+def test_documents_without_a_telling_word_are_marked():
     predictions = Predictions.from_scores(SCORES, k=2, index=INDEX)
     lines = list(prediction_lines(predictions, [None, None], [False, True]))
     assert "unknown" not in json.loads(lines[0]) and json.loads(lines[1])["unknown"] is True
 
 
-def test_a_table_is_not_taken_for_predictions(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"is a table; give JSON lines \(predict --out"):
-        read_predictions(write(tmp_path / "p.csv", "document,rank"), CORPUS)
-
-
-def test_an_error_leaves_no_file(tmp_path: Path) -> None:
+def test_an_error_leaves_no_file(tmp_path):
     predictions = Predictions.from_scores(SCORES, k=2, index=INDEX)
     for name in ("p.csv", "p.jsonl"):
         with pytest.raises(KeyError), prediction_writer(str(tmp_path / name)) as write_batch:

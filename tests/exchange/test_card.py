@@ -19,6 +19,7 @@ from labelgrove.disk.model_folder import save_model
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.exchange.card import model_card
 
+pytestmark = pytest.mark.slow
 REPORT = {
     "lightxml": {"P@1": 0.5, "P@3": 0.25},
     "linear": {"P@1": 0.4, "P@3": 0.2},

@@ -17,6 +17,9 @@ from labelgrove.exchange import hub as hub_module
 from labelgrove.exchange.card import plain_name, published_files, without_paths
 from support.hub_server import TOKEN, FakeHub, fake_hub
 
+pytestmark = pytest.mark.slow
+
+
 pytest.importorskip("huggingface_hub")
 TEXTS, LABELS = ["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats", "red"]]
 

@@ -1,9 +1,5 @@
 """Trees that workers grow in pieces are those of one process."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,18 +22,18 @@ pytestmark = pytest.mark.kernel
 class Workers(LocalEngine):
     """Notes how many rows each task was given."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers):
         self.workers = workers
-        self.rows: list[int] = []
+        self.rows = []
 
-    def call(self, function: Any, *arguments: Any, gpu: bool = False) -> Any:
+    def call(self, function, *arguments, gpu=False):
         if function.__name__ in ("halve_piece", "split_nodes"):
             values = [getattr(argument, "value", None) for argument in arguments]
             self.rows.append(sum(len(value) for value in values if isinstance(value, Features)))
         return super().call(function, *arguments)
 
 
-def points(rows: int, kind: str = "sparse", density: float = 0.1, seed: int = 0) -> Features:
+def points(rows, kind="sparse", density=0.1, seed=0):
     random = np.random.default_rng(seed)
     return as_blocks(
         l2_normalised(sparse.random_array((rows, 90), density=density, rng=random)), kind
@@ -55,7 +51,7 @@ def points(rows: int, kind: str = "sparse", density: float = 0.1, seed: int = 0)
     size=st.integers(40, 400),
     seed=st.integers(0, 2**63),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_trees_have_the_same_bits(rows, density, leaf, branching, tree, kind, workers, size, seed):
     labels = points(rows, kind, density)
     params = TreeParams(kind=tree, branching=branching, max_leaf_size=leaf, max_depth=5)
@@ -67,14 +63,14 @@ def test_trees_have_the_same_bits(rows, density, leaf, branching, tree, kind, wo
     ("workers", "tasks"),
     [(2, [1000] + [125] * 8), (9, [1000] + [125] * 8 + [15, 16, 15, 16, 16, 15, 16, 16] * 8)],
 )
-def test_a_task_gets_only_the_rows_of_its_subtree(workers: int, tasks: list[int]) -> None:
+def test_a_task_gets_only_the_rows_of_its_subtree(workers, tasks):
     engine = Workers(workers)
     build_tree(Blocks.cut(engine, points(1000), 300), TreeParams(max_leaf_size=2))
     assert engine.rows[:9] == tasks[:9]
     assert sorted(engine.rows[9:]) == sorted(tasks[9:])
 
 
-def test_a_task_gets_only_the_rows_of_nodes_that_are_split() -> None:
+def test_a_task_gets_only_the_rows_of_nodes_that_are_split():
     engine, labels = Workers(2), points(600)
     params = TreeParams(kind="kway", branching=5, max_leaf_size=110, max_depth=3)
     tree = build_tree(Blocks.cut(engine, labels, 300), params)
@@ -83,7 +79,7 @@ def test_a_task_gets_only_the_rows_of_nodes_that_are_split() -> None:
     assert 0 < sizes[sizes > 110].sum() == sum(engine.rows[1:]) < 600
 
 
-def test_a_subtree_of_the_kernel_needs_its_rows_alone() -> None:
+def test_a_subtree_of_the_kernel_needs_its_rows_alone():
     """The promise on which the pieces depend: from a depth at which the kernel copies rows."""
     parts, layers = points(400).parts(), _native.KMEANS_LAYERS_PER_COPY
     options = {"max_iterations": 20, "seed": 5, "threads": 1}
@@ -98,8 +94,8 @@ def test_a_subtree_of_the_kernel_needs_its_rows_alone() -> None:
         np.testing.assert_array_equal(top[place][below], whole[place])
 
 
-def test_progress_reaches_all_labels() -> None:
-    calls: list[tuple[float, float]] = []
+def test_progress_reaches_all_labels():
+    calls = []
     engine = Workers(2)
     build_tree(
         Blocks.cut(engine, points(500), 100),
@@ -110,7 +106,7 @@ def test_progress_reaches_all_labels() -> None:
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
-def test_errors_are_those_of_one_process() -> None:
+def test_errors_are_those_of_one_process():
     bad = Features(dense=np.full((200, 2), np.nan, np.float32))
     with pytest.raises(DataError, match=r"label_features: .* contains NaN"):
         build_tree(Blocks.cut(Workers(2), bad), TreeParams(max_leaf_size=4))

@@ -1,7 +1,5 @@
 """Labels as documents."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from labelgrove.labels.documents import labels_with_words, with_label_documents
 TEXTS, LABELS = ["a red shoe", "blue hat"], [["c1"], ["c2"]]
 
 
-def test_each_label_with_words_becomes_a_document() -> None:
+def test_each_label_with_words_becomes_a_document():
     index = LabelIndex(["c1", "c2", "c3"], names=["shoes", "12-34", "été"])
     corpus = Corpus.from_lists(TEXTS, LABELS, index=index)
     assert labels_with_words(index) == [0, 2]
@@ -23,7 +21,7 @@ def test_each_label_with_words_becomes_a_document() -> None:
     assert both.index is index and len(corpus) == 2
 
 
-def test_texts_of_labels_come_before_names_and_tables_stay_tables() -> None:
+def test_texts_of_labels_come_before_names_and_tables_stay_tables():
     index = LabelIndex(["c1", "c2"], names=["shoes", "hats"], texts=["to wear on feet", ""])
     corpus = Corpus.from_lists(TEXTS, LABELS, index=index)
     stored = Corpus(StringTable.from_strings(TEXTS), corpus.labels, index)
@@ -32,7 +30,7 @@ def test_texts_of_labels_come_before_names_and_tables_stay_tables() -> None:
     assert list(both.texts) == [*TEXTS, "to wear on feet"]
 
 
-def test_linear_learns_words_that_no_document_has() -> None:
+def test_linear_learns_words_that_no_document_has():
     texts, labels = ["red one", "blue one"] * 3, [["sandals"], ["turban"]] * 3
     plain = Linear().fit(texts, labels)
     named = Linear(label_texts="names").fit(texts, labels)
@@ -44,7 +42,7 @@ def test_linear_learns_words_that_no_document_has() -> None:
 
 
 @pytest.mark.parametrize("names", [None, ["12-34", "2"]])
-def test_names_without_words_teach_nothing_and_it_says_so(names: list[str] | None) -> None:
+def test_names_without_words_teach_nothing_and_it_says_so(names):
     labels, index = [["17"], ["18"]] * 3, LabelIndex(["17", "18"], names=names)
     with pytest.warns(LabelgroveWarning, match="no label has a name with letters; give names"):
         named = Linear(label_texts="names").fit(TEXTS * 3, labels, index=index)
@@ -53,14 +51,14 @@ def test_names_without_words_teach_nothing_and_it_says_so(names: list[str] | Non
     assert np.array_equal(*found)
 
 
-def test_one_name_with_words_is_enough(recwarn: pytest.WarningsRecorder) -> None:
+def test_one_name_with_words_is_enough(recwarn):
     index = LabelIndex(["17", "18"], names=["shoes", "2"])
     Linear(label_texts="names").fit(TEXTS, [["17"], ["18"]], index=index)
     assert not recwarn.list
 
 
 @pytest.mark.parametrize("extra", ["dense", "sample_weight", "negatives"])
-def test_what_has_no_rows_for_labels_is_refused(extra: str) -> None:
+def test_what_has_no_rows_for_labels_is_refused(extra):
     given = {
         "dense": np.ones((2, 3), np.float32),
         "sample_weight": [1.0, 2.0],
@@ -69,4 +67,4 @@ def test_what_has_no_rows_for_labels_is_refused(extra: str) -> None:
     with pytest.raises(ConfigError, match="label_texts"):
         Linear(label_texts="names").fit(TEXTS, LABELS, **{extra: given})
     with pytest.raises(ConfigError, match="label_texts: must be names or none"):
-        Linear(label_texts="both").fit(TEXTS, LABELS)  # type: ignore[arg-type]
+        Linear(label_texts="both").fit(TEXTS, LABELS)

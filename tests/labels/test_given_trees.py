@@ -42,7 +42,7 @@ def groups(tree, level):
 
 
 @given(seed=st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_parents_in_any_order(seed):
     rng = np.random.default_rng(seed)
     widths = rng.integers(1, 12, rng.integers(1, 4))
@@ -84,8 +84,7 @@ def test_own_trees_come_back_from_their_cluster_chain():
     ],
 )
 def test_bad_parents(parents, message):
-    with pytest.raises(DataError, match=message):
-        tree_from_parents(parents)
+    pytest.raises(DataError, tree_from_parents, parents).match(message)
 
 
 def test_bad_chains():
@@ -104,7 +103,13 @@ THESAURUS = {
 }
 
 
-def test_a_thesaurus_becomes_a_tree():
+def test_reading_a_thesaurus(tmp_path):
+    file = tmp_path / "broader.tsv"
+    file.write_text("# comment\n\ncats\tpets\t\npets\ncats\tpets\tpredators\n", encoding="utf-8")
+    assert read_broader(file) == {"cats": ["pets", "predators"], "pets": []}
+    file.write_text("cats\tpets\n\tpets\n", encoding="utf-8")
+    pytest.raises(DataError, read_broader, file).match("broader.tsv, line 2: the concept's id is")
+
     index = LabelIndex(["cats", "pets", "tea", "dogs", "stamps", "coins"])
     tree, report = tree_from_thesaurus(THESAURUS, index)
     assert tree.widths == (3, 4, 6)
@@ -151,7 +156,7 @@ def test_cycles_are_cut(broader, cycles):
     ),
     st.none() | st.integers(1, 4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_relations_give_a_valid_tree(broader, max_levels):
     tree, report = tree_from_thesaurus(broader, LabelIndex("abcdef"), max_levels=max_levels)
     assert tree.labels == 6
@@ -159,21 +164,14 @@ def test_any_relations_give_a_valid_tree(broader, max_levels):
     assert report.levels == len(tree.parents)
 
 
-def test_labels_without_relations_are_grouped():
+def test_labels_without_relations_are_grouped_and_reported():
     assert tree_from_thesaurus({}, LabelIndex("abc"))[0].widths == (3,)
     many = LabelIndex([f"label {n}" for n in range(2500)])
     assert tree_from_thesaurus({}, many)[0].widths == (3, 2500)
-    with pytest.raises(DataError, match="no labels"):
-        tree_from_thesaurus({}, LabelIndex([]))
-
-
-def test_reading_a_thesaurus(tmp_path):
-    file = tmp_path / "broader.tsv"
-    file.write_text("# comment\n\ncats\tpets\t\npets\ncats\tpets\tpredators\n", encoding="utf-8")
-    assert read_broader(file) == {"cats": ["pets", "predators"], "pets": []}
-    file.write_text("cats\tpets\n\tpets\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"broader.tsv, line 2: the concept's id is empty"):
-        read_broader(file)
+    pytest.raises(DataError, tree_from_thesaurus, {}, LabelIndex([])).match("no labels")
+    report = ThesaurusReport(labels=3000, levels=2, widest=2, cycles=1)
+    assert str(report) == "3,000 labels on 2 levels, at most 2 children per node; 1 cycle cut"
+    assert "2 cycles cut" in str(replace(report, cycles=2))
 
 
 def test_training_on_a_given_tree(tmp_path):
@@ -241,8 +239,7 @@ def test_trees_from_files(tmp_path, name, content, leaves):
 )
 def test_files_that_hold_no_tree(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
-    with pytest.raises(DataError, match=message):
-        read_label_tree(tmp_path / name, LabelIndex("abc"))
+    pytest.raises(DataError, read_label_tree, tmp_path / name, LabelIndex("abc")).match(message)
 
 
 def test_groups_reach_through_every_broader_concept_and_past_cycles():
@@ -256,9 +253,3 @@ def test_groups_reach_through_every_broader_concept_and_past_cycles():
     }
     again = LabelIndex.from_state(index.with_groups(groups).state()).groups
     assert {n: c.tolist() for n, c in again.items()} == {n: c.tolist() for n, c in groups.items()}
-
-
-def test_a_report_names_only_what_happened():
-    report = ThesaurusReport(labels=3000, levels=2, widest=2, cycles=1)
-    assert str(report) == "3,000 labels on 2 levels, at most 2 children per node; 1 cycle cut"
-    assert "2 cycles cut" in str(replace(report, cycles=2))

@@ -60,7 +60,7 @@ def test_kmeans_agrees_with_the_literal_version(seed, kind):
     half=st.booleans(),
     seed=st.integers(0, 2**63),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_dense_columns_count_as_sparse_ones_do(rows, columns, tree, half, seed):
     """Of numbers that add up without rounding, the order of additions does not matter."""
     rng = np.random.default_rng(seed)
@@ -88,7 +88,7 @@ def test_dense_columns_count_as_sparse_ones_do(rows, columns, tree, half, seed):
     kind=st.sampled_from(KINDS),
     seed=st.integers(0, 2**63),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_trees_are_valid_and_do_not_depend_on_threads(rows, density, leaf, branching, kind, seed):
     points = as_blocks(random_points(rows, density=density), kind)
     params = TreeParams(branching=branching, max_leaf_size=leaf)
@@ -131,8 +131,7 @@ def test_seed_matters_and_is_checked():
     params = TreeParams(max_leaf_size=8)
     assert build_tree(points, params, seed=1) == build_tree(points, params, seed=1)
     assert build_tree(points, params, seed=1) != build_tree(points, params, seed=2)
-    with pytest.raises(ConfigError, match="seed"):
-        build_tree(points, params, seed=-1)
+    pytest.raises(ConfigError, build_tree, points, params, seed=-1).match("seed")
 
 
 def test_state_round_trip_and_read_only():
@@ -157,37 +156,27 @@ def test_state_round_trip_and_read_only():
     ],
 )
 def test_malformed_trees_are_refused(parents, labels, message):
-    with pytest.raises(DataError, match=message):
-        LabelTree(parents, labels)
+    pytest.raises(DataError, LabelTree, parents, labels).match(message)
 
 
-def test_no_labels():
+def test_what_is_no_tree():
     for nothing in (as_csr(np.zeros((0, 3))), np.zeros((0, 3))):
-        with pytest.raises(DataError, match="no labels"):
-            build_tree(nothing)
+        pytest.raises(DataError, build_tree, nothing).match("no labels")
+    pytest.raises(DataError, build_tree, np.full((200, 2), np.nan)).match("label_features: the")
 
 
-def test_numbers_that_are_none_are_refused():
-    with pytest.raises(DataError, match="label_features: the dense block contains NaN"):
-        build_tree(np.full((200, 2), np.nan))
-
-
-def test_coarsening_keeps_the_first_levels():
+def test_coarse_trees_and_depths():
     tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
     assert tree.coarsen(1) == LabelTree([[0, 0]], [0, 1])
     assert tree.coarsen(2) is tree
     for levels in (0, 3):
-        with pytest.raises(ConfigError, match="levels: must be 1 to 2"):
-            tree.coarsen(levels)
-
-
-def test_depths_leave_out_chains_of_only_children():
+        pytest.raises(ConfigError, tree.coarsen, levels).match("levels: must be 1 to 2")
     tree = LabelTree([[0, 0, 0], [0, 1, 2], [0, 0, 1, 2, 2]], [4, 1, 0, 3, 2])
     assert tree.label_depths().tolist() == [1, 3, 3, 3, 3]
 
 
 @given(seed=st.integers(0, 200))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_children_of_nodes_are_their_ranges(seed):
     random = np.random.default_rng(seed)
     starts = np.concatenate([[0], np.cumsum(random.integers(0, 4, 6))])
@@ -199,7 +188,7 @@ def test_children_of_nodes_are_their_ranges(seed):
 
 
 @given(seed=st.integers(0, 200), k=st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_needed_nodes_are_the_fewest_that_always_suffice(seed, k):
     random = np.random.default_rng(seed)
     counts = random.integers(0, 4, 5)

@@ -162,7 +162,7 @@ def autos(config: dict[str, Any]) -> set[str]:
 def left_alone(method: str) -> Any:
     """A model with nothing set but the encoder and the device."""
     from labelgrove.methods import create
-    from test_contract import tiny_training
+    from support.small_models import tiny_training
 
     encoder = {"encoder": tiny_training()["encoder"]["encoder"]}
     return create(method, {"encoder": encoder, "device": "cpu", "n_jobs": 1})
@@ -174,7 +174,7 @@ def test_a_fit_derives_what_is_auto_and_stores_it(method: str, tmp_path: Path) -
     pytest.importorskip("torch")
     import labelgrove
     from labelgrove.disk.run_folder import RunFolder
-    from test_contract import planted
+    from support.small_models import planted
 
     texts, labels = planted(60)
     model = left_alone(method)
@@ -202,7 +202,7 @@ def test_a_plan_says_what_is_derived_and_why() -> None:
     pytest.importorskip("torch")
     from labelgrove import Corpus
     from labelgrove.experiments.planning.plan import plan_training
-    from test_contract import planted
+    from support.small_models import planted
 
     model = left_alone("cascadexml")
     model.training.lr = 0.5

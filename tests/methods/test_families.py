@@ -27,8 +27,8 @@ from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.files import layer_count, longest_text, states_width
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.training.params import LoopParams
+from support.small_models import COLOURS, THINGS, planted
 from support.tiny_encoders import FAMILIES, LAYERS, WIDTH, make_encoder
-from test_contract import COLOURS, THINGS, planted
 
 pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs" / "encoders.md"

@@ -14,7 +14,7 @@ from labelgrove.core.callbacks import Reporter
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError
 from labelgrove.methods.label_texts import with_label_texts
-from test_contract import new, planted
+from support.small_models import new, planted
 
 CORPUS = Corpus.from_lists(["red shoes", "a hat"], [["shoe"], ["hat"]])
 BETTER = {"P@1": 0.6, "P@3": 0.4, "P@5": 0.3}

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 import labelgrove
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
-from test_contract import new, planted, tiny_training
+from support.small_models import new, planted, tiny_training
 
 TEXTS, LABELS = planted(40)
 EQUAL = {"label_weights": "propensity", "propensity_a": 0.0}  # all costs are 1

@@ -19,7 +19,7 @@ from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 from labelgrove.methods.name_rows import named_labels, start_from_names
 from labelgrove.methods.training import make_runner
-from test_contract import COLOURS, THINGS, new, planted
+from support.small_models import COLOURS, THINGS, new, planted
 
 KINDS = ["lightxml", "lightxml in groups", "lightxml with a full head"]
 KINDS += ["cascadexml", "cascadexml in three levels"]

@@ -31,9 +31,10 @@ from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import row_tables
 from labelgrove.nn.network import MakeHeads
 from support import divided_models
+from support.small_models import planted, same, tiny_training
 from support.together import run_together
-from test_contract import planted, same, tiny_training
 
+pytestmark = pytest.mark.slow
 METHODS = ("lightxml", "cascadexml")
 HEADS: dict[str, dict[str, Any]] = {
     "lightxml": {"dropout": 0.0},

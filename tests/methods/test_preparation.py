@@ -17,7 +17,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from labelgrove.methods.defaults import SPLIT_SEED
 from labelgrove.methods.neural import compares
-from test_contract import NEURAL_VARIANTS, new, planted, tiny_training
+from support.small_models import NEURAL_VARIANTS, new, planted, tiny_training
 
 SHARE = 0.2
 WITH_RANKERS = {

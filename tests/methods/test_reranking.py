@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 import labelgrove
 from labelgrove.methods.reranking import Reranker
 from labelgrove.methods.training import make_runner
-from test_contract import new, planted
+from support.small_models import new, planted
 
 METHODS = ["lightxml", "lightxml in groups", "lightxml with a full head", "cascadexml"]
 METHODS += ["cascadexml in three levels"]

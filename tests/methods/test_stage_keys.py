@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 
-import test_contract as contract
 from labelgrove.core.part import Part
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import LabelgroveError
 from labelgrove.methods import create
+from support import small_models as contract
 
+pytestmark = pytest.mark.slow
 METHODS = [
     "linear",
     "neighbours",

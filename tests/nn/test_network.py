@@ -1,9 +1,5 @@
 """The network around encoder and heads: which states the heads read."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -16,7 +12,7 @@ from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa:
 from labelgrove.nn.batches.packing import PackedBatches  # noqa: E402
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
-from labelgrove.nn.encoders.tokens import Tokens, tokenize  # noqa: E402
+from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
 from labelgrove.nn.network import (  # noqa: E402
     Network,
     Runner,
@@ -28,27 +24,27 @@ from support.tiny_encoders import WIDTH, make_encoder  # noqa: E402
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Network:
+def network(tmp_path):
     make_encoder(tmp_path / "tiny", "bert")
     encoder = load_encoder(EncoderParams(encoder=str(tmp_path / "tiny"), max_tokens=16))
     heads = LightXmlNet(WIDTH, 3, params=LightXmlParams(layers=2))
     return Network(encoder, heads, (2, 3))
 
 
-def words(network: Network, count: int) -> Tokens:
+def words(network, count):
     random = np.random.default_rng(0)
     texts = [" ".join(random.choice(["red", "blue", "shoe"], 6)) for _ in range(count)]
     return tokenize(texts, network.encoder, 16)
 
 
-def states_of(network: Network, tokens: Tokens) -> torch.Tensor:
+def states_of(network, tokens):
     results = []
     runner = Runner(network, device=torch.device("cpu"), precision="fp32")
     runner.each(tokens, lambda _, states: results.append(torch.stack(states, 1)))
     return torch.cat(results)
 
 
-def test_packed_texts_get_the_same_labels_as_padded_ones(network: Network) -> None:
+def test_packed_texts_get_the_same_labels_as_padded_ones(network):
     tokens = words(network, 40)
     results = [
         Runner(network, device=torch.device("cpu"), precision="fp32", packed=packed).read(
@@ -65,12 +61,10 @@ def test_packed_texts_get_the_same_labels_as_padded_ones(network: Network) -> No
 
 
 @torch.no_grad()
-def test_heads_predict_in_float32_where_the_encoder_runs_in_half_precision(
-    network: Network,
-) -> None:
+def test_heads_predict_in_float32_where_the_encoder_runs_in_half_precision(network):
     tokens = words(network, 40)
     runner = Runner(network, device=torch.device("cpu"), precision="bf16", packed=False)
-    states: list[tuple[np.ndarray, torch.Tensor]] = []
+    states = []
     runner.each(tokens, lambda batch, read: states.append((batch.rows, torch.cat(read, 1))))
     exact = torch.zeros(40, 3)
     for rows, read in states:
@@ -88,7 +82,7 @@ def test_heads_predict_in_float32_where_the_encoder_runs_in_half_precision(
         assert network.heads.full(states[0][1]).dtype == torch.bfloat16
 
 
-def test_standardised_states_have_mean_0_and_spread_1(network: Network) -> None:
+def test_standardised_states_have_mean_0_and_spread_1(network):
     tokens = words(network, 300)
     before = states_of(network, tokens)
     assert before.mean(0).abs().max() > 0.5
@@ -99,14 +93,14 @@ def test_standardised_states_have_mean_0_and_spread_1(network: Network) -> None:
     assert (spread < 1.001).all() and (spread > 0.99).float().mean() > 0.8
 
 
-def test_what_hardly_varies_is_not_blown_up(network: Network) -> None:
+def test_what_hardly_varies_is_not_blown_up(network):
     states = torch.randn(50, WIDTH) * 0.001
     states[:, 0] = torch.randn(50)
     network.standardise([states, states])
     assert network.scale[0, 0] > 0.5 and network.scale[:, 1:].max() <= 50
 
 
-def test_a_network_is_stored_with_its_standard(network: Network) -> None:
+def test_a_network_is_stored_with_its_standard(network):
     tokens = words(network, 20)
     Runner(network, device=torch.device("cpu"), precision="fp32").standardise(tokens)
     before = states_of(network, tokens)
@@ -117,7 +111,7 @@ def test_a_network_is_stored_with_its_standard(network: Network) -> None:
     torch.testing.assert_close(states_of(again, tokens), before)
 
 
-def test_labels_follow_their_documents() -> None:
+def test_labels_follow_their_documents():
     labels = sparse.csr_array([[0, 1, 0], [0.5, 0, 0.25], [0, 0, 0]])
     some = labels_of(labels, np.array([1, 2, 0, 1]))
     assert some.indptr.tolist() == [0, 2, 2, 3, 5]
@@ -126,7 +120,7 @@ def test_labels_follow_their_documents() -> None:
     assert some.padded_values()[2].tolist() == [1] + 7 * [0]
 
 
-def test_labels_are_ranked_within_a_mask_and_their_recall_is_counted(network: Network) -> None:
+def test_labels_are_ranked_within_a_mask_and_their_recall_is_counted(network):
     tokens = words(network, 7)
     runner = Runner(network, device=torch.device("cpu"), precision="fp32", batch_tokens=20)
     columns, scores, vectors = runner.read(tokens, 3)
@@ -141,12 +135,12 @@ def test_labels_are_ranked_within_a_mask_and_their_recall_is_counted(network: Ne
     assert network.training
 
 
-def test_one_document_is_no_sample(network: Network) -> None:
+def test_one_document_is_no_sample(network):
     Runner(network, device=torch.device("cpu"), precision="fp32").standardise(words(network, 1))
     assert (network.mean == 0).all() and (network.scale == 1).all()
 
 
-def test_bfloat16_weights_of_a_head_are_stored_as_such(network: Network) -> None:
+def test_bfloat16_weights_of_a_head_are_stored_as_such(network):
     params = LightXmlParams(layers=2, full=True)
     heads = LightXmlNet(WIDTH, 3, params=params)
     heads.full.weight = heads.full.weight.bfloat16()  # as on a GPU

@@ -29,7 +29,7 @@ def test_scores_are_means_over_the_union(forest, settings):
     columns, scores, counts = search_trees(rankers, documents, k=7, params=params)
     found = [r.search(documents, k=CANDIDATES, params=params) for r in rankers]
     for row in range(documents.shape[0]):
-        total: dict[int, float] = {}
+        total = {}
         for c, _, _ in found:
             total |= dict.fromkeys(c[row].tolist(), 0.0)
         for c, s, _ in found:
@@ -44,15 +44,12 @@ def test_scores_are_means_over_the_union(forest, settings):
     assert (counts == 7).all()
 
 
-def test_all_labels_and_any_number_of_threads(forest):
+def test_all_labels_no_documents_and_any_number_of_threads(forest):
     documents, rankers = forest
     one = search_trees(rankers, documents, k=1000, params=SearchParams(), threads=1)
     three = search_trees(rankers, documents, k=1000, params=SearchParams(), threads=3)
     assert all(np.array_equal(a, b) for a, b in zip(one, three, strict=True))
     assert (one[2] == 150).all()
-
-
-def test_no_documents(forest):
     documents, rankers = forest
     assert len(search_trees(rankers, documents[:0], k=3, params=SearchParams())[2]) == 0
 

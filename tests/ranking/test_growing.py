@@ -45,14 +45,6 @@ def problem(labels, documents=60, terms=12, width=0, seed=0):
     return Features(as_csr(x.astype(np.float32)), dense), as_csr(y)
 
 
-def both_blocks(features):
-    return features.to_csr().toarray().astype(np.float64)
-
-
-def sent_to(routed, cluster, most):
-    return (routed.clusters[:, :most] == cluster).any(axis=1)
-
-
 def found_weights(columns, label, tree):
     row = list(columns.nodes).index(tree.leaf_positions[label])
     parts = [columns.sparse[[row]].toarray()[0], columns.dense[row], columns.bias[[row]]]
@@ -70,37 +62,25 @@ def grown():
     return ranker, tree, Examples(features, labels, routed, mined=1), int(cluster)
 
 
+def assert_literal(columns, label, tree, examples, **more):
+    """The column is the literal one, up to half precision of dense weights."""
+    own = tree.parents[-1][tree.leaf_positions[label]]
+    features = examples.features.to_csr().toarray().astype(np.float64)
+    seen = (examples.routed.clusters[:, :1] == own).any(axis=1)
+    expected = column(features, examples.labels.toarray(), tree, label, seen=seen, **more)
+    assert np.allclose(found_weights(columns, label, tree), expected, atol=2e-3)
+
+
 def test_a_grown_column_is_what_training_from_scratch_gives(grown):
-    _, tree, examples, cluster = grown
+    ranker, tree, examples, cluster = grown
     columns = solve_columns(tree, examples, [7, 3], EXACT)
     for label in (7, 3):
-        own = tree.parents[-1][tree.leaf_positions[label]]
-        expected = column(
-            both_blocks(examples.features),
-            examples.labels.toarray(),
-            tree,
-            label,
-            seen=sent_to(examples.routed, own, 1),
-        )
-        # Dense weights are kept in half precision.
-        assert np.allclose(found_weights(columns, label, tree), expected, atol=2e-3)
+        assert_literal(columns, label, tree, examples)
     assert tree.parents[-1][tree.leaf_positions[7]] == cluster
-
-
-def test_a_column_drawn_towards_its_old_weights(grown):
-    ranker, tree, examples, _ = grown
+    # A column may be drawn towards its old weights.
     start = leaf_columns(ranker, [3])
     columns = solve_columns(tree, examples, [3], EXACT, start=start)
-    own = tree.parents[-1][tree.leaf_positions[3]]
-    expected = column(
-        both_blocks(examples.features),
-        examples.labels.toarray(),
-        tree,
-        3,
-        seen=sent_to(examples.routed, own, 1),
-        centre=found_weights(start, 3, TREE),
-    )
-    assert np.allclose(found_weights(columns, 3, tree), expected, atol=2e-3)
+    assert_literal(columns, 3, tree, examples, centre=found_weights(start, 3, TREE))
 
 
 def test_a_column_that_learns_beside_stand_ins(grown):
@@ -116,15 +96,7 @@ def test_a_column_that_learns_beside_stand_ins(grown):
     assert every.weights.tolist() == [1.0] * len(examples.features) + own.tolist()
     assert joined(replace(examples, mined=3), remembered).mined == 3
     columns = solve_columns(tree, every, [7], EXACT)
-    expected = column(
-        both_blocks(every.features),
-        every.labels.toarray(),
-        tree,
-        7,
-        seen=sent_to(every.routed, cluster, 1),
-        factors=every.weights,
-    )
-    assert np.allclose(found_weights(columns, 7, tree), expected, atol=2e-3)
+    assert_literal(columns, 7, tree, every, factors=every.weights)
 
 
 @pytest.mark.parametrize("negatives", ["tfn", "man", "tfn+man"])
@@ -148,7 +120,7 @@ def test_a_label_that_all_documents_of_its_cluster_bear_is_not_taken_for_its_par
     assert columns.sparse.nnz == 3
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**16),
     width=st.sampled_from([0, 3, 19]),
@@ -202,19 +174,16 @@ def test_own_texts_become_weights_as_long_as_others(grown):
     assert own.sparse[row, 0] > 0  # rows went to the labels that they belong to
 
 
-def test_labels_whose_documents_lead_nowhere_go_to_the_smallest_cluster():
-    nowhere = Routed(np.full((2, 3), -1, np.int32), np.zeros((2, 3), np.float32))
-    assert nearest_clusters(nowhere, as_csr([[1], [1]]), TREE).tolist() == [1]
-
-
 def test_labels_go_where_most_of_their_documents_lead():
     clusters = np.array([[0, 1], [2, 0], [2, -1]], np.int32)
     routed = Routed(clusters, np.array([[0.9, 0.1], [0.6, 0.5], [0.3, 0.0]], np.float32))
     labels = as_csr([[1, 0, 1, 0, 0], [0, 1, 1, 0, 0], [0, 1, 0, 0, 0]])
     assert nearest_clusters(routed, labels, TREE).tolist() == [0, 2, 0, 1, 1]
+    nowhere = Routed(np.full((2, 3), -1, np.int32), np.zeros((2, 3), np.float32))
+    assert nearest_clusters(nowhere, as_csr([[1], [1]]), TREE).tolist() == [1]
 
 
-def test_one_cluster_tree_and_rows_put_together():
+def test_small_and_wide_clusters():
     tree = LabelTree([[0, 0]], [1, 0])
     ranker = train_ranker(np.eye(2), np.eye(2), tree)
     routed = route(ranker, Features(dense=np.eye(2)), SearchParams(), most=3, threads=1)
@@ -222,10 +191,6 @@ def test_one_cluster_tree_and_rows_put_together():
     assert with_labels(tree, [0, 0]).leaf_labels.tolist() == [1, 0, 2, 3]
     first, second = Features(sparse.eye_array(2)), Features(sparse.eye_array(2))
     assert stacked(first, second).sparse.shape == (4, 2)
-
-
-def test_a_cluster_wider_than_weights_can_number_is_refused():
     widest = with_labels(TREE, np.ones(WIDEST_CLUSTER - 2, np.int32))
     assert np.diff(widest.children(1)).max() == WIDEST_CLUSTER
-    with pytest.raises(DataError, match="65,537 labels; at most 65,536 fit"):
-        with_labels(widest, [0, 1])
+    pytest.raises(DataError, with_labels, widest, [0, 1]).match("65,537 labels; at most 65,536 fit")

@@ -1,10 +1,5 @@
 """Rankers trained in blocks of documents and groups of clusters, in memory and in files."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -17,7 +12,7 @@ from labelgrove.ranking.ranker import train_ranker
 from labelgrove.ranking.solver import RankerParams
 
 
-def problem(documents: int = 200, labels: int = 40) -> tuple[Any, Any]:
+def problem(documents=200, labels=40):
     rng = np.random.default_rng(0)
     y = sparse.csr_array((rng.random((documents, labels)) < 2 / labels).astype(np.float32))
     y.data = rng.uniform(0.5, 2, y.nnz).astype(np.float32)
@@ -37,13 +32,11 @@ def problem(documents: int = 200, labels: int = 40) -> tuple[Any, Any]:
     ],
 )
 @pytest.mark.parametrize("extra", ["none", "weights", "shortlist"])
-def test_blocks_do_not_change_a_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], extra: str
-) -> None:
+def test_blocks_do_not_change_a_bit(tmp_path, monkeypatch, settings, extra):
     x, y = problem()
     tree = build_tree(y.T, TreeParams(branching=4, max_leaf_size=4))
     rng = np.random.default_rng(1)
-    given: dict[str, Any] = {"params": RankerParams(**settings)}
+    given = {"params": RankerParams(**settings)}
     if settings.get("negatives") == "given":
         given["negatives"] = sparse.csr_array((rng.random(y.shape) < 0.1).astype(np.float32))
     if extra == "weights":
@@ -61,9 +54,7 @@ def test_blocks_do_not_change_a_bit(
             assert np.array_equal(array, parts.arrays[name]), name
 
 
-def test_clusters_of_more_than_256_labels_have_the_same_types_in_all_groups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clusters_of_more_than_256_labels_have_the_same_types_in_all_groups(tmp_path, monkeypatch):
     x, y = problem(documents=300, labels=400)
     tree = build_tree(y.T, TreeParams(kind="kway", branching=2, max_leaf_size=300, max_depth=2))
     widths = np.diff(tree.children(len(tree.parents) - 1))

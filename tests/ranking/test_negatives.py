@@ -52,7 +52,7 @@ def predicted(x, ranker, beam):
 )
 @example(3, "tfn+man", "none", "l1", "propensity", "squared_hinge", 0.5)
 @example(4, "tfn", "induce", "l1", "propensity", "logistic", 1.0)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_training_agrees_with_the_literal_version(
     seed, negatives, relevance, norm, label_weights, loss, mined_weight
 ):
@@ -147,6 +147,9 @@ def test_short_documents_are_mined_less_by_default():
     )
     assert np.array_equal(by_default, few)
     assert not np.array_equal(by_default, many)
+    assert [nodes_to_mine("auto", terms, beam=10) for terms in (17.0, 39.9, 40.0)] == [3, 3, 8]
+    assert nodes_to_mine(5, 17.0, beam=10) == 5
+    assert nodes_to_mine(None, 17.0, beam=10) == 10
 
 
 def test_predicted_nodes_are_the_beam_of_prediction():
@@ -185,24 +188,20 @@ def test_sample_weights():
 )
 def test_bad_sample_weights(weights, message):
     x, y = problem(0)
-    with pytest.raises(DataError, match=message):
-        train_ranker(x, y, TREE, sample_weight=weights)
+    pytest.raises(DataError, train_ranker, x, y, TREE, sample_weight=weights).match(message)
 
 
-def test_given_negatives_are_lifted_to_the_nodes_above():
+def test_given_negatives_are_lifted_and_positives_are_always_instances():
     labels = np.zeros((1, 6))
     labels[0, [0, 5]] = 0.5
     levels = given_nodes(labels, TREE, 1)
     assert levels[0] is None
     assert np.array_equal(levels[1].toarray(), level_matrices(labels, TREE, "max")[0] > 0)
     for shortlist, message in [(np.ones((1, 5)), "6 labels"), (sparse.csr_array((2, 6)), "1 doc")]:
-        with pytest.raises(DataError, match=message):
-            given_nodes(shortlist, TREE, 1)
+        pytest.raises(DataError, given_nodes, shortlist, TREE, 1).match(message)
     with pytest.raises(ConfigError, match="no negatives were given"):
         train_ranker(*problem(0), TREE, RankerParams(negatives="given"))
 
-
-def test_positives_are_always_instances():
     bearers, chosen = as_csr([[1, 0], [0, 1]]), as_csr([[0, 1], [0, 1]])
     lists = instance_lists(bearers, [chosen], weights=np.array([2, 1], np.float32))
     assert lists.rows.tolist() == [0, 0, 1]
@@ -219,12 +218,6 @@ def test_max_nonzeros_keeps_the_largest():
     few = dense_weights(train_ranker(as_csr(x), y, tree, few_params).levels[0], children, 8)
     cut = np.sort(np.abs(full), axis=1)[:, [-4]]
     assert np.array_equal(few, np.where(np.abs(full) >= cut, full, 0))
-
-
-def test_short_texts_mine_fewer_nodes():
-    assert [nodes_to_mine("auto", terms, beam=10) for terms in (17.0, 39.9, 40.0)] == [3, 3, 8]
-    assert nodes_to_mine(5, 17.0, beam=10) == 5
-    assert nodes_to_mine(None, 17.0, beam=10) == 10
 
 
 def test_shortlists_of_clusters_and_of_labels():

@@ -1,9 +1,5 @@
 """A ranker trained in pieces has the bits of one trained at once."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -13,7 +9,7 @@ from labelgrove.data.features import Features
 from labelgrove.engines import LocalEngine
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.labels.tree import TreeParams, build_tree
-from labelgrove.ranking.ranker import Ranker, train_ranker
+from labelgrove.ranking.ranker import train_ranker
 from labelgrove.ranking.solver import RankerParams, Start
 
 
@@ -21,7 +17,7 @@ class Workers(LocalEngine):
     workers = 3
 
 
-def problem(width: int = 0, terms: int = 60) -> tuple[Features, Any]:
+def problem(width=0, terms=60):
     random = np.random.default_rng(5)
     x = sparse.random_array((150, terms), density=0.1, rng=random, format="csr") if terms else None
     dense = random.normal(size=(150, width)).astype(np.float32) if width else None
@@ -30,7 +26,7 @@ def problem(width: int = 0, terms: int = 60) -> tuple[Features, Any]:
     return Features(x, dense), y
 
 
-def same(one: Ranker, other: Ranker) -> None:
+def same(one, other):
     mine, others = one.state(), other.state()
     assert mine.config == others.config
     assert mine.arrays.keys() == others.arrays.keys()
@@ -39,7 +35,7 @@ def same(one: Ranker, other: Ranker) -> None:
         np.testing.assert_array_equal(array, others.arrays[name], err_msg=name)
 
 
-SETTINGS: list[dict[str, Any]] = [
+SETTINGS = [
     {},
     {"negatives": "tfn", "storage": "float32"},
     {"negatives": "man", "mined_levels": "all", "mined_nodes": None},
@@ -52,7 +48,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("rows", [7, 150])
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_every_setting_has_the_same_bits(settings: dict[str, Any], rows: int) -> None:
+def test_every_setting_has_the_same_bits(settings, rows):
     x, y = problem()
     tree = build_tree((y.T @ x.sparse).tocsr(), TreeParams(branching=2, max_leaf_size=3))
     params = RankerParams(**settings)
@@ -61,7 +57,7 @@ def test_every_setting_has_the_same_bits(settings: dict[str, Any], rows: int) ->
 
 
 @pytest.mark.parametrize(("width", "terms"), [(4, 60), (4, 0)])
-def test_dense_features_weights_and_shortlists(width: int, terms: int) -> None:
+def test_dense_features_weights_and_shortlists(width, terms):
     x, y = problem(width, terms)
     tree = build_tree((y.T @ x.to_csr()).tocsr(), TreeParams(branching=3, max_leaf_size=4))
     random = np.random.default_rng(1)
@@ -76,13 +72,13 @@ def test_dense_features_weights_and_shortlists(width: int, terms: int) -> None:
         same(train_ranker(x, y, tree, **given), train_ranker(blocks, y, tree, **given))
 
 
-def test_a_worker_gets_only_the_rows_of_its_clusters() -> None:
+def test_a_worker_gets_only_the_rows_of_its_clusters():
     x, y = problem()
     tree = build_tree((y.T @ x.sparse).tocsr(), TreeParams(branching=2, max_leaf_size=3))
     sizes = []
 
     class Watching(Workers):
-        def call(self, function: Any, *arguments: Any) -> Any:
+        def call(self, function, *arguments):
             if function.__name__ == "solve_piece":
                 sizes.append(sum(len(part.value) for part in arguments[1:]))
             return super().call(function, *arguments)
@@ -92,10 +88,10 @@ def test_a_worker_gets_only_the_rows_of_its_clusters() -> None:
     assert max(sizes[-4:]) < 150
 
 
-def test_progress_counts_parents() -> None:
+def test_progress_counts_parents():
     x, y = problem()
     tree = build_tree((y.T @ x.sparse).tocsr(), TreeParams(branching=2, max_leaf_size=3))
-    calls: list[tuple[float, float]] = []
+    calls = []
     blocks = Blocks.cut(Workers(), x, 50)
     train_ranker(blocks, y, tree, progress=lambda done, total: calls.append((done, total)))
     total = 1 + sum(tree.widths[:-1])
@@ -103,16 +99,13 @@ def test_progress_counts_parents() -> None:
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
-def test_what_blocks_cannot_do_is_an_error() -> None:
+def test_what_blocks_cannot_do_is_an_error():
     x, y = problem()
     tree = build_tree((y.T @ x.sparse).tocsr())
     with pytest.raises(UnsupportedError, match="start"):
         train_ranker(Blocks.cut(Workers(), x), y, tree, start=Start(np.zeros((23, 60))))
     with pytest.raises(DataError, match="features have 150 rows but labels have 149"):
         train_ranker(Blocks.cut(Workers(), x), y[:149], tree)
-
-
-def test_cuts_are_even() -> None:
     assert even_cuts([1] * 6, 3).tolist() == [0, 2, 4, 6]
     assert even_cuts([0, 0, 9, 0], 4).tolist() == [0, 3, 4]
     assert even_cuts([1], 8).tolist() == [0, 1]

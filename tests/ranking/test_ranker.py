@@ -37,7 +37,7 @@ def test_planted_labels_are_found(loss, leaf):
     assert hits.mean() > 0.95
 
 
-def test_bits_do_not_depend_on_threads():
+def test_bits_depend_on_neither_threads_nor_the_disk():
     x, y = planted()
     tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
     one, three = (train_ranker(x, y, tree, seed=5, threads=t).state() for t in (1, 3))
@@ -45,8 +45,6 @@ def test_bits_do_not_depend_on_threads():
     for name, array in one.arrays.items():
         assert np.array_equal(array, three.arrays[name]), name
 
-
-def test_state_round_trip():
     x, y = planted()
     tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
     ranker = train_ranker(x, y, tree)
@@ -90,13 +88,19 @@ def test_labels_and_documents_without_anything():
     assert place_of_unseen[y.sum(axis=1) > 0].min() > 0
 
 
-def test_progress_ends_at_the_total():
+def test_progress_ends_at_the_total_and_an_interrupt_gets_through():
     x, y = planted()
     tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
     calls = []
     train_ranker(x, y, tree, progress=lambda done, total: calls.append((done, total)))
     assert calls == sorted(calls)
     assert calls[-1][0] == calls[-1][1] == 1 + sum(tree.widths[:-1])
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    x, y = planted(labels=5, documents=30)
+    pytest.raises(KeyboardInterrupt, train_ranker, x, y, build_tree(pifa(x, y)), progress=stop)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -118,15 +122,6 @@ def test_progress_moves_within_a_level(threads):
     assert len(shares) >= 3 and shares == sorted(set(shares))
     assert 0 < shares[0] < 1 and shares[-1] == 1
     assert {total for _, total in calls} == {1}
-
-
-def test_an_interrupt_in_progress_gets_through():
-    def stop(done, total):
-        raise KeyboardInterrupt
-
-    x, y = planted(labels=5, documents=30)
-    with pytest.raises(KeyboardInterrupt):
-        train_ranker(x, y, build_tree(pifa(x, y)), progress=stop)
 
 
 def test_dense_features_find_planted_labels_as_well_as_sparse_ones():
@@ -195,7 +190,31 @@ def test_a_start_and_a_shortlist_survive_documents_left_out():
         assert np.array_equal(array, left_out.state().arrays[name]), name
 
 
-def test_bad_starts_and_shortlists_are_refused():
+def test_labels_only_trains_the_last_level_alone():
+    _, features, y, _, _ = hybrid()
+    shortlist = np.ones(y.shape)
+    whole = train_ranker(features, y, TREE, shortlist=shortlist)
+    alone = train_ranker(features, y, TREE, shortlist=shortlist, labels_only=True)
+    assert [len(level.values) > 0 for level in alone.levels] == [False, True]
+    assert np.array_equal(alone.levels[-1].values, whole.levels[-1].values)
+    pytest.raises(ConfigError, train_ranker, features, y, TREE, labels_only=True).match("shortlist")
+
+
+def test_bad_input_is_refused():
+    tree = LabelTree([[0, 0]], [0, 1])
+    pytest.raises(DataError, train_ranker, np.eye(3), np.eye(2), tree).match("3 rows but labels")
+    pytest.raises(DataError, train_ranker, np.eye(3), np.eye(3), tree).match("3 columns but the")
+    with pytest.raises(DataError, match="no documents"):
+        train_ranker(np.zeros((0, 2)), np.zeros((0, 2)), tree)
+    with pytest.raises(ConfigError, match=r"ranker\.C"):
+        train_ranker(np.eye(2), np.eye(2), tree, RankerParams(C=-1.0))
+    pytest.raises(DataError, train_ranker, np.full((2, 2), np.nan), np.eye(2), tree).match("NaN")
+    x, y = planted(labels=5, documents=30)
+    tree = build_tree(pifa(x, y))
+    only_given = RankerParams(negatives="given", mined_nodes=1)
+    pytest.raises(ConfigError, train_ranker, x, y, tree, only_given).match("no negatives were")
+    assert train_ranker(x, y, tree, only_given, negatives=y).tree is tree
+
     _, features, y, head, bias = hybrid()
     for options, message in [
         ({"start": Start(head[:3])}, "3 rows for 6 labels"),
@@ -205,22 +224,7 @@ def test_bad_starts_and_shortlists_are_refused():
         ({"shortlist": np.ones((40, 4))}, "x 3 clusters or x 6 labels"),
         ({"shortlist": np.ones((39, 6))}, "40 documents"),
     ]:
-        with pytest.raises(DataError, match=message):
-            train_ranker(features, y, TREE, **options)
-
-
-def test_bad_input_is_refused():
-    tree = LabelTree([[0, 0]], [0, 1])
-    with pytest.raises(DataError, match="3 rows but labels have 2"):
-        train_ranker(np.eye(3), np.eye(2), tree)
-    with pytest.raises(DataError, match="3 columns but the tree has 2"):
-        train_ranker(np.eye(3), np.eye(3), tree)
-    with pytest.raises(DataError, match="no documents"):
-        train_ranker(np.zeros((0, 2)), np.zeros((0, 2)), tree)
-    with pytest.raises(ConfigError, match=r"ranker\.C"):
-        train_ranker(np.eye(2), np.eye(2), tree, RankerParams(C=-1.0))
-    with pytest.raises(DataError, match="NaN"):
-        train_ranker(np.full((2, 2), np.nan), np.eye(2), tree)
+        pytest.raises(DataError, train_ranker, features, y, TREE, **options).match(message)
 
 
 def test_labels_may_have_a_C_of_their_own():
@@ -282,12 +286,3 @@ def test_a_signal_ends_a_level_that_would_take_for_ever(threads):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)
-
-
-def test_given_negatives_have_to_be_given():
-    x, y = planted(labels=5, documents=30)
-    tree = build_tree(pifa(x, y))
-    only_given = RankerParams(negatives="given", mined_nodes=1)
-    with pytest.raises(ConfigError, match="no negatives were given"):
-        train_ranker(x, y, tree, only_given)
-    assert train_ranker(x, y, tree, only_given, negatives=y).tree is tree

@@ -9,12 +9,7 @@ from labelgrove import _native
 from labelgrove.core.arrays import as_csr
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
-from labelgrove.ranking.solver import (
-    RankerParams,
-    RowLists,
-    Start,
-    solve_level,
-)
+from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights
 from reference.solver import level_weights, primal_objective, solve
 from support.limits import check_settings
@@ -104,7 +99,7 @@ def test_coarse_stopping_ends_close_to_the_optimum(seed):
     bias=st.sampled_from([0.0, 1.0, 2.0]),
     shape=st.sampled_from(SHAPES),
 )
-@settings(max_examples=24, deadline=None)
+@settings(max_examples=24)
 def test_smooth_losses_reach_the_optimum(seed, loss, positive_weight, bias, shape):
     x, y = random_problem(seed, columns=shape[0])
     params = RankerParams(loss=loss, positive_weight=positive_weight, bias=bias, **EXACT)
@@ -146,15 +141,12 @@ def test_blocks_of_any_width_reach_each_labels_own_optimum(loss, labels):
         assert together.bias[label] == pytest.approx(alone.bias[0], abs=3e-3)
 
 
-def test_an_instance_without_features_and_bias_does_no_harm():
+def test_small_weights_are_dropped_and_empty_instances_do_no_harm():
     x, y = random_problem(7)
     x[5] = 0
     for loss in ("hinge", "squared_hinge"):
         _, weights = one_cluster(x, y, RankerParams(loss=loss, bias=0.0))
         assert np.isfinite(weights).all()
-
-
-def test_small_weights_are_dropped_and_only_those():
     x, y = random_problem(4)
     _, full = one_cluster(x, y, RankerParams(threshold=0.0))
     _, cut = one_cluster(x, y, RankerParams(threshold=0.5))
@@ -162,15 +154,12 @@ def test_small_weights_are_dropped_and_only_those():
     assert 0 < (cut != 0).sum() < (full != 0).sum()
 
 
-def test_a_label_without_positives_is_a_certain_negative():
+def test_labels_without_positives_and_with_weights():
     x, y = random_problem(5)
     y[:, 1] = 0
     level, weights = one_cluster(x, y, RankerParams(bias=2.0))
     assert not weights[1].any()
     assert level.bias[1] * 2.0 == -1.0
-
-
-def test_costs_of_positives_scale_with_their_weights():
     x, y = random_problem(6)
     level, weights = one_cluster(x, 3 * y, RankerParams(**EXACT))
     expected_level, expected = one_cluster(x, y, RankerParams(positive_weight=3.0, **EXACT))
@@ -231,7 +220,7 @@ def test_joined_parts_equal_the_whole():
         assert np.array_equal(array, joined.arrays()[name]), name
 
 
-def test_bad_lists_are_refused():
+def test_bad_lists_and_too_wide_clusters_are_refused():
     x, level = several_clusters(2)
     with pytest.raises(DataError, match="one list per parent"):
         solve_level(x, **(level | {"children": np.array([0, 12])}), params=RankerParams())
@@ -242,8 +231,6 @@ def test_bad_lists_are_refused():
     with pytest.raises(ValueError, match="missing from its cluster"):
         solve_level(x, **(level | {"instances": nobody}), params=RankerParams())
 
-
-def test_too_wide_a_cluster_is_refused():
     lists = RowLists(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
     wide = RowLists(np.zeros(70_001, np.int64), lists.rows, lists.weights)
     with pytest.raises(DataError, match="max_leaf_size"):
@@ -355,7 +342,7 @@ def test_weights_may_be_regularised_towards_given_ones(loss, columns, dense):
 
 
 @given(seed=st.integers(0, 100), loss=st.sampled_from(["squared_hinge", "logistic", "hinge"]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_labels_may_have_negatives_of_their_own(seed, loss):
     rng = np.random.default_rng(seed)
     columns, dense = SHAPES[seed % len(SHAPES)]

@@ -43,7 +43,7 @@ def random_level(children, terms, width, storage, rng):
     return compress(write_columns(empty, children, children, everything), children, storage)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(1, 5), min_size=1, max_size=5),
     more=st.lists(st.integers(0, 3), min_size=5, max_size=5),
@@ -112,12 +112,16 @@ def test_the_level_itself_is_never_written_to(storage):
         assert np.array_equal(array, before[name])
 
 
-def test_nothing_to_read():
+def test_nothing_to_read_and_dense_rows():
     level = ChunkedWeights.empty(np.array([0, 3]))
     found = read_columns(level, np.array([0, 3]), [], features=2, width=0)
     assert found.sparse.shape == (0, 2)
     joined = Columns.joined([found, random_columns([1], 2, 0, np.random.default_rng(0))])
     assert joined.nodes.tolist() == [1] and sparse.issparse(joined.sparse)
+    rng, children = np.random.default_rng(3), np.array([0, 3, 4])
+    columns = random_columns(range(4), 2, 5, rng)
+    level = write_columns(ChunkedWeights.empty(children, width=5), children, children, columns)
+    assert np.array_equal(dense_weights(level, children, 5), columns.dense)
 
 
 def test_a_level_from_single_weights_in_any_order():
@@ -134,7 +138,7 @@ def test_a_level_from_single_weights_in_any_order():
     assert level.row_start.tolist() == [0, 1, 3, 0, 0, 1, 2]
 
 
-def test_bytes_have_a_scale_for_each_node():
+def test_bytes_have_a_scale_for_each_node_and_halves_do_not_overflow():
     children = np.array([0, 2])
     nodes, features = np.array([0, 1, 1]), np.array([0, 0, 1])
     level = ChunkedWeights.from_entries(nodes, features, np.array([2, -0.5, 0.25], "f4"), children)
@@ -146,20 +150,10 @@ def test_bytes_have_a_scale_for_each_node():
     np.testing.assert_allclose(again.values, [2, -0.5, 64 * 0.5 / 127], rtol=1e-6)
     assert len(again.scales) == 0
 
-
-def test_halves_do_not_overflow():
     children, one = np.array([0, 1]), np.zeros(1, np.int64)
     level = ChunkedWeights.from_entries(one, one, np.array([-1e6], "f4"), children)
     assert compress(level, children, "float16").values.tolist() == [-65504.0]
-    with pytest.raises(ConfigError, match="storage: must be one of float32, float16, int8"):
-        compress(level, children, "float8")
-
-
-def test_dense_weights_are_one_row_per_node():
-    rng, children = np.random.default_rng(3), np.array([0, 3, 4])
-    columns = random_columns(range(4), 2, 5, rng)
-    level = write_columns(ChunkedWeights.empty(children, width=5), children, children, columns)
-    assert np.array_equal(dense_weights(level, children, 5), columns.dense)
+    pytest.raises(ConfigError, compress, level, children, "float8").match("storage: must be one")
 
 
 def test_damaged_arrays_are_refused():

@@ -13,6 +13,8 @@ import pytest
 from labelgrove.serve import access
 from support.services import running
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def lines() -> Iterator[list[dict[str, Any]]]:

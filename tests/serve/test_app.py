@@ -20,6 +20,8 @@ from labelgrove.serve.served import ModelFolder, Options, Served
 from support.clocks import Timeouts
 from support.services import check_problem, fitted, running
 
+pytestmark = pytest.mark.slow
+
 
 def predict(client: Any, *texts: str, **options: Any) -> Any:
     return client.post("/v1/predict", json={"texts": texts, **options})

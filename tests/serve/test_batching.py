@@ -17,6 +17,9 @@ from labelgrove.serve.problems import Problem
 from labelgrove.serve.settings import ServeParams
 from support.clocks import Timeouts
 
+pytestmark = pytest.mark.slow
+
+
 # The model waits until six texts are there, however long that takes.
 FULL_AT_SIX = ServeParams(batch_ms=1e9, batch_texts=6, max_seconds=240)
 

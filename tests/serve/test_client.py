@@ -19,6 +19,7 @@ from labelgrove import Client, Linear, records
 from labelgrove.errors import ConfigError, DataError, ServiceError
 from support.services import fitted, running
 
+pytestmark = pytest.mark.slow
 TEXTS = ["this red hat", "a blue lamp", "", 'grüne 🪑 "chair"', "this black table"]
 
 

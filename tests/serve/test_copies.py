@@ -24,7 +24,10 @@ from labelgrove.serve.served import ModelFolder, Options, Served
 from support.served_process import HANG, serving, wait_for
 from support.services import check_problem, fitted, running
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows protects mapped files")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows protects mapped files"),
+]
 BODY = {"texts": ["this red hat"], "k": 2}
 
 

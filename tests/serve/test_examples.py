@@ -12,6 +12,7 @@ from labelgrove.errors import MissingExtraError
 from labelgrove.serve.examples import LONGEST, MOST, card_examples
 from support.services import fitted, running
 
+pytestmark = pytest.mark.slow
 CARD = """---
 license: mit
 widget:

@@ -18,6 +18,8 @@ from labelgrove.serve.feedback import FeedbackFile
 from labelgrove.serve.problems import Problem
 from support.services import check_problem, running
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

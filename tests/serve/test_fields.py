@@ -14,7 +14,7 @@ from labelgrove.serve.served import ModelFolder
 from support.browsing import names, visiting
 from support.services import check_problem, running
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 ROWS = [
     {"title": f"volume {n % 5}", "abstract": "the same words", "creator": f"Person {n % 3}"}

@@ -13,6 +13,8 @@ from labelgrove.serve.gate import Gate, allow_descriptors
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.settings import ServeParams
 
+pytestmark = pytest.mark.slow
+
 
 def gate(total: int = 4, each: int = 2) -> Gate:
     return Gate(ServeParams(max_connections=total, max_connections_per_address=each), Metrics())

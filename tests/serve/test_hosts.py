@@ -11,6 +11,8 @@ from labelgrove.errors import ConfigError
 from labelgrove.serve.hosts import allowed_hosts
 from support.services import check_problem, running
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("bound", ["127.0.0.1", "localhost", "::1", "127.0.0.2"])
 def test_loopback_answers_to_its_own_names(bound: str) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from labelgrove.serve.logs import NOISY, OncePerSecond, limit_logs
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_message_is_written_once_per_second() -> None:
     now = [100.0]

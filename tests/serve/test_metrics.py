@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from labelgrove.serve.metrics import FOLDER, Metrics
 
+pytestmark = pytest.mark.slow
 KINDS = {
     "labelgrove_requests": "counter",
     "labelgrove_request_seconds": "histogram",

@@ -14,6 +14,7 @@ from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.served import ModelFolder
 from support.services import check_problem, fitted, running
 
+pytestmark = pytest.mark.slow
 TEXT = "this red hat"
 
 

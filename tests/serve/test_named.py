@@ -9,6 +9,8 @@ import pytest
 from labelgrove.errors import ConfigError
 from labelgrove.serve.named import files_by_model, listed, named_models
 
+pytestmark = pytest.mark.slow
+
 
 def test_models_are_called_as_given_or_as_their_folders(tmp_path: Path) -> None:
     for name in ("models/fi", "models/en", "models/unfinished", "one", "x=y"):

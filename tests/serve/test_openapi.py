@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, given, settings
 
 from support.services import running
 
+pytestmark = pytest.mark.slow
+
+
 schemathesis = pytest.importorskip("schemathesis")
 
 ONE = "/v1/models/{name}"

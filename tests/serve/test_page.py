@@ -16,7 +16,7 @@ from labelgrove import Corpus, Linear, calibrate
 from support.browsing import TEXT, ask, names, visiting
 from support.services import running
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")

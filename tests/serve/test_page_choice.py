@@ -15,7 +15,7 @@ from labelgrove import Corpus, LabelIndex, Linear
 from support.browsing import CONTRASTS, names, violations, visiting
 from support.services import COLOURS, THINGS, fitted, running
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 TEXT = "this red hat"
 CLIPBOARD = {"permissions": ["clipboard-read", "clipboard-write"]}
 CARD = "---\nwidget:\n- text: this blue lamp\n- text: this green chair\n---\n"

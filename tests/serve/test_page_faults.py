@@ -13,7 +13,7 @@ import pytest
 from support.browsing import TEXT, ask, names, visiting
 from support.services import fitted, running
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 def test_a_busy_service_is_told_of_and_asked_again(browser: Any, shop_model: Path) -> None:

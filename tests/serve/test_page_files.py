@@ -14,6 +14,8 @@ from support.browsing import Visit
 from support.label_reports import made
 from support.services import check_problem, running
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_page_and_its_files_are_sent_under_a_strict_policy(client: Any) -> None:
     page = client.get("/")

@@ -11,7 +11,7 @@ import pytest
 from support.browsing import CONTRASTS, visiting
 from support.services import running
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 FILLED = {
     "try": ".why .links",
     "labels": "#label-list li",

@@ -10,6 +10,7 @@ import pytest
 from labelgrove import serve
 from labelgrove.serve.problems import CODES, Problem
 
+pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
 
 

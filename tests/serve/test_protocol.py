@@ -16,6 +16,7 @@ from labelgrove.serve import protocol
 from support.served_process import HANG, wait_for
 from support.services import running
 
+pytestmark = pytest.mark.slow
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 

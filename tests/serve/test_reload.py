@@ -16,6 +16,8 @@ from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.serve.served import ModelFolder
 from support.services import fitted, running
 
+pytestmark = pytest.mark.slow
+
 
 def wait_until(condition: Any) -> None:
     deadline = time.monotonic() + 240

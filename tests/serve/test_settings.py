@@ -10,6 +10,7 @@ import pytest
 from labelgrove.errors import ConfigError
 from labelgrove.serve.settings import ServeParams
 
+pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
 
 

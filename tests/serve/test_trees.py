@@ -17,6 +17,8 @@ from labelgrove.serve.trees import TreeWalk
 from support.models import Plain
 from support.services import check_problem, fitted, running
 
+pytestmark = pytest.mark.slow
+
 
 def leaves_below(walk: TreeWalk, node: str, limit: int) -> list[str]:
     """All labels below a node, collected page by page."""

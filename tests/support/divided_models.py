@@ -13,7 +13,7 @@ import torch
 
 from labelgrove.core.processes import is_first_process, wait_for_all
 from labelgrove.methods import create
-from test_contract import planted
+from support.small_models import planted
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from labelgrove.methods import create
-from test_contract import FEW_STEPS, SMALL_LEAVES, planted, tiny_training
+from support.small_models import FEW_STEPS, SMALL_LEAVES, planted, tiny_training
 
 FEW = {"training": FEW_STEPS | {"max_steps": 8}}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {

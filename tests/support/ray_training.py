@@ -18,7 +18,7 @@ from labelgrove.core.processes import is_first_process, wait_for_all
 from labelgrove.errors import StorageError
 from labelgrove.methods import create
 from labelgrove.methods.base import Model
-from test_contract import planted
+from support.small_models import planted
 
 METHODS = ("cascadexml", "lightxml", "xrtransformer", "xtransformer")
 # Without dropout: processes draw different random numbers. Rates are those of every number of

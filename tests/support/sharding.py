@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.methods import create
-from test_contract import QUICK, VARIANTS
+from support.small_models import QUICK, VARIANTS
 
 # Every setting of the linear method that the contract suite has, and some of its parts.
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {

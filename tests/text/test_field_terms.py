@@ -1,9 +1,6 @@
 """Fields as terms: scikit-learn's numbers for words and values together, weights, storage."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,10 +21,10 @@ DOCUMENTS = records(ROWS, text=["title", "text"], fields=["by", "kind"])
 ALL = {"min_df": 1}
 
 
-def by_scikit_learn(documents: list[str], **settings: Any) -> Any:
+def by_scikit_learn(documents, **settings):
     """The same with one token per word and per value, which is what fields mean."""
 
-    def tokens(text: str) -> list[str]:
+    def tokens(text):
         words = TfidfVectorizer(**settings).build_analyzer()(plain_texts([text])[0])
         return [*words, *(f"~{term}" for term in field_terms(text))]  # after all words
 
@@ -35,7 +32,7 @@ def by_scikit_learn(documents: list[str], **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("norm", ["l2", "l1", "none"])
-def test_words_and_values_are_scaled_together(norm: Any) -> None:
+def test_words_and_values_are_scaled_together(norm):
     theirs = by_scikit_learn(DOCUMENTS, norm=None if norm == "none" else norm)
     tfidf = Tfidf(TfidfParams(norm=norm, min_df=1))
     rows = tfidf.fit_transform(DOCUMENTS)
@@ -51,7 +48,7 @@ def test_words_and_values_are_scaled_together(norm: Any) -> None:
     assert np.array_equal(np.concatenate(one_by_one), rows.toarray())
 
 
-def test_a_field_has_a_weight() -> None:
+def test_a_field_has_a_weight():
     usual = Tfidf(TfidfParams(norm="none")).fit_transform(DOCUMENTS).toarray()
     params = TfidfParams(norm="none", field_weights={"by": 3, "kind": 0.0})
     weighted = Tfidf(params).fit_transform(DOCUMENTS).toarray()
@@ -70,7 +67,7 @@ def test_a_field_has_a_weight() -> None:
         TfidfParams.from_dict({"field_weights": {"by": "x"}}, "tfidf")
 
 
-def test_rare_values_are_pruned_as_words_are() -> None:
+def test_rare_values_are_pruned_as_words_are():
     tfidf = Tfidf(TfidfParams(min_df=2, max_features=1)).fit([*DOCUMENTS, "dogs", "dogs"])
     assert tfidf.terms() == ["dogs", "by: ada l.", "by: springer", "kind: book"]
     nothing = Tfidf(TfidfParams(min_df=4, max_df=4)).fit([*["the same"] * 4, *DOCUMENTS])
@@ -78,7 +75,7 @@ def test_rare_values_are_pruned_as_words_are() -> None:
     assert nothing.transform(DOCUMENTS).shape == (4, 2)
 
 
-def test_words_may_be_hashed_beside_fields() -> None:
+def test_words_may_be_hashed_beside_fields():
     tfidf = Tfidf(TfidfParams(n_buckets=8))
     rows = tfidf.fit_transform(DOCUMENTS)
     assert rows.shape == (4, 12)
@@ -90,7 +87,7 @@ def test_words_may_be_hashed_beside_fields() -> None:
     assert set(rows[[1]].indices) >= {8, 9, 10} and tfidf.field_columns("springer") == {}
 
 
-def test_texts_alone_have_no_columns_of_fields() -> None:
+def test_texts_alone_have_no_columns_of_fields():
     texts = records([{"a": "red", "b": "shoe"}, {"b": "hat"}], text=["a", "b"])
     tfidf = Tfidf().fit(texts)
     plain = Tfidf().fit(["red\nshoe", "hat"])
@@ -100,7 +97,7 @@ def test_texts_alone_have_no_columns_of_fields() -> None:
     )
 
 
-def test_fields_are_stored_and_copied() -> None:
+def test_fields_are_stored_and_copied():
     tfidf = Tfidf(TfidfParams(field_weights={"by": 2.0})).fit(DOCUMENTS)
     rows = tfidf.transform(DOCUMENTS)
     for other in (Tfidf.from_state(tfidf.state()), copy.deepcopy(tfidf)):
@@ -108,6 +105,5 @@ def test_fields_are_stored_and_copied() -> None:
         assert other.fields == tfidf.fields and other.terms() == tfidf.terms()
     part = tfidf.state()
     part.config["fields"] = {"texts": []}
-    with pytest.raises(ModelFormatError, match="names of fields are damaged"):
-        Tfidf.from_state(part)
+    pytest.raises(ModelFormatError, Tfidf.from_state, part).match("names of fields are damaged")
     assert "fields" not in Tfidf().fit(["a plain text"]).state().config

@@ -1,9 +1,6 @@
 """Texts in scripts without spaces: noticed, read by characters, and learnt from."""
 
-from __future__ import annotations
-
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,12 +23,12 @@ SCRIPTS = {
 FILLERS = ["these", "are", "common", "words", "which", "many", "documents", "have"]
 
 
-def documents(script: str, count: int, seed: int = 0) -> tuple[list[str], list[list[str]]]:
+def documents(script, count, seed=0):
     """Sentences without spaces; a third of a document's words belong to its label."""
     letters, (short, long) = SCRIPTS[script]
     words = np.random.default_rng(1)  # the same language for all seeds
 
-    def word() -> str:
+    def word():
         return "".join(map(chr, words.choice(list(letters), words.integers(short, long + 1))))
 
     common = [word() for _ in range(300)]
@@ -48,7 +45,7 @@ def documents(script: str, count: int, seed: int = 0) -> tuple[list[str], list[l
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_linear_model_learns_such_texts(script: str) -> None:
+def test_a_linear_model_learns_such_texts(script):
     train, test = documents(script, 400), documents(script, 200, seed=1)
     with pytest.warns(LabelgroveWarning, match="so the texts are read by characters"):
         model = Linear().fit(*train)
@@ -59,7 +56,7 @@ def test_a_linear_model_learns_such_texts(script: str) -> None:
     assert by_words.vectorizer_.fitted_params.analyzer == "word"  # the user's choice wins
 
 
-def test_the_choice_is_saved_and_explained(tmp_path: Any) -> None:
+def test_the_choice_is_saved_and_explained(tmp_path):
     texts, labels = documents("Chinese", 200)
     model = Linear().fit(texts, labels)
     model.save(tmp_path / "model")
@@ -81,11 +78,11 @@ def test_the_choice_is_saved_and_explained(tmp_path: Any) -> None:
         (["\uac00\ub098 \ub2e4"], 0.0),  # Korean has spaces
     ],
 )
-def test_the_share_of_letters_without_spaces(texts: list[str], share: float) -> None:
+def test_the_share_of_letters_without_spaces(texts, share):
     assert unspaced_share(texts) == share
 
 
-def test_texts_with_few_such_letters_stay_words() -> None:
+def test_texts_with_few_such_letters_stay_words():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Tfidf().fit(["red shoes", "blue hat"] * 9).fitted_params.analyzer == "word"
@@ -98,7 +95,7 @@ def test_texts_with_few_such_letters_stay_words() -> None:
     assert tfidf.terms() == words.terms() and "\u6771\u4eac" in words.terms()
 
 
-def test_texts_with_some_such_letters_are_read_by_both() -> None:
+def test_texts_with_some_such_letters_are_read_by_both():
     texts = ["Red shoes, blue hats \u6771\u4eac\u90fd a"] * 3
     with pytest.warns(LabelgroveWarning, match="some letters .* and the rest by words"):
         tfidf = Tfidf().fit(texts)
@@ -111,7 +108,7 @@ def test_texts_with_some_such_letters_are_read_by_both() -> None:
 
 
 @pytest.mark.parametrize("script", ["Chinese", "Japanese", "Thai"])
-def test_a_corpus_of_two_languages_is_learnt_in_both(script: str) -> None:
+def test_a_corpus_of_two_languages_is_learnt_in_both(script):
     """A third of the documents has no spaces; by words, nothing was learnt from these."""
     (own, own_labels), (test, test_labels) = documents(script, 300), documents(script, 150, seed=1)
     draw = np.random.default_rng(2)
@@ -127,7 +124,7 @@ def test_a_corpus_of_two_languages_is_learnt_in_both(script: str) -> None:
     assert model.score(*rest) > 0.95 and by_words.score(*rest) > 0.95
 
 
-def test_ngrams_that_were_set_stay() -> None:
+def test_ngrams_that_were_set_stay():
     assert suited("auto", (2, 4), 1.0) == ("char", (2, 4))
     assert suited("auto", (1, 2), 0.1) == ("mixed", (1, 2))
     assert suited("auto", (1, 2), 0.09) == ("word", (1, 2))

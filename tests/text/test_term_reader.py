@@ -1,7 +1,5 @@
 """Rows of tf-idf, of a given matrix, and of both."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -16,21 +14,16 @@ TFIDF = Tfidf().fit(TEXTS)
 DOCUMENTS = Documents(TEXTS, GIVEN)
 
 
-def lengths(rows: sparse.csr_array) -> np.ndarray:
+def lengths(rows):
     return np.linalg.norm(rows.toarray(), axis=1)
 
 
-def test_tfidf_alone_ignores_a_matrix() -> None:
+def test_rows_have_unit_length_with_and_without_a_matrix():
     rows = TermReader(TFIDF).rows(DOCUMENTS)
     assert (rows != TFIDF.transform(TEXTS)).nnz == 0
-
-
-def test_given_rows_have_unit_length_and_empty_ones_stay_empty() -> None:
     rows = TermReader(None, 2).rows(DOCUMENTS).toarray()
     np.testing.assert_allclose(rows, [[0.6, 0.8], [0, 1], [0, 0]], atol=1e-6)
 
-
-def test_both_side_by_side_have_unit_length_together() -> None:
     rows = TermReader(TFIDF, 2).rows(DOCUMENTS)
     own, given = rows[:, : TFIDF.n_features], rows[:, TFIDF.n_features :]
     assert rows.shape == (3, TFIDF.n_features + 2)
@@ -38,8 +31,6 @@ def test_both_side_by_side_have_unit_length_together() -> None:
     np.testing.assert_allclose(lengths(given), [0.5**0.5, 0.5**0.5, 0], atol=1e-6)
     np.testing.assert_allclose(lengths(own), [0.5**0.5, 0.5**0.5, 1], atol=1e-6)
 
-
-def test_texts_without_a_row_have_zeros_for_given_columns() -> None:
     rows = TermReader(TFIDF, 2).of_texts(["red"])
     assert rows.shape == (1, TFIDF.n_features + 2) and rows[:, TFIDF.n_features :].nnz == 0
     assert TermReader(None, 2).of_texts(["red", "hat"]).shape == (2, 2)
@@ -47,11 +38,8 @@ def test_texts_without_a_row_have_zeros_for_given_columns() -> None:
 
 
 @pytest.mark.parametrize("tfidf", [None, TFIDF])
-def test_a_missing_or_another_matrix_is_refused(tfidf: Tfidf | None) -> None:
+def test_a_missing_or_another_matrix_is_refused(tfidf):
     reader = TermReader(tfidf, 2)
-    with pytest.raises(DataError, match=r"2 columns.*have none; give it with the texts: Documents"):
-        reader.rows(Documents(TEXTS))
-    with pytest.raises(DataError, match=r"2 columns.*has 1"):
-        reader.rows(Documents(TEXTS, GIVEN[:, :1]))
-    with pytest.raises(DataError, match="NaN"):
-        reader.rows(Documents(TEXTS, GIVEN * np.float32("nan")))
+    pytest.raises(DataError, reader.rows, Documents(TEXTS)).match("2 columns.*have none; give it")
+    pytest.raises(DataError, reader.rows, Documents(TEXTS, GIVEN[:, :1])).match(r"2 columns.*has 1")
+    pytest.raises(DataError, reader.rows, Documents(TEXTS, GIVEN * np.float32("nan"))).match("NaN")

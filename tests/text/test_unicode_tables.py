@@ -1,7 +1,5 @@
 """The tables of characters agree with the running Python for every code point."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -14,7 +12,7 @@ CHARS = [chr(code) for code in range(CODE_POINTS)]
 
 
 @pytest.mark.parametrize(("pattern", "bit"), [(r"\w", WORD), (r"\s", SPACE)])
-def test_classes_are_those_of_re(pattern: str, bit: int) -> None:
+def test_classes_are_those_of_re(pattern, bit):
     matches = re.compile(pattern).match
     literal = np.fromiter((matches(char) is not None for char in CHARS), np.bool_)
     assert np.array_equal(unicode_tables._classes() & bit != 0, literal)
@@ -23,7 +21,7 @@ def test_classes_are_those_of_re(pattern: str, bit: int) -> None:
 @pytest.mark.parametrize(
     ("lowercase", "strip_accents"), [(True, False), (False, True), (True, True), (False, False)]
 )
-def test_changes_are_those_of_str(lowercase: bool, strip_accents: bool) -> None:
+def test_changes_are_those_of_str(lowercase, strip_accents):
     changes = unicode_tables._changes(lowercase, strip_accents)
     for code, char in enumerate(CHARS):
         folded = char.lower() if lowercase else char
@@ -31,8 +29,8 @@ def test_changes_are_those_of_str(lowercase: bool, strip_accents: bool) -> None:
         assert changes.get(code, char) == folded
 
 
-def test_sigma_classes_are_those_of_str() -> None:
-    def final(before: str) -> np.ndarray:
+def test_sigma_classes_are_those_of_str():
+    def final(before):
         return np.fromiter((f"{before}{c}Σ".lower().endswith("ς") for c in CHARS), np.bool_)
 
     classes = unicode_tables._sigma_classes()

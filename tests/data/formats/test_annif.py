@@ -1,9 +1,5 @@
 """Corpora as Annif has them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from labelgrove import read_corpus
@@ -13,7 +9,7 @@ from labelgrove.errors import DataError
 CATS, DOGS = "http://example.org/cats", "http://example.org/dogs"
 
 
-def test_a_file_of_short_texts(tmp_path: Path) -> None:
+def test_a_file_of_short_texts(tmp_path):
     file = tmp_path / "train.tsv"
     file.write_text(f"a purring cat\t<{CATS}>\ncats, dogs\t<{CATS}> <{DOGS}>\n\tno text\n")
     assert detect_format(file) == "annif"
@@ -22,29 +18,23 @@ def test_a_file_of_short_texts(tmp_path: Path) -> None:
     assert list(corpus.texts or ()) == ["a purring cat", "cats, dogs", ""]
 
 
-def test_a_header_line_means_an_ordinary_table(tmp_path: Path) -> None:
+def test_header_lines_and_vocabularies(tmp_path):
     file = tmp_path / "train.tsv"
     file.write_text(f"text\tlabels\na cat\t<{CATS}>\n")
     assert detect_format(file) == "tsv"
-
-
-def test_a_vocabulary_names_the_labels(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text(f"a purring cat\t<{CATS}>\n")
     (tmp_path / "labels.tsv").write_text(f"<{CATS}>\tcats\n<{DOGS}>\tdogs\n")
     assert read_corpus(tmp_path / "train.tsv").label_lists(names=True) == [["cats"]]
 
-
-def test_a_line_without_a_tab_is_bad(tmp_path: Path) -> None:
     file = tmp_path / "train.tsv"
     file.write_text(f"a cat\t<{CATS}>\na dog\n")
-    with pytest.raises(DataError, match=r"train\.tsv, line 2: there is no tab"):
-        read_corpus(file)
+    pytest.raises(DataError, read_corpus, file).match(r"train\.tsv, line 2: there is no tab")
     report = ReadReport()
     assert len(read_corpus(file, options=ReadOptions(skip_bad=True), report=report)) == 1
     assert report.bad_lines == 1
 
 
-def test_a_folder_of_full_texts(tmp_path: Path) -> None:
+def test_a_folder_of_full_texts(tmp_path):
     (tmp_path / "b.txt").write_text("two\nlines")
     (tmp_path / "b.tsv").write_text(f"<{DOGS}>\tdogs\n\n<{CATS}>\tcats\n")
     (tmp_path / "a.txt").write_text("one line\n")
@@ -59,15 +49,13 @@ def test_a_folder_of_full_texts(tmp_path: Path) -> None:
     ]
 
 
-def test_a_folder_with_bad_bytes_or_nothing_in_it(tmp_path: Path) -> None:
+def test_a_folder_with_bad_bytes_or_nothing_in_it(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe bad")
     (tmp_path / "a.key").write_text("cats")
     (tmp_path / "b.txt").write_text("good")
-    with pytest.raises(DataError, match=r"a\.txt"):
-        read_corpus(tmp_path)
+    pytest.raises(DataError, read_corpus, tmp_path).match(r"a\.txt")
     (tmp_path / "a.txt").write_bytes(b"caf\xe9")
-    with pytest.raises(DataError, match=r"a\.txt.*not valid utf-8"):
-        read_corpus(tmp_path)
+    pytest.raises(DataError, read_corpus, tmp_path).match(r"a\.txt.*not valid utf-8")
     read = read_corpus(tmp_path, options=ReadOptions(skip_bad=True))
     assert list(read.texts or ()) == ["good"]
     (tmp_path / "empty").mkdir()

@@ -74,9 +74,7 @@ def test_folders(tmp_path, names, format):
 def test_what_is_not_a_corpus(tmp_path):
     (tmp_path / "Y.trn.npz").touch()
     (tmp_path / "train_texts.txt").touch()
-    with pytest.raises(DataError, match="no known format"):
-        detect_format(tmp_path)
+    pytest.raises(DataError, detect_format, tmp_path).match("no known format")
     array = tmp_path / "a.json"
     array.write_bytes(b"[1, 2]")
-    with pytest.raises(DataError, match="unknown file format"):
-        detect_format(array)
+    pytest.raises(DataError, detect_format, array).match("unknown file format")

@@ -1,10 +1,6 @@
 """Documents with fields in JSON lines, CSV and Parquet, and back to JSON lines."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -20,7 +16,7 @@ from labelgrove.data.formats import (
 from labelgrove.data.records import field_parts, names_in, text_parts
 from labelgrove.errors import ConfigError, DataError
 
-ROWS: list[dict[str, Any]] = [
+ROWS = [
     {"title": "Snails", "body": "slow", "by": ["Ada", "Ben"], "year": 2001, "labels": ["a"]},
     {"title": "Foxes", "by": ["Ada"], "labels": ["b"]},
     {"body": "fast | red", "labels": ["a", "b"], "id": "3"},
@@ -33,20 +29,20 @@ VALUES = [
 ]
 
 
-def jsonl(folder: Path) -> Path:
+def jsonl(folder):
     file = folder / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     return file
 
 
-def csv(folder: Path) -> Path:
+def csv(folder):
     file = folder / "rows.csv"
     lines = ["title,body,by,year,labels,id", "Snails,slow,Ada | Ben,2001,a,", "Foxes,,Ada,,b,"]
     file.write_text("\n".join([*lines, ",fast | red,,,a|b,3"]))
     return file
 
 
-def parquet(folder: Path) -> Path:
+def parquet(folder):
     names = ("title", "body", "by", "year", "labels", "id")
     columns = {name: [row.get(name) for row in ROWS] for name in names}
     pyarrow.parquet.write_table(pyarrow.table(columns), folder / "rows.parquet")
@@ -54,7 +50,7 @@ def parquet(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("write", [jsonl, csv, parquet])
-def test_fields_are_read(write: Any, tmp_path: Path) -> None:
+def test_fields_are_read(write, tmp_path):
     report = ReadReport()
     corpus = read_corpus(write(tmp_path), options=HOW, report=report)
     assert corpus.texts is not None and names_in(corpus.texts) == HOW.names()
@@ -66,7 +62,7 @@ def test_fields_are_read(write: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [jsonl, csv, parquet])
-def test_a_field_that_no_document_has_is_reported(write: Any, tmp_path: Path) -> None:
+def test_a_field_that_no_document_has_is_reported(write, tmp_path):
     report = ReadReport()
     read_corpus(
         write(tmp_path), options=ReadOptions(text_field="title,body", fields=["bye"]), report=report
@@ -76,7 +72,7 @@ def test_a_field_that_no_document_has_is_reported(write: Any, tmp_path: Path) ->
     )
 
 
-def test_what_is_written_reads_the_same(tmp_path: Path) -> None:
+def test_what_is_written_reads_the_same(tmp_path):
     corpus = read_corpus(jsonl(tmp_path), options=HOW)
     write_corpus(corpus, tmp_path / "again.jsonl")
     assert json.loads((tmp_path / "again.jsonl").read_text().split("\n")[0]) == {
@@ -87,11 +83,10 @@ def test_what_is_written_reads_the_same(tmp_path: Path) -> None:
     assert list(again.texts or ()) == list(corpus.texts or ())
 
 
-def test_bad_fields_are_errors_that_name_the_line(tmp_path: Path) -> None:
+def test_bad_fields_are_errors_that_name_the_line(tmp_path):
     file = tmp_path / "bad.jsonl"
     file.write_text('{"title": "x", "by": {"name": "Ada"}, "labels": ["a"]}\n')
-    with pytest.raises(DataError, match=r"bad\.jsonl.*line 1.*'by' must be a string, a number"):
-        read_corpus(file, options=HOW)
+    pytest.raises(DataError, read_corpus, file, options=HOW).match(r"bad\.jsonl.*line 1.*'by' must")
     with pytest.raises(ConfigError, match="'labels' is read as labels"):
         read_corpus(file, options=ReadOptions(text_field="title", fields=["labels"]))
     with pytest.raises(ConfigError, match="'title' is named twice"):
@@ -102,7 +97,7 @@ def test_bad_fields_are_errors_that_name_the_line(tmp_path: Path) -> None:
         list(iter_documents(plain, options=HOW))
 
 
-def test_a_record_without_words_is_an_empty_text(tmp_path: Path) -> None:
+def test_a_record_without_words_is_an_empty_text(tmp_path):
     file = tmp_path / "empty.jsonl"
     file.write_text('{"title": "", "by": "Ada", "labels": ["a"]}\n')
     report = ReadReport()

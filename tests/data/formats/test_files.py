@@ -60,8 +60,7 @@ def test_compression_is_transparent_and_cut_files_are_noticed(tmp_path, extensio
         read_corpus(path, options=ReadOptions(skip_bad=True))
     assert caught.value.line is None or caught.value.line <= 5000
     path.write_bytes(LINE)
-    with pytest.raises(DataError, match=r"is named .* but is not"):
-        read_corpus(path)
+    pytest.raises(DataError, read_corpus, path).match(r"is named .* but is not")
 
 
 @pytest.mark.parametrize("extension", ["", ".gz", ".xz", ".bz2", ".zst"])
@@ -89,25 +88,22 @@ def test_a_damaged_file_names_the_line_it_stops_at(tmp_path):
     assert caught.value.line == 1
 
 
-def test_compressions_are_known_by_their_first_bytes():
+def test_compressions_are_known_by_their_first_bytes(tmp_path, monkeypatch):
     assert compression_of(b"BZh9 is a text") is None
     assert compression_of(bz2.compress(b"")) == compression_of(bz2.compress(b"x")) == "bzip2"
     assert compression_of(b"\x1f\x8b") is None
     for extension, compress in COMPRESS.items():
         assert compression_of(compress(b"x")) == EXTENSIONS[extension]
 
-
-def test_zstd_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"the extra `data`"):
         read_corpus(tmp_path / "a.jsonl.zst")
-    with pytest.raises(MissingExtraError):
-        write_corpus([], tmp_path / "b.jsonl.zst")
+    pytest.raises(MissingExtraError, write_corpus, [], tmp_path / "b.jsonl.zst")
     assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl.zst"]
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path):
+def test_a_failed_write_leaves_the_old_file_and_reports_its_own_error(tmp_path):
     path = tmp_path / "a.jsonl"
     write_corpus([Document("old", [])], path)
 
@@ -115,17 +111,19 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         yield Document("new", [])
         raise RuntimeError("stop")
 
-    with pytest.raises(RuntimeError, match="stop"):
-        write_corpus(failing(), path)
+    pytest.raises(RuntimeError, write_corpus, failing(), path).match("stop")
     assert next(iter_documents(path)).text == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]
 
-
-def test_a_failed_write_reports_its_own_error(tmp_path):
     with pytest.raises(RuntimeError, match="stop"), replacing(tmp_path / "a.txt"):
         for unfinished in tmp_path.iterdir():
             unfinished.unlink()
         raise RuntimeError("stop")
+
+    message = r"out\.jsonl: cannot be written: No space left"
+    with pytest.raises(StorageError, match=message), replacing(tmp_path / "out.jsonl"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_links_are_followed_and_pipes_written_in_place(tmp_path):
@@ -142,8 +140,7 @@ def test_links_are_followed_and_pipes_written_in_place(tmp_path):
 
 
 def test_writing_needs_a_known_format_and_a_folder(tmp_path):
-    with pytest.raises(ConfigError, match="set format"):
-        write_corpus([], tmp_path / "a.docx")
+    pytest.raises(ConfigError, write_corpus, [], tmp_path / "a.docx").match("set format")
     with pytest.raises(StorageError, match="cannot be written"):
         write_corpus([], tmp_path / "no" / "a.jsonl")
     with pytest.raises(DataError, match="features"):
@@ -154,10 +151,7 @@ def test_missing_files_get_a_hint(tmp_path):
     with pytest.raises(DataError, match=f"the folder {tmp_path} is empty"):
         read_corpus(tmp_path / "train.jsonl")
     (tmp_path / "train.jsonl").write_bytes(LINE)
-    with pytest.raises(
-        DataError, match=r"trian\.jsonl: does not exist; the folder contains train\.jsonl"
-    ):
-        read_corpus(tmp_path / "trian.jsonl")
+    pytest.raises(DataError, read_corpus, tmp_path / "trian.jsonl").match(r"trian\.jsonl: does not")
     with pytest.raises(DataError, match="no does not exist either"):
         iter_documents(tmp_path / "no" / "train.jsonl")
     for number in range(7):
@@ -169,18 +163,15 @@ def test_missing_files_get_a_hint(tmp_path):
         read_corpus(tmp_path / "trian.jsonl")
     with pytest.raises(DataError, match="cannot be opened: Is a directory"), open_bytes(tmp_path):
         pass
-    with pytest.raises(DataError):
-        read_corpus("nul\0inside.jsonl")
+    pytest.raises(DataError, read_corpus, "nul\0inside.jsonl")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf"])
 def test_an_empty_file_has_no_documents(tmp_path, content):
     path = tmp_path / "a.jsonl"
     path.write_bytes(content)
-    with pytest.raises(DataError, match="no documents"):
-        read_corpus(path)
-    with pytest.raises(DataError, match="no documents"):
-        list(iter_documents(path))
+    pytest.raises(DataError, read_corpus, path).match("no documents")
+    pytest.raises(DataError, list, iter_documents(path)).match("no documents")
 
 
 def test_only_bad_lines_are_no_documents(tmp_path):
@@ -220,12 +211,10 @@ def test_standard_input(monkeypatch, peekable):
 def test_unknown_formats_and_files(tmp_path):
     path = tmp_path / "a.docx"
     path.write_bytes(b"PK\x03\x04")
-    with pytest.raises(DataError, match=r"set format \(--format\) to one of jsonl"):
-        detect_format(path)
+    pytest.raises(DataError, detect_format, path).match(r"set format \(--format\) to one of jsonl")
     with pytest.raises(ConfigError, match=r"must be one of jsonl.* got 'yaml'"):
         read_corpus(path, options=ReadOptions(format="yaml"))
-    with pytest.raises(DataError, match="no known format"):
-        read_corpus(tmp_path)
+    pytest.raises(DataError, read_corpus, tmp_path).match("no known format")
     for encoding, reason in (("utf-16", "no newline bytes"), ("klingon", "is unknown")):
         with pytest.raises(ConfigError, match=f"encoding: '{encoding}' .*{reason}"):
             list(iter_documents(path, options=ReadOptions(format="text", encoding=encoding)))
@@ -241,25 +230,23 @@ def test_label_tables(tmp_path):
         ("c3", "c3", "text\twith tab"),
     ]
     path.write_bytes(b"a\tx\na\ty\n")
-    with pytest.raises(DataError, match="line 2: label id 'a' is already on line 1"):
-        read_label_table(path)
+    pytest.raises(DataError, read_label_table, path).match("line 2: label id 'a' is already on")
     path.write_bytes(b"\tx\n")
-    with pytest.raises(DataError, match="empty"):
-        read_label_table(path)
+    pytest.raises(DataError, read_label_table, path).match("empty")
     path.write_bytes(b"a\t\xff\n")
-    with pytest.raises(DataError, match="line 1: not valid utf-8"):
-        read_label_table(path)
+    pytest.raises(DataError, read_label_table, path).match("line 1: not valid utf-8")
 
-
-def test_two_spellings_of_an_id_in_a_label_table_are_one(tmp_path):
     path = tmp_path / "labels.tsv"
     path.write_text("cafe\u0301\tde\u0301ca\ntea\ncaf\u00e9\tother\n", encoding="utf-8")
     with pytest.warns(LabelgroveWarning, match=r"labels\.tsv: 1 label differs from another only"):
         rows = read_label_table(path)
-    assert [tuple(row) for row in rows] == [
-        ("caf\u00e9", "d\u00e9ca", None),
-        ("tea", "tea", None),
-    ]
+    assert [tuple(row) for row in rows] == [("caf\u00e9", "d\u00e9ca", None), ("tea", "tea", None)]
+
+    path = tmp_path / "labels.tsv"
+    path.write_bytes(b"ID\tName\nid\tname\n")
+    assert [row.id for row in read_label_table(path)] == ["id"]
+    path.write_bytes(b"id\tlabel\n")
+    assert [row.name for row in read_label_table(path)] == ["label"]
 
 
 def test_a_label_table_is_written_or_refused(tmp_path):
@@ -275,14 +262,6 @@ def test_a_label_table_is_written_or_refused(tmp_path):
     assert read_label_table(tmp_path / "labels.tsv")[0].name == "ants"
     write_label_table(LabelIndex(["c"], names=["cats"]), tmp_path / "labels.tsv")
     assert (tmp_path / "labels.tsv").read_bytes() == b"c\tcats\n"
-
-
-def test_a_header_line_of_a_label_table_is_only_the_first_line(tmp_path):
-    path = tmp_path / "labels.tsv"
-    path.write_bytes(b"ID\tName\nid\tname\n")
-    assert [row.id for row in read_label_table(path)] == ["id"]
-    path.write_bytes(b"id\tlabel\n")
-    assert [row.name for row in read_label_table(path)] == ["label"]
 
 
 def test_names_are_found_for_the_labels_that_have_them():
@@ -311,8 +290,7 @@ def test_text_fields_have_a_default_and_may_be_several():
     assert ReadOptions().text_fields(default=("title", "content")) == ("title", "content")
     assert ReadOptions(text_field=" a, b,").text_fields(default=("c",)) == ("a", "b")
     assert ReadOptions(text_field=["a", "b"]).text_fields() == ("a", "b")
-    with pytest.raises(ConfigError, match="text_field: must name at least one field"):
-        ReadOptions(text_field=",").text_fields()
+    pytest.raises(ConfigError, ReadOptions(text_field=",").text_fields).match("text_field: must")
 
 
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz", "a.csv.gz", "a.tsv.gz"])
@@ -336,10 +314,3 @@ def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path):
         assert target.read_bytes() == b"second"
     assert target.read_bytes() == b"first"
     assert sorted(p.name for p in tmp_path.iterdir()) == [other.name, "out.jsonl"]
-
-
-def test_a_full_disk_is_reported_with_the_file(tmp_path):
-    message = r"out\.jsonl: cannot be written: No space left"
-    with pytest.raises(StorageError, match=message), replacing(tmp_path / "out.jsonl"):
-        raise OSError(errno.ENOSPC, "No space left on device")
-    assert list(tmp_path.iterdir()) == []

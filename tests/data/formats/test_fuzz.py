@@ -44,7 +44,7 @@ def damaged(draw, seed):
 
 @pytest.mark.parametrize("format", SEEDS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_damaged_files(tmp_path_factory, format, data):
     content = data.draw(st.one_of(damaged(SEEDS[format]), st.binary(max_size=60)))
     path = tmp_path_factory.getbasetemp() / f"{format}.bin"
@@ -61,7 +61,7 @@ def test_damaged_files(tmp_path_factory, format, data):
 
 
 @given(content=st.binary(max_size=200))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_damaged_folders(tmp_path_factory, content):
     folder = tmp_path_factory.getbasetemp() / "folder"
     folder.mkdir(exist_ok=True)

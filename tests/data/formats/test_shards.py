@@ -1,7 +1,5 @@
 """Which files are the shards of a corpus."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -13,47 +11,40 @@ from labelgrove.errors import DataError, MissingExtraError
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     for name in ("b.jsonl.gz", "a.jsonl", "c.parquet", ".a.jsonl.1.partial", "labels.tsv", "notes"):
         (tmp_path / name).touch()
     return tmp_path
 
 
-def test_a_folder_has_its_corpus_files_in_order(folder: Path) -> None:
+def test_a_folder_has_its_corpus_files_in_order(folder):
     names = [file.name for file in shard_files(folder)]
     assert names == ["a.jsonl", "b.jsonl.gz", "c.parquet"]
     assert output_names(shard_files(folder)) == ["a.jsonl", "b.jsonl", "c.jsonl"]
 
 
-def test_a_pattern_and_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_and_a_file(folder, monkeypatch):
     assert [file.name for file in shard_files(f"{folder}/?.jsonl*")] == ["a.jsonl", "b.jsonl.gz"]
     assert shard_files(folder / "a.jsonl") == [folder / "a.jsonl"]
     monkeypatch.chdir(folder)
     assert shard_files("*.parquet") == [Path("c.parquet")]
+    pytest.raises(DataError, shard_files, folder / "*.csv").match("no file matches this pattern")
+    (folder / "empty").mkdir()
+    pytest.raises(DataError, shard_files, folder / "empty").match("has no shards; their names end")
+    pytest.raises(DataError, shard_files, folder / "nowhere").match("does not exist")
 
 
-def test_a_name_with_brackets_is_a_file(tmp_path: Path) -> None:
+def test_names_of_shards(tmp_path, monkeypatch):
     file = tmp_path / "a[1].jsonl"
     file.touch()
     assert shard_files(file) == [file]
-
-
-def test_no_shards_are_an_error(folder: Path) -> None:
-    with pytest.raises(DataError, match="no file matches this pattern"):
-        shard_files(folder / "*.csv")
-    (folder / "empty").mkdir()
-    with pytest.raises(DataError, match="has no shards; their names end in"):
-        shard_files(folder / "empty")
-    with pytest.raises(DataError, match="does not exist"):
-        shard_files(folder / "nowhere")
-
-
-def test_two_shards_never_share_an_output(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"two shards would be written to a\.jsonl"):
         output_names([tmp_path / "a.jsonl", tmp_path / "x" / "a.parquet"])
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    pytest.raises(MissingExtraError, shards_of, "s3://bucket/shards").match("reading shards by")
 
 
-def test_shards_by_url(folder: Path) -> None:
+def test_shards_by_url(folder):
     names = [f"file://{folder}/{name}" for name in ("a.jsonl", "b.jsonl.gz", "c.parquet")]
     assert shards_of(f"file://{folder}") == shards_of(Path(f"file://{folder}")) == names
     assert shards_of(f"file://{folder}/?.jsonl*") == names[:2]
@@ -64,11 +55,10 @@ def test_shards_by_url(folder: Path) -> None:
         (f"file://{folder}/nowhere", "does not exist"),
         ("nosuch://bucket/shards", "cannot be read: Protocol not known: nosuch"),
     ):
-        with pytest.raises(DataError, match=f"^{re.escape(wrong)}: {message}"):
-            shards_of(wrong)
+        pytest.raises(DataError, shards_of, wrong).match(f"^{re.escape(wrong)}: {message}")
 
 
-def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder: Path) -> None:
+def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder):
     (folder / "a.jsonl").write_text("content")
     url = f"file://{folder}/a.jsonl"
     with fetched(url) as file:
@@ -81,9 +71,3 @@ def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder: Path) -> None:
         pass
     with fetched(str(folder / "a.jsonl")) as file:
         assert file == folder / "a.jsonl"
-
-
-def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(MissingExtraError, match="reading shards by URL needs the extra `ray`"):
-        shards_of("s3://bucket/shards")

@@ -1,30 +1,24 @@
 """Tables for other programs."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 
 import pytest
 
 from labelgrove.data.formats import table_files
-from labelgrove.data.formats.table_files import Kind, table_format, table_writer
+from labelgrove.data.formats.table_files import table_format, table_writer
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 
-COLUMNS: dict[str, Kind] = {"name": "string", "rank": "int64", "score": "float32"}
+COLUMNS = {"name": "string", "rank": "int64", "score": "float32"}
 ROWS = [("=1+1", 1, 0.5), ("a,\x01 b", 2, 0.25)]
 
 
-def test_formats_by_name() -> None:
+def test_formats_by_name():
     names = ["a.csv", "a.CSV.gz", "a.parquet", "a.xlsx", "a.jsonl", "csv"]
     assert list(map(table_format, names)) == ["csv", "csv", "parquet", "xlsx", None, None]
-    with pytest.raises(ConfigError, match=r"compressed already; leave out \.gz"):
-        table_format("a.xlsx.gz")
+    pytest.raises(ConfigError, table_format, "a.xlsx.gz").match("compressed already; leave out")
 
 
-def test_excel_has_no_formulas_and_no_more_rows_than_it_opens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_excel_has_no_formulas_and_no_more_rows_than_it_opens(tmp_path, monkeypatch):
     openpyxl = pytest.importorskip("openpyxl")
     path = tmp_path / "a.xlsx"
     with table_writer(path, COLUMNS, "xlsx") as write:
@@ -47,9 +41,7 @@ def test_excel_has_no_formulas_and_no_more_rows_than_it_opens(
 @pytest.mark.parametrize(
     ("format", "module", "extra"), [("xlsx", "openpyxl", "excel"), ("parquet", "pyarrow", "data")]
 )
-def test_missing_extras_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, module: str, extra: str
-) -> None:
+def test_missing_extras_are_named(tmp_path, monkeypatch, format, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
     path = tmp_path / f"a.{format}"
     with (
@@ -60,7 +52,7 @@ def test_missing_extras_are_named(
     assert not path.exists()
 
 
-def test_parquet_with_no_rows_has_its_columns(tmp_path: Path) -> None:
+def test_parquet_with_no_rows_has_its_columns(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     with table_writer(tmp_path / "a.parquet", COLUMNS, "parquet") as write:
         write([])

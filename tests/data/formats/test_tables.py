@@ -1,6 +1,5 @@
 import csv
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -62,6 +61,19 @@ def test_separators_are_guessed_or_given(tmp_path):
     json_list = write(tmp_path, b'text,labels\nx,"[""a|b"", 3]"\ny,[c]\n')
     assert read_corpus(json_list).label_lists() == [["3", "a|b"], ["[c]"]]
 
+    path = write(tmp_path, b"text,labels\nx,a;b;\ny,; a;;c\nz,;\n")
+    assert read_corpus(path).label_lists() == [["a", "b"], ["a", "c"], []]
+
+    path = write(tmp_path, b'text,labels\nx,"[""a;b""]"\ny,c|d\n')
+    assert read_corpus(path).label_lists() == [["a;b"], ["c", "d"]]
+    odd = write(tmp_path, b"text,labels\nx,(a);(b)\n")  # brackets, and no list
+    assert read_corpus(odd).label_lists() == [["(a)", "(b)"]]
+
+    report = ReadReport()
+    corpus = read_corpus(write(tmp_path, b'text,labels\nx,"a,b"\ny,"b,c"\n'), report=report)
+    assert corpus.label_lists() == [["a,b"], ["b,c"]]
+    assert "label_separator=," in report.notes[0]
+
 
 def test_a_file_without_a_header_needs_column_names(tmp_path):
     path = write(tmp_path, b"x,a|b\ny,c\n")
@@ -92,12 +104,11 @@ def test_bad_rows_stop_the_reading_or_are_counted(tmp_path, row, reason):
     assert report.bad_lines == 1
 
 
-def test_separators_too_many_hold_no_label(tmp_path):
-    path = write(tmp_path, b"text,labels\nx,a;b;\ny,; a;;c\nz,;\n")
-    assert read_corpus(path).label_lists() == [["a", "b"], ["a", "c"], []]
-
-
-def test_a_wrong_name_of_the_labels_column_is_told_with_the_right_ones(tmp_path):
+def test_no_labels_column_is_noted(tmp_path):
+    report = ReadReport()
+    corpus = read_corpus(write(tmp_path, b"text,tags\nx,a\n"), report=report)
+    assert corpus.labels.shape == (1, 0)
+    assert any("no column 'labels'" in note for note in report.notes)
     report = ReadReport()
     read_corpus(write(tmp_path, b"text,Subjects\nx,a\n"), report=report)
     (note,) = report.notes
@@ -105,18 +116,28 @@ def test_a_wrong_name_of_the_labels_column_is_told_with_the_right_ones(tmp_path)
     assert "'text', 'Subjects'" in note and "--labels-field" in note
 
 
-def test_an_open_quote_at_the_end_is_an_error(tmp_path):
+def test_open_quotes_repeated_columns_and_empty_files(tmp_path):
     with pytest.raises(DataError, match="unexpected end of data"):
         read_corpus(write(tmp_path, b'text,labels\nx,a\n"y,b\nz,c\n'))
+    with pytest.raises(DataError, match="line 1: two columns have the same name"):
+        read_corpus(write(tmp_path, b"text,text\nx,a\n"))
+    pytest.raises(DataError, read_corpus, write(tmp_path, b"")).match("no documents")
+    pytest.raises(DataError, read_corpus, write(tmp_path, b"text,labels\n")).match("no documents")
 
 
-def test_other_delimiters(tmp_path):
+def test_other_delimiters_and_large_fields(tmp_path):
     for content in (b"text;labels\nx, y;a\n", b"text\tlabels\nx, y\ta\n"):
         assert list(read_corpus(write(tmp_path, content)).texts) == ["x, y"]
     given = ReadOptions(delimiter="#")
     assert list(read_corpus(write(tmp_path, b"text#labels\nx, y#a\n"), options=given).texts) == [
         "x, y"
     ]
+    csv.field_size_limit(131_072)
+    path = write(tmp_path, b"text,labels\n" + b"x" * 1_000_000 + b",a\n")
+    assert len(read_corpus(path).texts[0]) == 1_000_000
+
+    path = write(tmp_path, b"\xef\xbb\xbfsep=;\r\ntext;labels\r\nx;a|b\r\n")
+    assert read_corpus(path).label_lists() == [["a", "b"]]
 
 
 def test_bad_bytes_inside_a_quoted_row(tmp_path):
@@ -125,28 +146,6 @@ def test_bad_bytes_inside_a_quoted_row(tmp_path):
         read_corpus(path)
     assert caught.value.line == 3
     assert list(read_corpus(path, options=ReadOptions(skip_bad=True)).texts) == ["z"]
-
-
-def test_large_fields(tmp_path):
-    csv.field_size_limit(131_072)
-    path = write(tmp_path, b"text,labels\n" + b"x" * 1_000_000 + b",a\n")
-    assert len(read_corpus(path).texts[0]) == 1_000_000
-
-
-def test_no_labels_column_is_noted(tmp_path):
-    report = ReadReport()
-    corpus = read_corpus(write(tmp_path, b"text,tags\nx,a\n"), report=report)
-    assert corpus.labels.shape == (1, 0)
-    assert any("no column 'labels'" in note for note in report.notes)
-
-
-def test_the_same_column_twice_and_an_empty_file(tmp_path):
-    with pytest.raises(DataError, match="line 1: two columns have the same name"):
-        read_corpus(write(tmp_path, b"text,text\nx,a\n"))
-    with pytest.raises(DataError, match="no documents"):
-        read_corpus(write(tmp_path, b""))
-    with pytest.raises(DataError, match="no documents"):
-        read_corpus(write(tmp_path, b"text,labels\n"))
 
 
 def parquet(tmp_path, columns, name="a.parquet"):
@@ -198,8 +197,7 @@ def test_parquet_columns_that_are_missing_or_named_otherwise(tmp_path):
 def test_bad_parquet(tmp_path):
     pa = pytest.importorskip("pyarrow")
     path = parquet(tmp_path, {"text": ["x", None, "z"], "labels": [["a"], ["a"], [""]]})
-    with pytest.raises(DataError, match="line 2: field 'text' is null"):
-        read_corpus(path)
+    pytest.raises(DataError, read_corpus, path).match("line 2: field 'text' is null")
     report = ReadReport()
     assert len(read_corpus(path, options=ReadOptions(skip_bad=True), report=report)) == 1
     assert report.bad_lines == 2
@@ -207,44 +205,27 @@ def test_bad_parquet(tmp_path):
         read_corpus(path, options=ReadOptions(text_field="body"))
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
-        read_corpus(path)
+    pytest.raises(DataError, read_corpus, path).match("cannot be read as Parquet")
     offsets, blob = pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"x\xff")
     broken = pa.StringArray.from_buffers(2, offsets, blob)
     path = parquet(tmp_path, {"text": broken, "labels": [["a"], ["b"]]})
-    with pytest.raises(DataError, match="line 2: field 'text'"):
-        read_corpus(path)
+    pytest.raises(DataError, read_corpus, path).match("line 2: field 'text'")
 
 
 def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     path.write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match="the extra `data`: pip install 'pyarrow"):
-        read_corpus(path)
-
-
-def test_the_line_that_tells_excel_the_delimiter_is_no_header(tmp_path):
-    path = write(tmp_path, b"\xef\xbb\xbfsep=;\r\ntext;labels\r\nx;a|b\r\n")
-    assert read_corpus(path).label_lists() == [["a", "b"]]
-
-
-def test_commas_between_labels_are_told_of(tmp_path):
-    report = ReadReport()
-    corpus = read_corpus(write(tmp_path, b'text,labels\nx,"a,b"\ny,"b,c"\n'), report=report)
-    assert corpus.label_lists() == [["a,b"], ["b,c"]]
-    assert "label_separator=," in report.notes[0]
+    pytest.raises(MissingExtraError, read_corpus, path).match("the extra `data`: pip install")
 
 
 def test_a_quoted_field_over_two_lines_of_a_tsv_is_told_of(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes(b'text\tlabels\n"x\n1"\ta\n')
-    with pytest.raises(DataError, match="quoted=true"):
-        read_corpus(path)
+    pytest.raises(DataError, read_corpus, path).match("quoted=true")
     three = tmp_path / "b.tsv"
     three.write_bytes(b'text\tlabels\tid\n"x\ta\n')
-    with pytest.raises(DataError, match=r"has 2 fields, but there are 3 columns$"):
-        read_corpus(three)
+    pytest.raises(DataError, read_corpus, three).match(r"has 2 fields, but there are 3 columns$")
     with pytest.raises(DataError, match=r"has 1 fields, but there are 2 columns$"):
         read_corpus(write(tmp_path, b"text,labels\nx\n"))
     assert list(read_corpus(path, options=ReadOptions(quoted=True)).texts) == ["x\n1"]
@@ -268,33 +249,22 @@ DEEP = "[" * 100_000  # deeper than any Python parses
         (f"{DEEP}{']' * len(DEEP)}", [f"{DEEP}{']' * len(DEEP)}"]),
     ],
 )
-def test_cells_with_lists(cell: str, labels: list[str] | None) -> None:
+def test_cells_with_lists(cell, labels):
     assert split_labels(cell, "|") == (["its"] if labels is None else labels)
 
 
-def test_the_lists_that_pandas_writes_are_lists_again(tmp_path: Path) -> None:
+def test_the_lists_that_pandas_writes_are_lists_again(tmp_path):
     file = tmp_path / "train.csv"
     rows = {"text": ["x", "y"], "labels": [["a", "b's"], []]}
     pandas.DataFrame(rows).to_csv(file, index=False)
     assert read_corpus(file).label_lists() == [["a", "b's"], []]
-
-
-def test_arrays_that_pandas_writes_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "train.csv"
     arrays = [np.array(["a", "b"], dtype=object)]
     pandas.DataFrame({"text": ["x"], "labels": arrays}).to_csv(file, index=False)
-    with pytest.raises(DataError, match=r"line 2: the labels .* NumPy array"):
-        read_corpus(file)
+    pytest.raises(DataError, read_corpus, file).match(r"line 2: the labels .* NumPy array")
 
 
-def test_separators_inside_lists_do_not_count(tmp_path: Path) -> None:
-    path = write(tmp_path, b'text,labels\nx,"[""a;b""]"\ny,c|d\n')
-    assert read_corpus(path).label_lists() == [["a;b"], ["c", "d"]]
-    odd = write(tmp_path, b"text,labels\nx,(a);(b)\n")  # brackets, and no list
-    assert read_corpus(odd).label_lists() == [["(a)", "(b)"]]
-
-
-def test_a_json_object_in_a_cell_gives_weights(tmp_path: Path) -> None:
+def test_a_json_object_in_a_cell_gives_weights(tmp_path):
     path = write(tmp_path, b'text,labels,by\nx,"{""a"": 0.5, ""b"": 1}","{""k"": 1}"\n')
     (document,) = iter_documents(path)
     assert document.labels == {"a": 0.5, "b": 1.0}
@@ -302,7 +272,7 @@ def test_a_json_object_in_a_cell_gives_weights(tmp_path: Path) -> None:
     assert field_parts(document.text) == {"by": ['{"k": 1}']}  # a value of a field has no weights
 
 
-def test_the_encoding_of_windows_is_recognised(tmp_path: Path) -> None:
+def test_the_encoding_of_windows_is_recognised(tmp_path):
     path = write(tmp_path, 'text,labels\nein Buch für 5 €,"über uns;x"\n'.encode("cp1252"))
     with pytest.raises(DataError, match=r"if 'für' is right, set encoding.*=cp1252") as caught:
         read_corpus(path)
@@ -310,5 +280,4 @@ def test_the_encoding_of_windows_is_recognised(tmp_path: Path) -> None:
     corpus = read_corpus(path, options=ReadOptions(encoding="cp1252"))
     assert list(corpus.texts) == ["ein Buch für 5 €"]
     other = write(tmp_path, b"text,labels\n\x81\xff,a\n")  # Windows has no character 0x81
-    with pytest.raises(DataError, match="encoding=latin-1"):
-        read_corpus(other)
+    pytest.raises(DataError, read_corpus, other).match("encoding=latin-1")

@@ -16,11 +16,7 @@ from labelgrove.evaluation.predictions import Predictions
 #        2   e                (none)        0
 INDEX = LabelIndex("abcde")
 SCORES = sparse.csr_array(
-    [
-        [0.9, 0.6, 0.3, 0.0, 0.0],
-        [0.2, 0.8, 0.0, 0.5, 0.0],
-        [0.0, 0.0, 0.0, 0.0, 0.7],
-    ]
+    [[0.9, 0.6, 0.3, 0.0, 0.0], [0.2, 0.8, 0.0, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0, 0.7]]
 )
 PREDICTIONS = Predictions.from_csr(SCORES, k=3, index=INDEX)
 TRUTH = sparse.csr_array([[1, 0, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]])

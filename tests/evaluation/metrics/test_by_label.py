@@ -1,7 +1,5 @@
 """Scores per label: counted by hand, and their mean is the macro average."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from labelgrove.evaluation.metrics import Metric, by_label, evaluate
 from labelgrove.evaluation.metrics.ranking import judge
 
 
-def test_scores_are_those_counted_by_hand() -> None:
+def test_scores_are_those_counted_by_hand():
     index = LabelIndex("abcd")
     p = Predictions.from_scores([[3, 2, 0, 0], [3, 0, 2, 0], [0, 3, 2, 0]], k=2, index=index)
     truth = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0]]
@@ -25,7 +23,7 @@ def test_scores_are_those_counted_by_hand() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 3, 9])
-def test_their_means_are_the_macro_averages(k: int) -> None:
+def test_their_means_are_the_macro_averages(k):
     rng = np.random.default_rng(k)
     truth = rng.random((50, 12)) < 0.2
     truth[:, 5] = False

@@ -49,7 +49,7 @@ def truth_of(true):
 
 
 @given(cases(), st.integers(1, 6), st.sampled_from([(0.55, 1.5), (0.5, 0.4), (0.6, 2.6)]))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_all_metrics_equal_their_formulas(case, k, constants):
     ranked, true, unknown, frequency = case
     args = (ranked, true, unknown, k)
@@ -133,8 +133,6 @@ def test_notes_say_what_was_counted_in_an_unexpected_way():
         "at most 2 labels were predicted; ranks up to 5 count as misses",
     )
 
-
-def test_no_notes_if_nothing_is_unexpected():
     ev = evaluate(SMALL, SMALL_TRUTH, metrics=["P@2"], train_frequencies=[1] * LABELS)
     assert ev.notes == ()
 
@@ -201,8 +199,6 @@ def test_label_lists_and_a_corpus_count_their_unknown_labels():
     with pytest.raises(DataError, match="document 0"):
         evaluate(SMALL, [["l0", None], []], metrics=["R@2"])
 
-
-def test_f1_of_a_document_without_any_label_is_zero():
     ev = evaluate(SMALL, truth_of([{0}, set()]), metrics=["F1@t=0.9", "F1@t=2", "R@1", "RP@1"])
     assert ev.values == {"F1@t=0.9": 0.5, "F1@t=2": 0.0, "R@1": 0.5, "RP@1": 0.5}
 
@@ -238,8 +234,6 @@ def test_table_and_dict():
     with pytest.raises(KeyError, match="R@5 was not measured"):
         ev["R@5"]
 
-
-def test_columns_of_the_table_are_ordered_and_aligned():
     values = {"P@10": 0.1, "micro-F1@t=0.5": 1.0, "micro-F1@t=0.25": 0.03, "P@3": math.nan}
     assert Evaluation(values, n=1).table().splitlines() == [
         "             @3    @10  @t=0.5  @t=0.25",
@@ -248,6 +242,18 @@ def test_columns_of_the_table_are_ordered_and_aligned():
         "1 documents; percent",
     ]
     assert Evaluation({"P@3": math.nan}, n=1).table().splitlines()[1] == "P        -"
+
+    values = {"P@1": 0.5, "P@3": 0.25}
+    ev = Evaluation(values, n=2, intervals={"P@1": (0.25, 0.75)}, notes=("a <b>",))
+    assert repr(ev) == ev.table()
+    html = ev._repr_html_()
+    assert "<th>P</th><td>50.00 [25.00, 75.00]</td><td>25.00</td>" in html
+    assert "<b>2 documents; percent</b>" in html and "<p>a &lt;b&gt;</p>" in html
+    assert repr(Evaluation({}, n=0)).endswith("0 documents; percent")
+    change = Comparison(ev, ev, {"P@1": 0.0}, {"P@1": (-0.5, 0.5)})
+    assert repr(change) == change.table()
+    assert "+0.00 [-50.00, +50.00]" in change._repr_html_()
+    assert change._repr_html_().count("a &lt;b&gt;") == 1
 
 
 @pytest.mark.parametrize(
@@ -277,24 +283,30 @@ def test_columns_of_the_table_are_ordered_and_aligned():
     ],
 )
 def test_wrong_arguments_are_refused(arguments, error, message):
-    with pytest.raises(error, match=message):
-        evaluate(SMALL, SMALL_TRUTH, **arguments)
+    pytest.raises(error, evaluate, SMALL, SMALL_TRUTH, **arguments).match(message)
 
 
 def test_data_that_does_not_fit_is_refused():
-    with pytest.raises(DataError, match="truth is 1 documents x 7 labels"):
-        evaluate(SMALL, SMALL_TRUTH[:1])
-    with pytest.raises(DataError, match="no documents"):
-        evaluate(predictions_of([]), truth_of([]))
+    pytest.raises(DataError, evaluate, SMALL, SMALL_TRUTH[:1]).match("truth is 1 documents x 7")
+    pytest.raises(DataError, evaluate, predictions_of([]), truth_of([])).match("no documents")
     with pytest.raises(DataError, match="document 1 have label 'l2' twice"):
         evaluate(predictions_of([[0, 1], [2, 2]]), SMALL_TRUTH)
     with pytest.raises(DataError, match="document 0 have label 'l0' twice"):
         evaluate(predictions_of([[0, 3, 0], [2, 4, 5]]), SMALL_TRUTH)
+    pytest.raises(DataError, evaluate, {}, [["a"]]).match(r"must be Predictions.* got dict")
 
-
-def test_a_model_is_no_predictions():
-    with pytest.raises(DataError, match=r"must be Predictions.* got dict"):
-        evaluate({}, [["a"]])
+    assert Propensity() == Propensity.preset("Default") == Propensity(0.55, 1.5)
+    assert Propensity.preset("wikipedia") == Propensity(0.5, 0.4)
+    assert Propensity.preset("Amazon") == Propensity(0.6, 2.6)
+    assert Propensity(a=0).a == 0
+    for wrong in ({"a": -0.1}, {"a": math.inf}, {"b": 0}, {"b": -0.5}, {"b": math.inf}):
+        pytest.raises(ConfigError, Propensity, **wrong).match("A must be >= 0 and B > 0")
+    pytest.raises(ConfigError, Propensity().inverse, [1], n_train=0).match("n_train")
+    for few in (1, 2):
+        assert Propensity().inverse([0, 9], n_train=few).tolist() == [1.0, 1.0]
+    # 1 + (ln N - 1) (B + 1)^A (N_l + B)^-A
+    expected = [1 + (math.log(50) - 1) * 2.5**0.55 * (n + 1.5) ** -0.55 for n in (0, 9)]
+    assert Propensity().inverse([0, 9], n_train=50).tolist() == pytest.approx(expected)
 
 
 def test_costs_have_a_mean_of_one_over_all_positives():
@@ -306,34 +318,3 @@ def test_costs_have_a_mean_of_one_over_all_positives():
         assert ratio.tolist() == pytest.approx([ratio[0]] * 4)
     assert Propensity(a=0).costs(counts, n_train=80).astype(np.float32).tolist() == [1.0] * 4
     assert Propensity().costs([0, 0], n_train=2).tolist() == [1.0, 1.0]
-
-
-def test_propensity_constants_are_checked():
-    assert Propensity() == Propensity.preset("Default") == Propensity(0.55, 1.5)
-    assert Propensity.preset("wikipedia") == Propensity(0.5, 0.4)
-    assert Propensity.preset("Amazon") == Propensity(0.6, 2.6)
-    assert Propensity(a=0).a == 0
-    for wrong in ({"a": -0.1}, {"a": math.inf}, {"b": 0}, {"b": -0.5}, {"b": math.inf}):
-        with pytest.raises(ConfigError, match="A must be >= 0 and B > 0"):
-            Propensity(**wrong)
-    with pytest.raises(ConfigError, match="n_train"):
-        Propensity().inverse([1], n_train=0)
-    for few in (1, 2):
-        assert Propensity().inverse([0, 9], n_train=few).tolist() == [1.0, 1.0]
-    # 1 + (ln N - 1) (B + 1)^A (N_l + B)^-A
-    expected = [1 + (math.log(50) - 1) * 2.5**0.55 * (n + 1.5) ** -0.55 for n in (0, 9)]
-    assert Propensity().inverse([0, 9], n_train=50).tolist() == pytest.approx(expected)
-
-
-def test_notebooks_show_the_table():
-    values = {"P@1": 0.5, "P@3": 0.25}
-    ev = Evaluation(values, n=2, intervals={"P@1": (0.25, 0.75)}, notes=("a <b>",))
-    assert repr(ev) == ev.table()
-    html = ev._repr_html_()
-    assert "<th>P</th><td>50.00 [25.00, 75.00]</td><td>25.00</td>" in html
-    assert "<b>2 documents; percent</b>" in html and "<p>a &lt;b&gt;</p>" in html
-    assert repr(Evaluation({}, n=0)).endswith("0 documents; percent")
-    change = Comparison(ev, ev, {"P@1": 0.0}, {"P@1": (-0.5, 0.5)})
-    assert repr(change) == change.table()
-    assert "+0.00 [-50.00, +50.00]" in change._repr_html_()
-    assert change._repr_html_().count("a &lt;b&gt;") == 1

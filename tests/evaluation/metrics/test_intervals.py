@@ -104,12 +104,13 @@ def test_width_is_that_of_the_normal_approximation():
     error = math.sqrt(0.25 * 0.75 / 2000)
     assert low == pytest.approx(0.25 - 1.96 * error, abs=0.002)
     assert high == pytest.approx(0.25 + 1.96 * error, abs=0.002)
-
-
-def test_numerator_and_denominator_are_resampled_together():
     sizes = np.random.default_rng(0).random(30)
     draws = bootstrap([Ratio(sizes / 2, sizes)], 30, times=50, seed=0)
     np.testing.assert_allclose(draws, 0.5)
+    p, truth, _ = case(30, 4)
+    result = compare(p, p, truth, metrics=["P@1", "macro-F1@5"], intervals=20)
+    assert result.differences == {"P@1": 0.0, "macro-F1@5": 0.0}
+    assert result.intervals == {"P@1": (0.0, 0.0), "macro-F1@5": (0.0, 0.0)}
 
 
 def test_averages_over_labels_have_no_interval_and_undefined_draws_are_left_out():
@@ -120,32 +121,16 @@ def test_averages_over_labels_have_no_interval_and_undefined_draws_are_left_out(
     assert np.isnan(draws).any()
     assert interval(draws[:, 0]) == (1.0, 1.0)
     assert all(math.isnan(bound) for bound in interval(np.array([math.nan])))
-
-
-def test_wrong_level_is_refused():
-    with pytest.raises(ConfigError, match="level"):
-        interval(np.ones(3), level=95)
-
-
-def test_macro_without_any_true_label_is_undefined():
+    pytest.raises(ConfigError, interval, np.ones(3), level=95).match("level")
     p, truth, _ = case(3, 3)
     measure = per_label_measure(judge(p, truth * 0), parse_metric("macro-F1@5"))
     assert math.isnan(measure.value())
 
-
-def test_table_shows_intervals():
     p, truth, _ = case(10, 2)
     ev = evaluate(p, truth, metrics=["P@1"], intervals=10)
     low, high = ev.intervals["P@1"]
     assert f"{100 * ev['P@1']:.2f} [{100 * low:.2f}, {100 * high:.2f}]" in ev.table()
     assert ev.to_dict()["intervals"] == {"P@1": [low, high]}
-
-
-def test_a_system_compared_with_itself_differs_by_nothing():
-    p, truth, _ = case(30, 4)
-    result = compare(p, p, truth, metrics=["P@1", "macro-F1@5"], intervals=20)
-    assert result.differences == {"P@1": 0.0, "macro-F1@5": 0.0}
-    assert result.intervals == {"P@1": (0.0, 0.0), "macro-F1@5": (0.0, 0.0)}
 
 
 def test_pairing_sees_a_small_but_steady_gain():

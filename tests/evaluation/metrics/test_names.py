@@ -43,5 +43,4 @@ def test_aliases_and_thresholds():
     ],
 )
 def test_bad_names_say_what_would_be_right(name, message):
-    with pytest.raises(ConfigError, match=message):
-        parse_metric(name)
+    pytest.raises(ConfigError, parse_metric, name).match(message)

@@ -1,10 +1,7 @@
 """Tallies of parts give the figures of all documents together, to the last bit."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +9,7 @@ from scipy import sparse
 
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import DataError
-from labelgrove.evaluation.metrics import Evaluation, evaluate
+from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.metrics.measures import Ratio, Sums, mean
 from labelgrove.evaluation.metrics.tallies import Tally
 from labelgrove.evaluation.predictions import Predictions
@@ -23,7 +20,7 @@ METRICS = [
 ]
 
 
-def documents(seed: int, count: int = 400, labels: int = 60) -> tuple[Any, Any, Any, Any]:
+def documents(seed, count=400, labels=60):
     """Predictions, true labels, numbers of unknown ones, and training frequencies."""
     random = np.random.default_rng(seed)
     frequencies = random.choice([0, 3, 50, 300], labels)
@@ -34,7 +31,7 @@ def documents(seed: int, count: int = 400, labels: int = 60) -> tuple[Any, Any, 
     return found, truth, random.integers(0, 2, count), frequencies
 
 
-def in_parts(cuts: list[int], found: Any, truth: Any, unknown: Any, **settings: Any) -> Tally:
+def in_parts(cuts, found, truth, unknown, **settings):
     edges = [0, *cuts, len(found)]
     rows = [range(first, last) for first, last in pairwise(edges)]
     tallies = [
@@ -52,18 +49,18 @@ def in_parts(cuts: list[int], found: Any, truth: Any, unknown: Any, **settings: 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("intervals", [None, 20])
-def test_parts_give_the_bits_of_the_whole(seed: int, intervals: int | None) -> None:
+def test_parts_give_the_bits_of_the_whole(seed, intervals):
     found, truth, unknown, frequencies = documents(seed)
-    settings: dict[str, Any] = {"metrics": METRICS, "train_frequencies": frequencies}
+    settings = {"metrics": METRICS, "train_frequencies": frequencies}
     settings |= {"n_train": 5000}
-    whole: Evaluation = evaluate(found, truth, unknown=unknown, intervals=intervals, **settings)
+    whole = evaluate(found, truth, unknown=unknown, intervals=intervals, **settings)
     resampled = {"resampled": intervals is not None}
     tally = in_parts([1, 130, 131, 302], found, truth, unknown, **settings, **resampled)
     assert tally.evaluation(intervals=intervals) == whole
     assert whole.notes and len(set(whole.values.values())) > 8
 
 
-def test_sums_are_exact() -> None:
+def test_sums_are_exact():
     values = np.array([1e16, 1.0, -1e16, 1e-30, 3.0] * 3)
     for cut in range(1, len(values)):
         halves = [mean(values[:cut]).sums(), mean(values[cut:]).sums()]
@@ -71,9 +68,6 @@ def test_sums_are_exact() -> None:
     thirds = Ratio(np.full(9, 1 / 3), np.ones(9))
     assert thirds.value() == math.fsum([1 / 3] * 9) / 9
     assert math.isnan(Sums((), ()).value())
-
-
-def test_a_part_without_documents_is_refused() -> None:
     found, truth, unknown, _ = documents(0)
     with pytest.raises(DataError, match="no documents"):
         Tally.of(found.of_rows(np.arange(0)), truth[[]], unknown=unknown[[]], metrics=["P@1"])

@@ -23,7 +23,8 @@ from labelgrove.methods.xtransformer.net import MatcherNet
 from labelgrove.nn.encoders.tokens import Tokens
 from support.nn_problems import random_states, random_tree, randomise
 
-WIDTH, LABELS, DOCUMENTS = 6, 40, 70
+pytestmark = pytest.mark.slow
+WIDTH, LABELS, DOCUMENTS = 6, 40, 70  # more documents than one block of the search
 
 
 def exported(net: Any, tree: LabelTree | None) -> dict[str, Part]:

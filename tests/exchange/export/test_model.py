@@ -17,8 +17,9 @@ from labelgrove.exchange.export.model import ExportedModel
 from labelgrove.methods import create
 from labelgrove.methods.explaining.explain import explain
 from support.exported_models import MODELS, trained
-from test_contract import planted, tiny_training
+from support.small_models import planted, tiny_training
 
+pytestmark = pytest.mark.slow
 TEXTS = planted(30, seed=7)[0]
 
 

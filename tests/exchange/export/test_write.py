@@ -23,8 +23,9 @@ from labelgrove.errors import (
 from labelgrove.exchange.export.onnx_encoder import GRAPH, open_session
 from labelgrove.methods import create
 from support.exported_models import trained
-from test_contract import planted, tiny_training
+from support.small_models import planted, tiny_training
 
+pytestmark = pytest.mark.slow
 TEXTS = planted(40, seed=7)[0]
 BLOCKER = """
 import sys

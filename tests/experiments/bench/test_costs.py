@@ -19,8 +19,9 @@ from labelgrove.experiments.bench import costs as module
 from labelgrove.experiments.bench.config import Bench
 from labelgrove.experiments.bench.costs import BATCHES, FEWEST, MOST, WARM_UP, Costs, costs_table
 from labelgrove.experiments.bench.run import BenchFolder, price_models
-from test_contract import planted
+from support.small_models import planted
 
+pytestmark = pytest.mark.slow
 QUICK = Costs(seconds=0.0)
 
 
@@ -110,7 +111,7 @@ def test_the_training_of_networks_is_counted_in_updates(data: Path, tmp_path: Pa
     pytest.importorskip("torch")
     from labelgrove.methods import create
     from labelgrove.methods.ensemble.method import Ensemble
-    from test_contract import tiny_training
+    from support.small_models import tiny_training
 
     settings = deepcopy(tiny_training())  # other tests share it
     settings["training"]["max_steps"] = 3

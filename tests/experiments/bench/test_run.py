@@ -17,6 +17,7 @@ from labelgrove.experiments.bench.run import BenchFolder, encoders_of
 from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
 from support.sharding import assert_same_bits
 
+pytestmark = pytest.mark.slow
 PARABEL: dict[str, Any] = {
     "method": "parabel",
     "published": {"P@1": 80.0, "P@3": 60.0, "source": "a paper"},

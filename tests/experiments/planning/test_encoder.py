@@ -18,6 +18,7 @@ from labelgrove.experiments.planning.plan import plan_training
 from labelgrove.methods import create
 from support.tiny_encoders import make_encoder
 
+pytestmark = pytest.mark.slow
 WORDS = ["red", "blue", "shoe", "hat"]
 
 

@@ -22,6 +22,7 @@ from labelgrove.methods import create
 from labelgrove.methods.outline import expected_widths
 from labelgrove.ranking.solver import RankerParams
 
+pytestmark = pytest.mark.slow
 RATES = {"tfidf": 1e-6, "tree": 2e-6, "ranker": 3e-6}
 
 
@@ -200,7 +201,7 @@ def test_lines_and_json() -> None:
 
 def test_one_head_needs_no_tree_and_what_training_refuses_has_no_plan() -> None:
     pytest.importorskip("torch")
-    from test_contract import planted, tiny_training
+    from support.small_models import planted, tiny_training
 
     corpus = Corpus.from_lists(*planted(40))
     for enabled in (False, True):

@@ -15,7 +15,7 @@ from labelgrove.experiments.report import write_report
 from support.browsing import CONTRASTS, Visit, browser, violations
 from support.label_reports import made, read_data
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")

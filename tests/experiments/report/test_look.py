@@ -16,7 +16,7 @@ from labelgrove.experiments.report.look import duration, percent, shortened
 from labelgrove.text.tfidf import TfidfParams
 from support.browsing import CONTRASTS, browser, violations
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 def test_numbers_and_texts_in_words() -> None:

@@ -24,6 +24,7 @@ from labelgrove.experiments.tuning import search, study
 from labelgrove.experiments.tuning.search import Tuned
 from labelgrove.methods import create
 
+pytestmark = pytest.mark.slow
 RANKER = {"ranker.C": {"low": 0.1, "high": 10, "log": True}, "ranker.threshold": [0.0, 0.1, 0.2]}
 
 

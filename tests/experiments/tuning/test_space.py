@@ -24,6 +24,8 @@ from labelgrove.experiments.tuning.space import (
 )
 from labelgrove.methods import METHODS, create
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("method", sorted(METHODS.keys() - {"auto", "ensemble"}))
 def test_built_in_spaces_fit_their_methods(method: str) -> None:
@@ -91,7 +93,7 @@ def test_wrong_spaces_are_refused_with_their_name(space: dict[str, Any], message
 @pytest.mark.parametrize("method", ["cascadexml", "lightxml", "xrtransformer", "xtransformer"])
 def test_a_search_begins_with_the_defaults_also_where_these_are_derived(method: str) -> None:
     pytest.importorskip("torch")
-    from test_contract import planted, tiny_training
+    from support.small_models import planted, tiny_training
 
     base = {"encoder": {"encoder": tiny_training()["encoder"]["encoder"]}, "device": "cpu"}
     space = checked_space(built_in_space(create(method, base)), method, base)

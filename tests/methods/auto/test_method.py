@@ -22,7 +22,7 @@ from labelgrove.methods.auto import method as module
 from labelgrove.methods.auto import search
 from labelgrove.methods.auto.growing import Growing, Named
 from labelgrove.methods.auto.trials import Clock, Trials
-from test_contract import planted, same, tiny_training
+from support.small_models import planted, same, tiny_training
 
 
 class Messages(list[str]):

@@ -32,6 +32,7 @@ from support.nn_problems import (  # noqa: E402
     scores_by_path,
 )
 
+pytestmark = pytest.mark.slow
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 5
 PROPENSITY = {"label_weights": "propensity", "propensity_a": 0.8, "propensity_b": 0.4}
 

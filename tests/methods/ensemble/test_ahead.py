@@ -16,7 +16,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError
 from support.sharding import assert_same_bits
-from test_contract import planted
+from support.small_models import planted
 
 
 class Counting(LocalEngine):

@@ -28,7 +28,7 @@ from labelgrove.evaluation.merging import merge
 from labelgrove.methods import create
 from labelgrove.text.tfidf import Tfidf
 from support.forging import forge_manifest
-from test_contract import planted, same, tiny_training
+from support.small_models import planted, same, tiny_training
 
 SYLLABLES = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
 LEARNT_FROM = 114  # of the 120 planted documents, 5 % are held out

@@ -24,7 +24,7 @@ from labelgrove.errors import ConfigError, DataError, NotFittedError, Unsupporte
 from labelgrove.methods.explaining.explain import explain, explain_best
 from labelgrove.methods.explaining.explanation import Explanation, Reason, Span
 from support.models import Plain
-from test_contract import planted
+from support.small_models import planted
 
 TEXT = "We sell a RED shoe, a very red one"
 REDS = [(10, 13), (27, 30)]

@@ -17,8 +17,9 @@ from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.methods.explaining.explain import explain, explain_best
 from labelgrove.methods.explaining.explanation import Explanation
 from support.models import Plain
-from test_contract import NEURAL, NEURAL_VARIANTS, new, planted
+from support.small_models import NEURAL, NEURAL_VARIANTS, new, planted
 
+pytestmark = pytest.mark.slow
 METHODS = [*NEURAL, *NEURAL_VARIANTS]
 RERANKED = "cascadexml in three levels"
 TEXT = "item 7 is a red shoe that we sell"

@@ -23,6 +23,7 @@ from support.nn_problems import (  # noqa: E402
     scores_by_path,
 )
 
+pytestmark = pytest.mark.slow
 LABELS, GROUPS, WIDTH, LAYERS, DOCUMENTS = 40, 9, 6, 3, 5
 PROPENSITY = {"label_weights": "propensity", "propensity_a": 0.8, "propensity_b": 0.4}
 

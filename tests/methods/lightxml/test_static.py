@@ -22,8 +22,9 @@ from labelgrove.methods.training import make_runner  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from methods.lightxml.test_net import problem  # noqa: E402
-from test_contract import planted, tiny_training  # noqa: E402
+from support.small_models import planted, tiny_training  # noqa: E402
 
+pytestmark = pytest.mark.slow
 TEXTS, LABELS = planted(80)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import test_contract as contract
 from labelgrove import Corpus, LabelIndex, Linear
 from labelgrove.core import scratch as blocks
 from labelgrove.core.memory import parse_size
@@ -24,6 +23,7 @@ from labelgrove.methods import METHODS, create
 from labelgrove.methods.linear import streaming
 from labelgrove.methods.linear.streaming import streamed_memory
 from labelgrove.ranking import solver
+from support import small_models as contract
 
 SMALL = contract.SMALL_LEAVES
 # Every name and variant of the linear method in the contract suite, and what else may be streamed.

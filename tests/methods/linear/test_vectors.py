@@ -19,7 +19,7 @@ from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.text.word2vec import Word2vec, Word2vecParams
 from support.run_logs import computed
-from test_contract import FEW_UPDATES, planted, tiny_training
+from support.small_models import FEW_UPDATES, planted, tiny_training
 
 
 def new(method: str, **settings: Any) -> Any:

@@ -31,6 +31,7 @@ from reference import xrtransformer as reference  # noqa: E402
 from reference.solver import primal_objective  # noqa: E402
 from support.nn_problems import random_labels, random_tree  # noqa: E402
 
+pytestmark = pytest.mark.slow
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 40
 CPU = torch.device("cpu")
 

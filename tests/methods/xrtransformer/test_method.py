@@ -19,8 +19,9 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
 from labelgrove.methods.xrtransformer.method import XRTransformer
 from reference.xrtransformer import inherited
-from test_contract import FEW_STEPS, planted, same, tiny_training
+from support.small_models import FEW_STEPS, planted, same, tiny_training
 
+pytestmark = pytest.mark.slow
 LEAVES = {"branching": 2, "max_leaf_size": 3, "top_width": None}
 # tf-idf of one word that is everywhere: all that is learnt comes from the encoder.
 BLIND = {"tfidf": {"max_features": 1}}

@@ -29,6 +29,7 @@ from labelgrove.nn.training.params import LoopParams  # noqa: E402
 from reference import xrtransformer as reference  # noqa: E402
 from support.nn_problems import random_labels, random_states, random_tree, randomise  # noqa: E402
 
+pytestmark = pytest.mark.slow
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 7
 PAPER = {"relevance": "l1", "alpha": 0.25, "reduction": "sum"}
 FORMS = [

@@ -33,6 +33,7 @@ from labelgrove.ranking.solver import RankerParams
 from reference import xtransformer as reference
 from support.nn_problems import random_tree
 
+pytestmark = pytest.mark.slow
 DOCUMENTS, LABELS, CLUSTERS, TERMS, WIDTH, KEPT = 60, 14, 4, 12, 5, 2
 
 

@@ -26,8 +26,9 @@ from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
 from support.run_logs import computed
-from test_contract import FEW_UPDATES, planted, tiny_training
+from support.small_models import FEW_UPDATES, planted, tiny_training
 
+pytestmark = pytest.mark.slow
 DOCUMENTS, LABELS, CLUSTERS, TERMS, WIDTH, KEPT = 60, 14, 4, 12, 5, 2
 
 

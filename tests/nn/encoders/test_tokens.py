@@ -1,9 +1,5 @@
 """Tokenising: equal to the tokenizer itself, whatever the text, the chunk and the cut."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -30,17 +26,15 @@ WORDS = st.sampled_from(
 TEXTS = st.lists(st.lists(WORDS, max_size=60).map(" ".join), max_size=8)
 
 
-def by_hand(tokenizer: Tokenizer, text: str, max_tokens: int) -> list[int]:
+def by_hand(tokenizer, text, max_tokens):
     copy = Tokenizer.from_str(tokenizer.to_str())
     copy.enable_truncation(max_tokens)
     return list(copy.encode(text).ids)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(family=st.sampled_from(FAMILIES), texts=TEXTS, max_tokens=st.integers(3, 20))
-def test_long_texts_give_the_tokens_of_the_whole_text(
-    family: str, texts: list[str], max_tokens: int
-) -> None:
+def test_long_texts_give_the_tokens_of_the_whole_text(family, texts, max_tokens):
     tokenizer = TOKENIZERS[family]
     tokens = tokenize(texts, tokenizer, max_tokens)
     assert len(tokens) == len(texts)
@@ -48,8 +42,8 @@ def test_long_texts_give_the_tokens_of_the_whole_text(
         assert tokens.row(i).tolist() == by_hand(tokenizer, text, max_tokens)
 
 
-def test_long_texts_are_cut_before_the_tokenizer_sees_them() -> None:
-    seen: list[int] = []
+def test_long_texts_are_cut_before_the_tokenizer_sees_them():
+    seen = []
     tokenizer = TOKENIZERS["bert"]
     shorten = module._shortener(tokenizer, 8)
     text = "red shoes " * 1000
@@ -58,18 +52,18 @@ def test_long_texts_are_cut_before_the_tokenizer_sees_them() -> None:
     assert seen[1:] == [3, 1000]
 
 
-def test_texts_whose_words_are_not_apart_are_never_cut() -> None:
+def test_texts_whose_words_are_not_apart_are_never_cut():
     whole = Tokenizer(models.BPE({"a": 0, " ": 1, "a ": 2}, [("a", " ")]))
     text = "a " * 100
     assert tokenize([text], whole, 5).row(0).tolist() == by_hand(whole, text, 5)
     assert module._shortener(whole, 5)(text) == text
 
 
-def test_chunks_and_any_sequence_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_and_any_sequence_of_texts(monkeypatch):
     monkeypatch.setattr(module, "_TEXTS_PER_CHUNK", 2)
     texts = ["red", "blue shoes", "", "red red red", "blue"]
     tokenizer = TOKENIZERS["bert"]
-    calls: list[tuple[float, float]] = []
+    calls = []
     whole = tokenize(texts, tokenizer, 8, progress=lambda *at: calls.append(at))
     assert calls == [(2, 5), (4, 5), (5, 5)]
     assert whole.row(2).tolist() == [2, 3]
@@ -80,9 +74,7 @@ def test_chunks_and_any_sequence_of_texts(monkeypatch: pytest.MonkeyPatch) -> No
         assert np.array_equal(again.offsets, whole.offsets)
 
 
-def test_the_callers_tokenizer_and_environment_are_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_callers_tokenizer_and_environment_are_left_alone(monkeypatch):
     import os
 
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
@@ -94,41 +86,39 @@ def test_the_callers_tokenizer_and_environment_are_left_alone(
     assert "RAYON_NUM_THREADS" not in os.environ
 
 
-def test_no_document_is_without_tokens() -> None:
+def test_no_document_is_without_tokens():
     plain = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     plain.pre_tokenizer = pre_tokenizers.Whitespace()
     assert tokenize(["", "a"], plain, 4).lengths.tolist() == [1, 1]
-
-
-def test_half_characters_do_not_lose_a_document() -> None:
     tokens = tokenize(["red \ud800 shoes", "blue"], TOKENIZERS["bert"], 8)
     assert tokens.row(0).tolist() == by_hand(TOKENIZERS["bert"], "red ? shoes", 8)
     assert tokens.row(1).tolist() == by_hand(TOKENIZERS["bert"], "blue", 8)
 
 
-def test_wrong_input_is_named() -> None:
+def test_wrong_input_is_named():
     with pytest.raises(DataError, match="text 1 is None, not a string"):
-        tokenize(["a", None], TOKENIZERS["bert"], 8)  # type: ignore[list-item]
-    with pytest.raises(DataError, match="texts is one str"):
-        tokenize("red", TOKENIZERS["bert"], 8)
+        tokenize(["a", None], TOKENIZERS["bert"], 8)
+    pytest.raises(DataError, tokenize, "red", TOKENIZERS["bert"], 8).match("texts is one str")
     with pytest.raises(ConfigError, match="2 leaves no room for text beside the encoder's 2"):
         tokenize(["red"], TOKENIZERS["bert"], 2)
-    with pytest.raises(ConfigError, match="a dict is not a fast tokenizer"):
-        tokenize(["red"], {}, 8)
+    pytest.raises(ConfigError, tokenize, ["red"], {}, 8).match("a dict is not a fast tokenizer")
     for ids, offsets in (([1], [0, 2]), ([1, 2], [1, 2]), ([1, 2], [0, 2, 1]), ([], [])):
         with pytest.raises(DataError, match="offsets"):
             Tokens(np.array(ids, np.int32), np.array(offsets, np.int64))
 
 
-def test_some_documents_in_any_order() -> None:
+def test_some_documents_in_any_order_and_after_others():
     tokens = Tokens(np.array([5, 7, 9, 4], np.int32), np.array([0, 2, 3, 4]))
     some = tokens.take(np.array([2, 0, 2]))
     assert [some.row(i).tolist() for i in range(len(some))] == [[4], [5, 7], [4]]
     assert len(tokens.take(np.array([], int))) == 0
     assert (tokens.lengths.tolist(), tokens.longest) == ([2, 1, 1], 2)
+    one = Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3]))
+    both = one.followed_by(Tokens(np.array([1, 2], np.int32), np.array([0, 0, 2])))
+    assert [both.row(n).tolist() for n in range(len(both))] == [[5, 7], [9], [], [1, 2]]
 
 
-def test_tokens_are_mapped_from_disk(tmp_path: Path) -> None:
+def test_tokens_are_mapped_from_disk(tmp_path):
     tokens = tokenize(["red", "blue shoes"], TOKENIZERS["bert"], 8)
     write_bundle(tmp_path / "t", kind="model", fields={}, parts={"tokens": tokens.state()})
     part = read_bundle(tmp_path / "t", kind="model").parts["tokens"]
@@ -137,29 +127,24 @@ def test_tokens_are_mapped_from_disk(tmp_path: Path) -> None:
     assert [again.row(i).tolist() for i in range(2)] == [tokens.row(i).tolist() for i in range(2)]
 
 
-def test_token_numbers_with_huge_gaps_are_refused() -> None:
+def test_token_numbers_beyond_the_type_or_with_huge_gaps_are_refused():
     far = Tokenizer(models.WordLevel({"red": 0, "blue": 2**31}, unk_token="red"))
-    with pytest.raises(ModelFormatError, match="only 2 tokens but numbers them up to 2,147,483,6"):
-        tokenize(["red"], far, 8)
-
-
-def test_token_numbers_beyond_the_type_are_refused() -> None:
+    pytest.raises(ModelFormatError, tokenize, ["red"], far, 8).match("only 2 tokens but numbers")
     plain = Tokenizer(models.WordLevel({"red": 0}, unk_token="red"))
     plain.post_processor = processors.TemplateProcessing(
         single="[X] $0", pair="[X] $A $B", special_tokens=[("[X]", 2**31)]
     )
-    with pytest.raises(ModelFormatError, match="above 2\\^31"):
-        tokenize(["red"], plain, 8)
+    pytest.raises(ModelFormatError, tokenize, ["red"], plain, 8).match("above 2\\^31")
 
 
 class Reader:
     """As much of an encoder as tokenising needs."""
 
-    def __init__(self, tokenizer: Tokenizer, markup: str) -> None:
+    def __init__(self, tokenizer, markup):
         self.tokenizer, self.markup = tokenizer, markup
 
 
-def test_markup_of_raw_texts() -> None:
+def test_markup_of_raw_texts():
     """``markup="sep"``: CascadeXML's replacements, which leave every character in its place."""
     plain = Tokenizer.from_str(TOKENIZERS["bert"].to_str())
     plain.add_special_tokens(["[SEP]"])  # as BERT's own does
@@ -174,13 +159,7 @@ def test_markup_of_raw_texts() -> None:
     assert pieces == ["red", "shoe", "s", "/SEP/", "blue", "shoe", "s"]
 
 
-def test_documents_follow_others() -> None:
-    one = Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3]))
-    both = one.followed_by(Tokens(np.array([1, 2], np.int32), np.array([0, 0, 2])))
-    assert [both.row(n).tolist() for n in range(len(both))] == [[5, 7], [9], [], [1, 2]]
-
-
-def test_accents_are_spelled_in_one_way() -> None:
+def test_accents_are_spelled_in_one_way():
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "caf\u00e9": 1}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     text = "x cafe\u0301 y"
@@ -191,7 +170,7 @@ def test_accents_are_spelled_in_one_way() -> None:
 
 
 @pytest.mark.parametrize(("family", "mark"), [("bert", "[SEP]"), ("roberta", "</s>")])
-def test_documents_with_fields_are_read_with_separators(family: str, mark: str) -> None:
+def test_documents_with_fields_are_read_with_separators(family, mark):
     tokenizer = Tokenizer.from_str(TOKENIZERS[family].to_str())
     plain = records([{"a": "red", "b": "blue"}], text=["a", "b"])
     assert tokenize(plain, tokenizer, 16).row(0).tolist() == by_hand(tokenizer, "red\nblue", 16)
@@ -202,7 +181,7 @@ def test_documents_with_fields_are_read_with_separators(family: str, mark: str) 
     class Reader:
         """What an Encoder and an exported one have of it."""
 
-        def __init__(self, *fields: str) -> None:
+        def __init__(self, *fields):
             self.tokenizer, self.fields = tokenizer, fields
 
     for reader, first in [

@@ -1,7 +1,5 @@
 """Shortlists from a tree against sets in a loop."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -43,7 +41,7 @@ def listed_children(tree, kept, kept_mask):
     return [c for n in nodes for c in range(40) if tree.parents[2][c] == n]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds)
 def test_children_in_the_order_of_their_parents(seed):
     tree, _, kept, kept_mask = problem(seed)
@@ -56,7 +54,7 @@ def test_children_in_the_order_of_their_parents(seed):
         assert kept[row][slots].tolist() == tree.parents[2][ids].tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds)
 def test_true_nodes_of_every_level(seed):
     tree, rows, _, _ = problem(seed)
@@ -70,7 +68,7 @@ def test_true_nodes_of_every_level(seed):
             nodes = [int(tree.parents[level][node]) for node in nodes]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds, st.sampled_from([None, 1, 5, 12, 30]))
 def test_shortlists_hold_children_and_true_nodes_once(seed, most):
     tree, rows, kept, kept_mask = problem(seed)
@@ -94,15 +92,13 @@ def test_shortlists_hold_children_and_true_nodes_once(seed, most):
             assert negatives == [c for c in children if c not in true][: len(negatives)]
 
 
-def test_a_limit_at_prediction_keeps_the_first_parents_children():
+def test_limits_and_widths_of_shortlists():
     tree, _, kept, kept_mask = problem(0)
     listed = shortlist(TreeIndex(tree), 2, kept, kept_mask, most=5)
     for row in range(len(kept)):
         expected = listed_children(tree, kept[row], kept_mask[row])[:5]
         assert listed.ids[row][listed.mask[row]].tolist() == expected
 
-
-def test_width_depends_on_the_tree_and_not_on_the_batch():
     rng = np.random.default_rng(0)
     index = TreeIndex(random_tree(rng, [5, 60]))
     on = torch.ones(2, 3, dtype=torch.bool)
@@ -113,7 +109,7 @@ def test_width_depends_on_the_tree_and_not_on_the_batch():
     assert len(widths) == 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seeds)
 def test_occurrences_count_labels_below_a_node(seed):
     tree, rows, _, _ = problem(seed)
@@ -125,7 +121,7 @@ def test_occurrences_count_labels_below_a_node(seed):
         assert counts[row].tolist() == np.bincount(parents, minlength=9).tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seeds)
 def test_found_labels_counts_labels_and_not_nodes(seed):
     tree, rows, kept, kept_mask = problem(seed)
@@ -153,13 +149,10 @@ def test_best_and_favour():
     assert best(logits, None, 1)[0].tolist() == [[1]]
 
 
-def test_documents_with_a_label_below_a_node_are_counted_once():
+def test_nodes_needed_and_documents_below_them():
     index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
     labels = sparse.csr_array([[1, 0, 1], [1, 0, 0], [0, 0, 0]])
     assert [counts.tolist() for counts in index.bearers(labels)] == [[2, 0], [1, 2, 0]]
-
-
-def test_as_many_nodes_are_needed_as_the_smallest_ones_demand():
     # Two clusters with 2 and 1 groups; these have 1, 3 and 2 labels.
     index = TreeIndex(LabelTree([[0, 0], [0, 0, 1], [0, 1, 1, 1, 2, 2]], np.arange(6)))
     needed = {1: [1, 1], 2: [2, 2], 3: [2, 2], 4: [2, 3], 99: [2, 3]}
@@ -167,7 +160,7 @@ def test_as_many_nodes_are_needed_as_the_smallest_ones_demand():
     assert [index.most_children(2, kept=kept) for kept in (1, 2, 9)] == [8, 8, 8]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds)
 def test_a_cluster_has_the_largest_weight_below_it(seed):
     tree, rows, _, _ = problem(seed)

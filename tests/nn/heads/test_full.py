@@ -1,9 +1,6 @@
 """A full head against dense logits and autograd, in chunks of all kinds."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,14 +16,14 @@ LABELS, WIDTH = 23, 7
 CHUNKS = [1, 5, 22, 23, 1000]
 
 
-def new(chunk: int, seed: int = 0) -> FullHead:
+def new(chunk, seed=0):
     torch.manual_seed(seed)
     head = FullHead(WIDTH, LABELS, chunk=chunk)
     head.bias.normal_()
     return head
 
 
-def documents(seed: int, count: int = 6) -> tuple[torch.Tensor, list[list[int]], torch.Tensor]:
+def documents(seed, count=6):
     """Text vectors and labels; one document has none, one has the first and the last."""
     rng = np.random.default_rng(seed)
     rows = [sorted(rng.choice(LABELS, rng.integers(1, 6), replace=False)) for _ in range(count)]
@@ -39,7 +36,7 @@ def documents(seed: int, count: int = 6) -> tuple[torch.Tensor, list[list[int]],
 @pytest.mark.parametrize("costly", [False, True], ids=["plain", "costs"])
 @pytest.mark.parametrize("scale", [1.0, 1 / LABELS])
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_several_steps_are_those_of_dense_logits(chunk: int, scale: float, costly: bool) -> None:
+def test_several_steps_are_those_of_dense_logits(chunk, scale, costly):
     head = new(chunk)
     dense = DenseHead(head.weight, head.bias)
     descent = FullDescent(head)
@@ -61,7 +58,7 @@ def test_several_steps_are_those_of_dense_logits(chunk: int, scale: float, costl
         assert torch.allclose(head.bias, dense.bias, atol=1e-5)
 
 
-def test_batches_of_one_update_are_steps_by_weighted_gradients() -> None:
+def test_batches_of_one_update_are_steps_by_weighted_gradients():
     head = new(5)
     dense = DenseHead(head.weight, head.bias)
     descent = FullDescent(head)
@@ -74,7 +71,7 @@ def test_batches_of_one_update_are_steps_by_weighted_gradients() -> None:
     assert torch.allclose(head.bias, dense.bias, atol=1e-5)
 
 
-def test_it_changes_only_where_gradients_are_wanted() -> None:
+def test_it_changes_only_where_gradients_are_wanted():
     head = new(5)
     before = head.weight.clone()
     text, _, truth = documents(0)
@@ -87,8 +84,6 @@ def test_it_changes_only_where_gradients_are_wanted() -> None:
     loss.backward()
     assert (head.weight != before).any(1).all()
 
-
-def test_a_label_that_is_listed_twice_counts_once() -> None:
     head = new(5)
     text = torch.randn(1, WIDTH)
     once, twice = (RaggedLabels.from_rows([row]).padded() for row in ([3, 9], [3, 3, 9]))
@@ -97,7 +92,7 @@ def test_a_label_that_is_listed_twice_counts_once() -> None:
 
 @pytest.mark.parametrize("chunk", CHUNKS)
 @pytest.mark.parametrize("k", [1, 4, LABELS, LABELS + 5])
-def test_the_best_labels_of_all_chunks(chunk: int, k: int) -> None:
+def test_the_best_labels_of_all_chunks(chunk, k):
     head = new(chunk)
     text, *_ = documents(0)
     logits = text @ head.weight.T + head.bias
@@ -113,13 +108,13 @@ def test_the_best_labels_of_all_chunks(chunk: int, k: int) -> None:
     assert (top.columns[:, most:] == -1).all() and (top.scores[:, most:] == 0).all()
 
 
-def test_logits_of_all_labels_are_never_stored() -> None:
+def test_logits_of_all_labels_are_never_stored():
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    sizes: list[int] = []
+    sizes = []
 
     class Sizes(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             result = func(*args, **(kwargs or {}))
             views = func.is_view or str(func).startswith("aten.detach")
             if isinstance(result, torch.Tensor) and not views:
@@ -136,10 +131,10 @@ def test_logits_of_all_labels_are_never_stored() -> None:
     assert 0 < max(sizes) <= 100 * WIDTH
 
 
-def test_bfloat16_learns_from_changes_too_small_for_it() -> None:
+def test_bfloat16_learns_from_changes_too_small_for_it():
     """Plain rounding would leave a weight of 1 as it is: a 512th would be needed below it."""
 
-    def after(steps: int) -> torch.Tensor:
+    def after(steps):
         head = FullHead(64, 50, chunk=20)
         head.weight = torch.ones(50, 64, dtype=torch.bfloat16)
         descent = FullDescent(head)
@@ -154,7 +149,7 @@ def test_bfloat16_learns_from_changes_too_small_for_it() -> None:
     assert torch.equal(weight, after(400))  # the seed alone decides
 
 
-def test_rounding_keeps_the_mean_and_what_is_exact() -> None:
+def test_rounding_keeps_the_mean_and_what_is_exact():
     generator = torch.Generator().manual_seed(0)
     values = torch.full((100_000,), -1 - 0.3 / 128)
     rounded = stochastically_rounded(values, generator).float()
@@ -164,7 +159,7 @@ def test_rounding_keeps_the_mean_and_what_is_exact() -> None:
     assert torch.equal(stochastically_rounded(exact, generator).float(), exact)
 
 
-def test_bfloat16_gives_about_the_same_loss_and_gradients() -> None:
+def test_bfloat16_gives_about_the_same_loss_and_gradients():
     head = new(5)
     text, _, truth = documents(0)
     ours, theirs = text.clone().requires_grad_(), text.clone().requires_grad_()
@@ -177,8 +172,6 @@ def test_bfloat16_gives_about_the_same_loss_and_gradients() -> None:
     assert torch.allclose(ours.grad, theirs.grad, atol=0.02)
     assert ours.grad.dtype == torch.float32
 
-
-def test_heads_are_found_and_are_float32_on_a_cpu() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), new(5))
     assert list(full_heads(model)) == ["1"]
     assert weight_type(None) == weight_type(torch.device("cpu")) == torch.float32

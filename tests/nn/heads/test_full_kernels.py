@@ -1,9 +1,5 @@
 """The GPU kernel of a full head against torch; on a CPU, a small stand-in for Triton runs it."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -18,11 +14,11 @@ OPTIONS = {"lr": 0.05, "share": 0.5, "beta2": 0.9, "correction": 1.0, "eps": 1e-
 
 
 @pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> Any:
+def kernels(monkeypatch):
     return interpreted(monkeypatch, "labelgrove.nn.heads.full_kernels", "_change_row")
 
 
-def test_rows_change_as_in_float32_up_to_rounding(kernels: Any) -> None:
+def test_rows_change_as_in_float32_up_to_rounding(kernels):
     torch.manual_seed(0)
     head = FullHead(WIDTH, ROWS)  # float32, on the CPU
     descent = FullDescent(head, beta2=0.9)
@@ -51,7 +47,7 @@ def test_rows_change_as_in_float32_up_to_rounding(kernels: Any) -> None:
         assert (off > 0).any() and not torch.equal(weight.float().cpu(), before)
 
 
-def test_rounding_keeps_the_mean(kernels: Any) -> None:
+def test_rounding_keeps_the_mean(kernels):
     weight = torch.ones(200, WIDTH, dtype=torch.bfloat16, device=DEVICE)
     gradient = torch.full_like(weight, -1.0)
     squares = torch.zeros(200, device=DEVICE)
@@ -68,7 +64,7 @@ def test_rounding_keeps_the_mean(kernels: Any) -> None:
     assert not torch.equal(weight, other)
 
 
-def test_other_tensors_are_left_alone(kernels: Any) -> None:
+def test_other_tensors_are_left_alone(kernels):
     weight, squares = torch.ones(4, 3, device=DEVICE), torch.zeros(4, device=DEVICE)
     options = OPTIONS | {"kept": 1.0, "seed": 0}
     assert not kernels.change_rows(weight, squares, weight.clone(), **options)
@@ -77,11 +73,9 @@ def test_other_tensors_are_left_alone(kernels: Any) -> None:
     assert weight.eq(1).all() and half.eq(1).all() and not squares.any()
 
 
-def test_a_kernel_that_cannot_be_built_is_given_up_with_a_warning(
-    kernels: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_kernel_that_cannot_be_built_is_given_up_with_a_warning(kernels, monkeypatch, caplog):
     class Broken:
-        def __getitem__(self, grid: Any) -> Any:
+        def __getitem__(self, grid):
             raise RuntimeError("no C compiler")
 
     monkeypatch.setattr(kernels, "_kernel", Broken())

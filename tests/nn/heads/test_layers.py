@@ -1,7 +1,5 @@
 """Two ways to shortlisted logits give the same numbers and touch the same rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -58,7 +56,7 @@ def weighed(logits, mask, factors):
     return (logits * factors).masked_fill(~mask, 0.0).sum()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(FORMS), st.booleans())
 def test_logits_and_gradients_are_the_dot_products(seed, form, bias):
     torch.manual_seed(seed % 1000)
@@ -139,7 +137,14 @@ def test_auto_takes_the_whole_table_when_lists_are_long(monkeypatch):
         assert (not read) is whole
 
 
-def test_lists_that_are_all_padding():
+def test_top_labels_and_lists_that_are_all_padding():
+    scores = torch.tensor([[0.5, 0.9, 0.7], [0.1, 0.2, 0.3]])
+    columns = torch.tensor([[10, 11, 12], [13, 14, 15]])
+    mask = torch.tensor([[True, False, True], [True, True, True]])
+    top = top_labels(scores, columns, mask, 5)
+    assert top.columns.tolist() == [[12, 10, -1], [15, 14, 13]]
+    assert top.scores[0].tolist() == pytest.approx([0.7, 0.5, 0.0])
+    assert top_labels(scores, None, None, 1).columns.tolist() == [[1], [2]]
     ids, mask = torch.zeros(2, 3, dtype=torch.long), torch.zeros(2, 3, dtype=torch.bool)
     for form in FORMS:
         logits = shortlist_logits(torch.ones(2, 4), LabelTable(5, 4), ids, mask, form=form)
@@ -160,13 +165,3 @@ def test_logits_are_float32_under_autocast_and_close(form):
     assert 0 < (rough - exact)[mask].abs().max() < 0.05
     weighed(rough, mask, factors).backward()
     assert table.weight.grad.dtype == torch.float32
-
-
-def test_top_labels():
-    scores = torch.tensor([[0.5, 0.9, 0.7], [0.1, 0.2, 0.3]])
-    columns = torch.tensor([[10, 11, 12], [13, 14, 15]])
-    mask = torch.tensor([[True, False, True], [True, True, True]])
-    top = top_labels(scores, columns, mask, 5)
-    assert top.columns.tolist() == [[12, 10, -1], [15, 14, 13]]
-    assert top.scores[0].tolist() == pytest.approx([0.7, 0.5, 0.0])
-    assert top_labels(scores, None, None, 1).columns.tolist() == [[1], [2]]

@@ -1,7 +1,5 @@
 """Losses per document against scalars in a loop; padding and weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given as examples
@@ -60,7 +58,7 @@ def test_document_losses_are_the_scalars_summed(kind, reduction, weighted):
         assert float(value) == pytest.approx(expected, rel=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @examples(st.integers(0, 10_000), st.sampled_from([0.1, 3.0, 60.0]), st.booleans())
 def test_zlpr_is_that_of_its_equation(seed, spread, weighted):
     logits, targets, mask, weights = problem(seed)
@@ -175,14 +173,11 @@ def test_full_losses_are_document_losses_with_all_targets(kind, reduction):
         assert torch.allclose(ours, theirs, atol=1e-5)
 
 
-def test_losses_are_float32_also_for_half_precision_logits():
+def test_losses_are_float32_and_relevance_has_weights():
     logits, targets, mask, _ = problem(3)
     assert document_losses(logits.bfloat16(), targets, mask=mask).dtype == torch.float32
     truth = torch.tensor([[1]] * 5)
     assert full_losses(logits.bfloat16(), truth).dtype == torch.float32
-
-
-def test_relevance_weights():
     counts = torch.tensor([[3, 0, 1], [0, 0, 0]])
     assert relevance_weights(counts).tolist() == [[3.0, 1.0, 1.0], [1.0] * 3]
     shares = relevance_weights(counts, norm="l1", negative_weight=0.5)

@@ -1,9 +1,5 @@
 """The GPU kernel for row updates against AdamW; on a CPU, a small stand-in for Triton runs it."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -14,11 +10,11 @@ OPTIONS = {"lr": 0.02, "beta1": 0.8, "beta2": 0.99, "eps": 1e-8, "weight_decay":
 
 
 @pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> Any:
+def kernels(monkeypatch):
     return interpreted(monkeypatch, "labelgrove.nn.heads.row_kernels", "_adam_row")
 
 
-def test_a_few_rows_change_as_adamw_changes_them(kernels: Any) -> None:
+def test_a_few_rows_change_as_adamw_changes_them(kernels):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(9, 5, generator=generator)
@@ -45,7 +41,7 @@ def test_a_few_rows_change_as_adamw_changes_them(kernels: Any) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU and much of its memory")
-def test_rows_beyond_two_to_the_31_numbers(kernels: Any) -> None:
+def test_rows_beyond_two_to_the_31_numbers(kernels):
     last = 2**31 // 768 + 5
     table = torch.zeros(last + 1, 768, device="cuda")
     first, second = torch.zeros_like(table), torch.zeros_like(table)
@@ -55,7 +51,7 @@ def test_rows_beyond_two_to_the_31_numbers(kernels: Any) -> None:
     assert not table[:last].any()
 
 
-def test_other_tensors_are_left_alone(kernels: Any) -> None:
+def test_other_tensors_are_left_alone(kernels):
     table = torch.ones(4, 3)
     ids, gradient = torch.tensor([2]), torch.ones(1, 3)
     half = torch.zeros(4, 3, dtype=torch.bfloat16)
@@ -65,11 +61,9 @@ def test_other_tensors_are_left_alone(kernels: Any) -> None:
     assert table.eq(1).all() and bias.eq(1).all()
 
 
-def test_a_kernel_that_cannot_be_built_is_given_up_with_a_warning(
-    kernels: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_kernel_that_cannot_be_built_is_given_up_with_a_warning(kernels, monkeypatch, caplog):
     class Broken:
-        def __getitem__(self, grid: Any) -> Any:
+        def __getitem__(self, grid):
             raise RuntimeError("no C compiler")
 
     monkeypatch.setattr(kernels, "_kernel", Broken())

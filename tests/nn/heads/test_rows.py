@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -21,14 +20,6 @@ from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_
 ROWS, WIDTH = 6, 3
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 gradients = st.lists(
     st.dictionaries(
         st.integers(0, ROWS - 1),
@@ -42,13 +33,13 @@ gradients = st.lists(
 )
 
 
-def give(table: RowTable, gradient: dict[int, list[float]]) -> None:
+def give(table, gradient):
     """Leaves exactly these gradients on the table."""
     rows = table.rows(torch.tensor(list(gradient)))
     rows.backward(torch.tensor(list(gradient.values())))
 
 
-def table_with(weights: list[list[float]]) -> RowTable:
+def table_with(weights):
     table = RowTable(len(weights), len(weights[0]))
     table.weight.copy_(torch.tensor(weights))
     return table
@@ -57,9 +48,9 @@ def table_with(weights: list[list[float]]) -> RowTable:
 START = [[0.1 * (i + 1) * (-1) ** j + j for j in range(WIDTH)] for i in range(ROWS)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(gradients)
-def test_adam_is_the_literal_lazy_adam(updates: list[dict[int, list[float]]]) -> None:
+def test_adam_is_the_literal_lazy_adam(updates):
     table = table_with(START)
     reference = LazyAdam(START, decay=0.1)
     optimizer = RowOptimizer({"t": table})
@@ -75,9 +66,9 @@ def test_adam_is_the_literal_lazy_adam(updates: list[dict[int, list[float]]]) ->
     assert not any(state[untouched].any() for state in optimizer.state().values())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(gradients)
-def test_adam_agrees_with_torch_sparse_adam(updates: list[dict[int, list[float]]]) -> None:
+def test_adam_agrees_with_torch_sparse_adam(updates):
     # SparseAdam adds eps before correcting the bias, AdamW and we after it: hence a small one.
     table = table_with(START)
     optimizer = RowOptimizer({"t": table}, eps=1e-12)
@@ -94,7 +85,7 @@ def test_adam_agrees_with_torch_sparse_adam(updates: list[dict[int, list[float]]
     assert torch.allclose(table.weight, embedding.weight, atol=1e-5)
 
 
-def test_with_every_row_touched_it_is_adamw() -> None:
+def test_with_every_row_touched_it_is_adamw():
     table = table_with(START)
     optimizer = RowOptimizer({"t": table})
     dense = torch.nn.Parameter(torch.tensor(START))
@@ -110,9 +101,9 @@ def test_with_every_row_touched_it_is_adamw() -> None:
     assert torch.allclose(table.weight, dense, atol=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(gradients)
-def test_adagrad_is_the_literal_one(updates: list[dict[int, list[float]]]) -> None:
+def test_adagrad_is_the_literal_one(updates):
     table, reference = table_with(START), RowAdagrad(START)
     optimizer = RowOptimizer({"t": table}, kind="adagrad")
     for gradient in updates:
@@ -123,7 +114,7 @@ def test_adagrad_is_the_literal_one(updates: list[dict[int, list[float]]]) -> No
     assert torch.allclose(table.weight, torch.tensor(reference.weights), atol=1e-5)
 
 
-def test_sgd_keeps_nothing_and_steps_down_the_gradient() -> None:
+def test_sgd_keeps_nothing_and_biases_do_not_decay():
     table = table_with(START)
     optimizer = RowOptimizer({"t": table}, kind="sgd")
     give(table, {2: [1.0, 2.0, 3.0]})
@@ -134,11 +125,28 @@ def test_sgd_keeps_nothing_and_steps_down_the_gradient() -> None:
     expected[2] -= torch.tensor([0.5, 1.0, 1.5])
     assert torch.allclose(table.weight, expected)
 
+    table = RowTable(4, 2, bias=True)
+    table.bias.fill_(1.0)
+    optimizer = RowOptimizer({"t": table}, kind="sgd")
+    ids = torch.tensor([1, 3])
+    (table.rows(ids).sum() * 0 + 2 * table.biases(ids).sum()).backward()
+    optimizer.collect()
+    optimizer.step(lr=0.1, weight_decay=0.5)
+    assert table.bias.tolist() == pytest.approx([1.0, 0.8, 1.0, 0.8])
 
-def test_state_sizes_are_what_the_forms_promise() -> None:
+
+def test_tables_are_saved_and_states_have_the_promised_sizes():
+    model = torch.nn.Module()
+    model.labels = RowTable(3, 2, bias=True)
+    assert RowTable(3, 2).bias is None
+    assert list(model.parameters()) == []
+    assert sorted(model.state_dict()) == ["labels.bias", "labels.weight"]
+    assert row_tables(model) == {"labels": model.labels}
+    pytest.raises(ConfigError, RowTable, 3, 2, dtype=torch.float16).match("float32 or bfloat16")
+
     table = RowTable(10, 4, bias=True)
 
-    def numbers(**options: Any) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def numbers(**options):
         state = RowOptimizer({"t": table}, **options).state()
         return {name: (tuple(s.shape), s.dtype) for name, s in state.items()}
 
@@ -150,19 +158,7 @@ def test_state_sizes_are_what_the_forms_promise() -> None:
     }
 
 
-def test_biases_learn_but_do_not_decay() -> None:
-    table = RowTable(4, 2, bias=True)
-    assert table.bias is not None
-    table.bias.fill_(1.0)
-    optimizer = RowOptimizer({"t": table}, kind="sgd")
-    ids = torch.tensor([1, 3])
-    (table.rows(ids).sum() * 0 + 2 * table.biases(ids).sum()).backward()
-    optimizer.collect()
-    optimizer.step(lr=0.1, weight_decay=0.5)
-    assert table.bias.tolist() == pytest.approx([1.0, 0.8, 1.0, 0.8])
-
-
-def test_gradients_of_several_readings_add_up() -> None:
+def test_gradients_of_several_readings_add_up():
     table = RowTable(9, 2, std=0)
     table.rows(torch.tensor([5, 1])).sum().backward()
     table.rows(torch.tensor([8, 5])).sum().mul(3).backward()
@@ -173,8 +169,6 @@ def test_gradients_of_several_readings_add_up() -> None:
     table.clear()
     assert len(table.pending()[0]) == 0
 
-
-def test_reading_without_gradients_leaves_no_trace() -> None:
     table = RowTable(5, 2)
     with torch.no_grad():
         rows = table.rows(torch.tensor([1, 2]))
@@ -182,8 +176,6 @@ def test_reading_without_gradients_leaves_no_trace() -> None:
     assert torch.equal(rows, table.weight[1:3])
     assert len(table.pending()[0]) == 0
 
-
-def test_an_update_without_gradients_changes_nothing() -> None:
     table = table_with(START)
     optimizer = RowOptimizer({"t": table})
     optimizer.collect()
@@ -191,8 +183,13 @@ def test_an_update_without_gradients_changes_nothing() -> None:
     optimizer.step(lr=1.0, weight_decay=1.0)
     assert torch.equal(table.weight, torch.tensor(START))
 
+    ids = torch.tensor([4, 4, 0, 4])
+    unique, total = sum_by_row(ids, torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert unique.tolist() == [0, 4]
+    assert total.tolist() == [3.0, 7.0]
 
-def test_bfloat16_rounding_keeps_changes_that_are_too_small_for_it() -> None:
+
+def test_bfloat16_rounding_keeps_changes_that_are_too_small_for_it():
     table = RowTable(2000, 1, std=0, dtype=torch.bfloat16)
     table.weight.fill_(1.0)
     optimizer = RowOptimizer({"t": table}, kind="sgd")
@@ -203,7 +200,7 @@ def test_bfloat16_rounding_keeps_changes_that_are_too_small_for_it() -> None:
     assert table.weight.float().mean().item() == pytest.approx(1 - 2.0**-8, abs=3e-4)
 
 
-def test_bfloat16_moments_learn_nearly_as_float32_ones_do() -> None:
+def test_bfloat16_moments_learn_nearly_as_float32_ones_do():
     ends = []
     for dtype in (torch.float32, torch.bfloat16):
         table = RowTable(50, 4, std=0)
@@ -219,8 +216,8 @@ def test_bfloat16_moments_learn_nearly_as_float32_ones_do() -> None:
     assert (ends[1] - 1).abs().max() < 0.1
 
 
-def test_the_same_seed_rounds_the_same_way() -> None:
-    def trained() -> Any:
+def test_the_same_seed_rounds_the_same_way():
+    def trained():
         table = table_with(START)
         optimizer = RowOptimizer({"t": table}, state_dtype=torch.bfloat16)
         for step in range(3):
@@ -233,13 +230,11 @@ def test_the_same_seed_rounds_the_same_way() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"kind": "adagrad"}, {"kind": "sgd"}])
-def test_no_operation_of_a_step_has_the_size_of_the_table(options: dict[str, Any]) -> None:
+def test_no_operation_of_a_step_has_the_size_of_the_table(options):
     class LargeResults(TorchDispatchMode):
         names: ClassVar[set[str]] = set()
 
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             result = func(*args, **(kwargs or {}))
             results = result if isinstance(result, (list, tuple)) else [result]
             if any(isinstance(r, torch.Tensor) and r.numel() >= 1000 for r in results):
@@ -254,21 +249,3 @@ def test_no_operation_of_a_step_has_the_size_of_the_table(options: dict[str, Any
         optimizer.step(lr=0.1, weight_decay=0.1)
     assert large.names <= {"index_copy_"}  # writes only the rows in use
     assert table.weight.any(1).nonzero().flatten().tolist() == [7, 512]
-
-
-def test_sums_by_row_do_not_depend_on_order() -> None:
-    ids = torch.tensor([4, 4, 0, 4])
-    unique, total = sum_by_row(ids, torch.tensor([1.0, 2.0, 3.0, 4.0]))
-    assert unique.tolist() == [0, 4]
-    assert total.tolist() == [3.0, 7.0]
-
-
-def test_tables_are_saved_and_found_but_are_no_parameters() -> None:
-    model = torch.nn.Module()
-    model.labels = RowTable(3, 2, bias=True)
-    assert RowTable(3, 2).bias is None
-    assert list(model.parameters()) == []
-    assert sorted(model.state_dict()) == ["labels.bias", "labels.weight"]
-    assert row_tables(model) == {"labels": model.labels}
-    with pytest.raises(ConfigError, match="float32 or bfloat16"):
-        RowTable(3, 2, dtype=torch.float16)

@@ -1,9 +1,6 @@
 """Tables whose rows are divided among processes learn what whole tables learn."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,20 +17,14 @@ from support import divided_training
 from support.divided_training import KINDS, LABELS, SIZE, Model, arrays_of, run, table_bytes
 from support.together import run_together
 
+pytestmark = pytest.mark.slow
 SEVERAL = pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
 FEW = ["full head", "one head, zlpr", "cascade, rows"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @SEVERAL
 @pytest.mark.parametrize(("count", "kinds"), [(2, list(KINDS)), (3, FEW), (4, FEW)])
-def test_processes_learn_together_what_one_learns_alone(
-    count: int, kinds: list[str], tmp_path: Path
-) -> None:
+def test_processes_learn_together_what_one_learns_alone(count, kinds, tmp_path):
     for ended in run_together(divided_training.__file__, tmp_path, *kinds, count=count):
         assert ended.code == 0, ended.errors
     for kind in kinds:
@@ -51,7 +42,7 @@ def test_processes_learn_together_what_one_learns_alone(
 
 
 @SEVERAL
-def test_other_numbers_of_processes_do_not_continue_a_training(tmp_path: Path) -> None:
+def test_other_numbers_of_processes_do_not_continue_a_training(tmp_path):
     command = divided_training.__file__, tmp_path, "full head"
     assert [ended.code for ended in run_together(*command)] == [0, 0]
     first, second, third = run_together(*command, count=3)
@@ -61,13 +52,15 @@ def test_other_numbers_of_processes_do_not_continue_a_training(tmp_path: Path) -
     assert "ModelFormatError" in third.errors and "as many processes as before" in third.errors
 
 
-def test_every_row_is_in_one_process() -> None:
+def test_every_row_is_in_one_process():
     for count in (1, 2, 5, 7):
         rows = [Shard(rank, count, 7).rows for rank in range(count)]
         assert [row for part in rows for row in range(7)[part]] == list(range(7))
+    with pytest.raises(ConfigError, match=r"heads\.sharded: 3 labels are too few for 4 processes"):
+        divide(torch.nn.Linear(5, 3), 0, 4)
 
 
-def test_a_divided_table_keeps_its_own_rows_alone() -> None:
+def test_a_divided_table_keeps_its_own_rows_alone():
     whole = RowTable(7, 3, bias=True)
     table = RowTable(7, 3, bias=True)
     table.load_state_dict(whole.state_dict())
@@ -79,8 +72,3 @@ def test_a_divided_table_keeps_its_own_rows_alone() -> None:
     set_rows(table, torch.tensor([6, 3, 2]), new, first=1)
     assert table.weight[:, 1:].tolist() == [[7, 8], [4, 5]]
     assert torch.equal(table.weight[:, 0], whole.weight[2:4, 0])
-
-
-def test_more_processes_than_labels_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"heads\.sharded: 3 labels are too few for 4 processes"):
-        divide(torch.nn.Linear(5, 3), 0, 4)

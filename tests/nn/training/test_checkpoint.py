@@ -1,9 +1,5 @@
 """Tensors to parts and back, and the weights of the best evaluation."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -18,8 +14,10 @@ from labelgrove.nn.training.checkpoint import (  # noqa: E402
     to_part,
 )
 
+pytestmark = pytest.mark.slow
 
-def test_groups_of_tensors_come_back_whatever_their_type() -> None:
+
+def test_groups_of_tensors_come_back_whatever_their_type():
     groups = {
         "model": {
             "w": torch.tensor([1.5, -2.0]),
@@ -38,7 +36,7 @@ def test_groups_of_tensors_come_back_whatever_their_type() -> None:
     assert from_part(part, "model")["w"].data_ptr() == groups["model"]["w"].data_ptr()  # no copy
 
 
-def test_only_tensors_that_fit_are_filled() -> None:
+def test_only_tensors_that_fit_are_filled():
     weight = torch.zeros(2)
     fill({"w": weight}, {"w": torch.ones(2)}, "it")
     assert weight.tolist() == [1.0, 1.0]
@@ -48,13 +46,13 @@ def test_only_tensors_that_fit_are_filled() -> None:
         fill({"w": weight}, {"w": torch.ones(2), "b": torch.ones(1)}, "it")
 
 
-def test_an_optimisers_state_continues() -> None:
-    def fresh_pair() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
+def test_an_optimisers_state_continues():
+    def fresh_pair():
         torch.manual_seed(0)
         model = torch.nn.Linear(2, 1)
         return model, torch.optim.AdamW(model.parameters(), lr=0.1)
 
-    def step(model: torch.nn.Linear, optimizer: torch.optim.AdamW) -> None:
+    def step(model, optimizer):
         optimizer.zero_grad()
         model(torch.tensor([[1.0, -1.0]])).sum().backward()
         optimizer.step()
@@ -72,7 +70,7 @@ def test_an_optimisers_state_continues() -> None:
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_the_best_weights_come_back(tmp_path: Path, in_memory: bool) -> None:
+def test_the_best_weights_come_back(tmp_path, in_memory):
     model = torch.nn.Linear(2, 1)
     kept = model.weight.detach().clone()
     best = BestWeights(None if in_memory else tmp_path)
@@ -82,8 +80,8 @@ def test_the_best_weights_come_back(tmp_path: Path, in_memory: bool) -> None:
     assert torch.equal(model.weight, kept)
 
 
-def test_weights_stay_as_long_as_one_of_two_checkpoints_names_them(tmp_path: Path) -> None:
-    def steps() -> list[int]:
+def test_weights_stay_as_long_as_one_of_two_checkpoints_names_them(tmp_path):
+    def steps():
         return sorted(int(path.name.removeprefix("step-")) for path in tmp_path.glob("step-*"))
 
     model, best = torch.nn.Linear(1, 1), BestWeights(tmp_path)

@@ -1,10 +1,7 @@
 """Devices, precisions, seeds and interrupts of a training run in one process."""
 
-from __future__ import annotations
-
 import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,34 +20,31 @@ from labelgrove.nn.training.devices import (  # noqa: E402
     seed_torch,
 )
 
+pytestmark = pytest.mark.slow
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def usual_interrupts() -> Iterator[None]:
+def usual_interrupts():
     """Background jobs inherit a Ctrl-C that is ignored."""
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, previous)
 
 
-def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_by_name(monkeypatch):
     for available, chosen in ((False, "cpu"), (True, "cuda")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda known=available: known)
         assert choose_device().type == choose_device("auto").type == chosen
         assert choose_device("cpu") == CPU
     assert choose_device("cuda:1").index == 1
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="needs a GPU, but torch finds none"):
-        choose_device("cuda")
-    with pytest.raises(ConfigError, match="'toaster' is not a device"):
-        choose_device("toaster")
+    pytest.raises(ConfigError, choose_device, "cuda").match("needs a GPU, but torch finds none")
+    pytest.raises(ConfigError, choose_device, "toaster").match("'toaster' is not a device")
 
 
 @pytest.mark.parametrize(("native", "chosen"), [(True, "bf16"), (False, "fp16")])
-def test_the_precision_suits_the_device(
-    monkeypatch: pytest.MonkeyPatch, native: bool, chosen: str
-) -> None:
+def test_the_precision_suits_the_device(monkeypatch, native, chosen):
     monkeypatch.setattr(
         torch.cuda,
         "is_bf16_supported",
@@ -61,23 +55,20 @@ def test_the_precision_suits_the_device(
     assert choose_precision("fp16", CPU) == "fp16"
 
 
-def test_matrix_products_run_in_the_precision() -> None:
+def test_the_callers_random_state_is_restored_and_products_run_in_the_precision():
+    before = torch.random.get_rng_state()
+    with pytest.raises(KeyError), own_settings(CPU):
+        torch.rand(3)
+        raise KeyError
+    assert torch.equal(before, torch.random.get_rng_state())
     matrix = torch.ones(2, 2)
     for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         with autocast(precision, CPU):
             assert (matrix @ matrix).dtype == dtype
 
 
-def test_the_callers_random_state_is_restored() -> None:
-    before = torch.random.get_rng_state()
-    with pytest.raises(KeyError), own_settings(CPU):
-        torch.rand(3)
-        raise KeyError
-    assert torch.equal(before, torch.random.get_rng_state())
-
-
 @pytest.mark.parametrize("tf32", [True, False])
-def test_strict_float32_products_whatever_the_caller_uses(tf32: bool) -> None:
+def test_strict_float32_products_whatever_the_caller_uses(tf32):
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
@@ -89,7 +80,7 @@ def test_strict_float32_products_whatever_the_caller_uses(tf32: bool) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_strict_float32_on_a_gpu() -> None:
+def test_strict_float32_on_a_gpu():
     one, other = (torch.rand(512, 512, device="cuda") for _ in range(2))
     exact = one.double() @ other.double()
     errors = []
@@ -99,7 +90,7 @@ def test_strict_float32_on_a_gpu() -> None:
     assert errors[1] < 1e-3 < errors[0]
 
 
-def test_seeds_depend_on_every_number() -> None:
+def test_seeds_depend_on_every_number():
     seeds = [derived_seed(*numbers) for numbers in ((0, 1), (1, 0), (0, 1, 2), (0,), (2**40, 5))]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**63 for seed in seeds)
@@ -112,7 +103,7 @@ def test_seeds_depend_on_every_number() -> None:
     assert memory_in_use(CPU) is None
 
 
-def test_a_process_on_its_own_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_on_its_own_changes_nothing(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     workers = Workers.start("cpu")
     assert (workers.device, workers.rank, workers.count) == (CPU, 0, 1)
@@ -125,7 +116,7 @@ def test_a_process_on_its_own_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert workers.gather_rows(ids, rows) == (ids, rows)
 
 
-def test_a_first_interrupt_waits_and_a_second_does_not() -> None:
+def test_a_first_interrupt_waits_and_a_second_does_not():
     steps = []
     with pytest.raises(KeyboardInterrupt), interrupts_held_back() as interrupted:
         steps.append(interrupted())
@@ -135,20 +126,19 @@ def test_a_first_interrupt_waits_and_a_second_does_not() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(KeyboardInterrupt), interrupts_held_back():
         signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+        pytest.raises(KeyboardInterrupt, signal.raise_signal, signal.SIGINT)
         steps.append("second")
     assert steps[-1] == "second"
 
 
-def test_interrupts_are_held_back_only_where_that_is_possible() -> None:
+def test_interrupts_are_held_back_only_where_that_is_possible():
     with pytest.raises(KeyboardInterrupt), interrupts_held_back(False) as interrupted:
         assert not interrupted()
         signal.raise_signal(signal.SIGINT)
         pytest.fail("the interrupt came too late")
     handlers = []
 
-    def elsewhere() -> None:
+    def elsewhere():
         with interrupts_held_back():
             handlers.append(signal.getsignal(signal.SIGINT))
 

@@ -1,22 +1,17 @@
 """The training loop: what it learns, what it promises when stopped, alone and with others."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.core.callbacks import Event, Reporter  # noqa: E402
+from labelgrove.core.callbacks import Reporter  # noqa: E402
 from labelgrove.core.part import Part  # noqa: E402
 from labelgrove.disk.run_folder import RunFolder, run_status  # noqa: E402
 from labelgrove.disk.tensors import read_tensors  # noqa: E402
@@ -27,30 +22,16 @@ from support import toy_training  # noqa: E402
 from support.together import run_together  # noqa: E402
 from support.toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def usual_interrupts() -> Iterator[None]:
-    """Background jobs inherit a Ctrl-C that is ignored."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, previous)
-
-
-def assert_same_bits(one: Model, other: Model) -> None:
+def assert_same_bits(one, other):
     for name, value in one.state_dict().items():
         assert torch.equal(value, other.state_dict()[name]), name
 
 
-def test_it_learns_and_reports() -> None:
-    events: list[Event] = []
+def test_it_learns_and_reports():
+    events = []
     model = Model()
     result = run(model, replace(PARAMS, epochs=8), reporter=Reporter([events.append], interval=0))
     losses = [record["loss"] for record in result.history if "loss" in record]
@@ -71,7 +52,7 @@ def test_it_learns_and_reports() -> None:
     assert not model.training
 
 
-def test_untouched_rows_of_a_table_stay_as_they_were() -> None:
+def test_untouched_rows_of_a_table_stay_as_they_were():
     model = Model()
     before = model.table.weight.clone()
     run(model, PARAMS)
@@ -81,7 +62,7 @@ def test_untouched_rows_of_a_table_stay_as_they_were() -> None:
     assert (model.table.weight[used] != before[used]).all(1).all()
 
 
-def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_state_alone() -> None:
+def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_state_alone():
     one, other, third = Model(), Model(), Model()
     run(one, PARAMS)
     torch.manual_seed(99)
@@ -105,15 +86,13 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_state_a
     ],
     ids=["swa", "ema", "bf16", "fp16", "less dropout"],
 )
-def test_a_stopped_and_resumed_run_ends_with_the_same_bits(
-    tmp_path: Path, settings: dict[str, Any]
-) -> None:
+def test_a_stopped_and_resumed_run_ends_with_the_same_bits(tmp_path, settings):
     params = replace(PARAMS, checkpoint_minutes=0, **settings)
     whole = Model()
     expected = run(whole, params)
 
-    def stop_at(step: int) -> Any:
-        def callback(event: Event) -> None:
+    def stop_at(step):
+        def callback(event):
             if event.kind == "progress" and event.done == step:
                 raise KeyboardInterrupt
 
@@ -136,43 +115,39 @@ def test_a_stopped_and_resumed_run_ends_with_the_same_bits(
     assert_same_bits(whole, again)
 
 
-@pytest.mark.usefixtures("usual_interrupts")
-def test_ctrl_c_waits_for_the_update_and_writes_a_checkpoint(tmp_path: Path) -> None:
+def test_ctrl_c_waits_for_the_update_and_writes_a_checkpoint(tmp_path):
     params = replace(PARAMS, epochs=2, checkpoint_minutes=None)
     whole, stopped = Model(), Model()
     run(whole, params)
-    steps: list[int] = []
+    steps = []
 
-    def press(model: Any, batch: Any) -> Any:
+    def press(model, batch):
         steps.append(1)
         if len(steps) == 5:
             signal.raise_signal(signal.SIGINT)
         return loss_of(model, batch)
 
     usual = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        run(stopped, params, folder=tmp_path, loss=press)
+    pytest.raises(KeyboardInterrupt, run, stopped, params, folder=tmp_path, loss=press)
     assert signal.getsignal(signal.SIGINT) is usual
     stopped = Model()
     assert run(stopped, params, folder=tmp_path).resumed_from == 5
     assert_same_bits(whole, stopped)
 
 
-@pytest.mark.usefixtures("usual_interrupts")
-def test_a_second_ctrl_c_and_one_without_checkpoints_work_at_once(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_and_one_without_checkpoints_work_at_once(tmp_path):
     for folder, presses in ((tmp_path, 2), (None, 1)):
 
-        def press(model: Any, batch: Any, presses: int = presses) -> Any:
+        def press(model, batch, presses=presses):
             for _ in range(presses):
                 signal.raise_signal(signal.SIGINT)
             raise AssertionError("the interrupt came too late")
 
-        with pytest.raises(KeyboardInterrupt):
-            run(Model(), PARAMS, folder=folder, loss=press)
+        pytest.raises(KeyboardInterrupt, run, Model(), PARAMS, folder=folder, loss=press)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
-def test_a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits(tmp_path):
     params = replace(PARAMS, checkpoint_minutes=0, average="swa")
     child = os.fork()  # a new interpreter would take seconds to import torch
     if child == 0:
@@ -189,63 +164,55 @@ def test_a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits(tmp_pa
     assert_same_bits(whole, resumed)
 
 
-def test_a_stage_of_a_run_folder_keeps_the_checkpoints_and_drops_them_when_it_is_done(
-    tmp_path: Path,
-) -> None:
+def test_a_stage_of_a_run_folder_keeps_the_checkpoints_and_drops_them_when_it_is_done(tmp_path):
     params = replace(PARAMS, max_steps=8, checkpoint_minutes=0)
 
-    def stage(**options: Any) -> int:
+    def stage(**options):
         with RunFolder(tmp_path / "run") as folder:
 
-            def compute() -> Part:
+            def compute():
                 where = folder.checkpoint("encoder").folder
                 result = run(Model(), params, folder=where, **options)
                 return Part({"resumed_from": result.resumed_from})
 
             return int(folder.stage("encoder", {"x": 1}, compute).config["resumed_from"])
 
-    with pytest.raises(KeyboardInterrupt):
-        stage(prefetch=first_four)
+    pytest.raises(KeyboardInterrupt, stage, prefetch=first_four)
     assert run_status(tmp_path / "run").checkpoints[-1].step == 4
     assert stage() == 4
     assert run_status(tmp_path / "run").checkpoints == []
 
 
-def test_checkpoints_hold_no_pickle(tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_settings_is_refused_and_none_is_a_pickle(tmp_path):
+    params = replace(PARAMS, max_steps=2, checkpoint_minutes=None)
+    run(Model(), params, folder=tmp_path)
+    with pytest.raises(ConfigError, match=r"lr: the checkpoint was made with 0\.01, not 0\.02"):
+        run(Model(), replace(params, lr=0.02), folder=tmp_path)
+    pytest.raises(ConfigError, run, Model(), params, folder=tmp_path, seed=1).match("seed")
+    result = run(Model(), replace(params, log_every=1), folder=tmp_path)
+    assert result.resumed_from == 2
     with pytest.raises(KeyboardInterrupt):
         run(Model(), replace(PARAMS, checkpoint_minutes=0), folder=tmp_path, prefetch=first_four)
     kinds = {p.suffix for p in tmp_path.rglob("*") if p.is_file()}
     assert kinds == {".json", ".safetensors"}
 
 
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
-    params = replace(PARAMS, max_steps=2, checkpoint_minutes=None)
-    run(Model(), params, folder=tmp_path)
-    with pytest.raises(ConfigError, match=r"lr: the checkpoint was made with 0\.01, not 0\.02"):
-        run(Model(), replace(params, lr=0.02), folder=tmp_path)
-    with pytest.raises(ConfigError, match="seed"):
-        run(Model(), params, folder=tmp_path, seed=1)
-    result = run(Model(), replace(params, log_every=1), folder=tmp_path)
-    assert result.resumed_from == 2
-
-
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
     params = replace(PARAMS, checkpoint_minutes=0)
-    with pytest.raises(KeyboardInterrupt):
-        run(Model(), params, folder=tmp_path, prefetch=first_four)
+    pytest.raises(KeyboardInterrupt, run, Model(), params, folder=tmp_path, prefetch=first_four)
     last = max(tmp_path.glob("step-*"))
     file = next(last.glob("*.safetensors"))
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     whole, resumed = Model(), Model()
     run(whole, params)
-    messages: list[Any] = []
+    messages = []
     reporter = Reporter([lambda event: messages.append(event.values.get("text"))])
     assert run(resumed, params, folder=tmp_path, reporter=reporter).resumed_from == 3
     assert "train: continues after 3 of 24 updates" in messages
     assert_same_bits(whole, resumed)
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     params = replace(PARAMS, max_steps=1)
     run(Model(), params, folder=tmp_path)
     other = Model()
@@ -254,11 +221,11 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
         run(other, params, folder=tmp_path)
 
 
-def test_gradients_are_clipped() -> None:
+def test_gradients_are_clipped():
     """Adam takes steps of the same size whatever the gradients, until these are near its eps."""
     quiet = replace(PARAMS, weight_decay=0.0, head_weight_decay=0.0, keep="last", max_steps=3)
 
-    def moved(clip_norm: float | None) -> dict[str, float]:
+    def moved(clip_norm):
         model, start = Model(), Model()
         train(model, Batches(), loss_of, replace(quiet, clip_norm=clip_norm), device="cpu")
         before = dict(start.named_parameters())
@@ -269,7 +236,7 @@ def test_gradients_are_clipped() -> None:
 
 
 @pytest.mark.parametrize("clip_norm", [None, 0.05])
-def test_accumulation_equals_the_large_batch(clip_norm: float | None) -> None:
+def test_accumulation_equals_the_large_batch(clip_norm):
     params = replace(PARAMS, clip_norm=clip_norm, keep="last")
     small = replace(params, accumulate=3)
     one, other = Model(dropout=0.0), Model(dropout=0.0)
@@ -283,7 +250,7 @@ def test_accumulation_equals_the_large_batch(clip_norm: float | None) -> None:
 
 
 @pytest.mark.parametrize(("head_lr", "rate"), [(None, 0.01), (0.03, 0.03)])
-def test_tables_learn_at_the_rate_of_the_heads(head_lr: float | None, rate: float) -> None:
+def test_tables_learn_at_the_rate_of_the_heads(head_lr, rate):
     params = replace(PARAMS, max_steps=1, warmup=0, head_lr=head_lr, head_weight_decay=0.0)
     params = replace(params, table_optimizer="sgd", clip_norm=None)
     arrays = toy_training.gradients_of_updates(params)
@@ -293,16 +260,16 @@ def test_tables_learn_at_the_rate_of_the_heads(head_lr: float | None, rate: floa
     )
 
 
-def test_seconds_are_those_of_updates_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_are_those_of_updates_alone(monkeypatch):
     clock = {"now": 50.0}
     fake = SimpleNamespace(monotonic=lambda: clock["now"])
     monkeypatch.setattr("labelgrove.nn.training.loop.time", fake)
 
-    def one_second(model: Model, batch: Any) -> torch.Tensor:
+    def one_second(model, batch):
         clock["now"] += 1
         return loss_of(model, batch)
 
-    def evaluate() -> float:
+    def evaluate():
         clock["now"] += 100
         return 0.0
 
@@ -311,25 +278,30 @@ def test_seconds_are_those_of_updates_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.tokens_per_second == pytest.approx(9 * 4 * 3 / 9)
 
 
-def test_fp16_leaves_out_updates_that_overflow() -> None:
+def test_fp16_leaves_out_updates_that_overflow():
     model = Model()
     before = model.head.weight.clone()
     params = replace(PARAMS, precision="fp16", max_steps=1, log_every=5)
 
-    def huge(model: Model, batch: Any) -> torch.Tensor:
+    def huge(model, batch):
         return loss_of(model, batch) * 1e36
 
     train(model, Batches(), huge, params, device="cpu")
     assert torch.equal(model.head.weight, before)
 
 
-def test_nothing_to_train_and_no_batches_are_errors() -> None:
+def test_limits_on_updates_and_what_cannot_be_trained():
+    assert run(Model(), replace(PARAMS, epochs=0.5)).steps == 6
+    assert run(Model(), replace(PARAMS, max_steps=14)).steps == 14
+    pytest.raises(ConfigError, run, Model(), LoopParams(accumulate=0)).match("accumulate: must be")
+    pytest.raises(ConfigError, run, Model(), PARAMS, device="no-such-device").match("device")
+
     class Nothing(Batches):
-        def __len__(self) -> int:
+        def __len__(self):
             return 0
 
     class Lying(Batches):
-        def epoch(self, number: int, *, start: int = 0) -> Iterator[Any]:
+        def epoch(self, number, *, start=0):
             return iter(())
 
     with pytest.raises(DataError, match="no batches"):
@@ -341,13 +313,13 @@ def test_nothing_to_train_and_no_batches_are_errors() -> None:
         train(frozen, Batches(), loss_of, PARAMS, device="cpu")
 
 
-def test_a_table_alone_can_be_trained() -> None:
+def test_a_table_alone_can_be_trained():
     class OnlyTable(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.table = RowTable(100, 12, std=0)
 
-    def loss(model: OnlyTable, batch: Any) -> torch.Tensor:
+    def loss(model, batch):
         logits = batch.x @ model.table.rows(torch.arange(12)).T
         return torch.nn.functional.cross_entropy(logits, batch.y)
 
@@ -356,20 +328,8 @@ def test_a_table_alone_can_be_trained() -> None:
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_fractions_of_an_epoch_and_limits_on_updates() -> None:
-    assert run(Model(), replace(PARAMS, epochs=0.5)).steps == 6
-    assert run(Model(), replace(PARAMS, max_steps=14)).steps == 14
-
-
-def test_parameters_are_checked() -> None:
-    with pytest.raises(ConfigError, match="accumulate: must be at least 1"):
-        run(Model(), LoopParams(accumulate=0))
-    with pytest.raises(ConfigError, match="device"):
-        run(Model(), PARAMS, device="no-such-device")
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
-def test_two_processes_make_the_updates_of_one_with_twice_the_batches(tmp_path: Path) -> None:
+def test_two_processes_make_the_updates_of_one_with_twice_the_batches(tmp_path):
     for ended in run_together(toy_training.__file__, tmp_path):
         assert ended.code == 0, ended.errors
     alone = toy_training.gradients_of_updates(replace(PARAMS, epochs=1.5, accumulate=2))

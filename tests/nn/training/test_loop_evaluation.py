@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,19 +14,20 @@ from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.training.loop import train  # noqa: E402
 from support.toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
 
+pytestmark = pytest.mark.slow
 
-def test_weights_of_the_best_evaluation_survive_a_stop(tmp_path: Path) -> None:
+
+def test_weights_of_the_best_evaluation_survive_a_stop(tmp_path):
     scores = iter([1.0, 3.0, 2.0, 2.5])
     seen = []
     model = Model()
 
-    def evaluate() -> float:
+    def evaluate():
         seen.append(model.head.weight.clone())
         return next(scores)
 
     params = replace(PARAMS, checkpoint_minutes=0, evaluations_per_epoch=3)
-    with pytest.raises(StopIteration):
-        run(model, params, folder=tmp_path, evaluate=evaluate)
+    pytest.raises(StopIteration, run, model, params, folder=tmp_path, evaluate=evaluate)
     model = Model()
     result = run(model, params, folder=tmp_path, evaluate=lambda: 0.1)
     assert (result.best_score, result.best_step) == (3.0, 8)
@@ -37,11 +36,11 @@ def test_weights_of_the_best_evaluation_survive_a_stop(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "best").iterdir()] == ["step-000000000008"]
 
 
-def test_dropout_is_on_again_after_an_evaluation_and_frozen_parts_stay_as_they_were() -> None:
+def test_dropout_is_on_again_after_an_evaluation_and_frozen_parts_stay_as_they_were():
     class Watched(Model):
         modes: list[tuple[bool, bool]]
 
-        def train(self, mode: bool = True) -> Watched:
+        def train(self, mode=True):
             super().train(mode)
             self.head.eval()  # a frozen part
             return self
@@ -49,7 +48,7 @@ def test_dropout_is_on_again_after_an_evaluation_and_frozen_parts_stay_as_they_w
     model = Watched()
     model.modes = []
 
-    def watched_loss(model: Watched, batch: Any) -> torch.Tensor:
+    def watched_loss(model, batch):
         model.modes.append((model.training, model.encoder[2].training, model.head.training))
         return loss_of(model, batch)
 
@@ -58,11 +57,11 @@ def test_dropout_is_on_again_after_an_evaluation_and_frozen_parts_stay_as_they_w
     assert model.modes == [(True, True, False)] * 6
 
 
-def test_training_may_be_strict_about_float32() -> None:
+def test_training_may_be_strict_about_float32():
     before = torch.get_float32_matmul_precision()
     precisions = []
 
-    def watched_loss(model: Model, batch: Any) -> torch.Tensor:
+    def watched_loss(model, batch):
         precisions.append(torch.get_float32_matmul_precision())
         return loss_of(model, batch)
 
@@ -76,11 +75,11 @@ def test_training_may_be_strict_about_float32() -> None:
     assert precisions == ["medium", "highest"]
 
 
-def watched_modes(**settings: Any) -> list[tuple[bool, bool]]:
+def watched_modes(**settings):
     """Whether the model and its dropout layer were in training mode, batch by batch."""
-    modes: list[tuple[bool, bool]] = []
+    modes = []
 
-    def watched_loss(model: Model, batch: Any) -> torch.Tensor:
+    def watched_loss(model, batch):
         modes.append((model.training, model.encoder[2].training))
         return loss_of(model, batch)
 
@@ -90,13 +89,13 @@ def watched_modes(**settings: Any) -> list[tuple[bool, bool]]:
 
 
 @pytest.mark.parametrize(("share", "batches"), [(1.0, 12), (0.25, 3), (0.04, 0), (0.0, 0)], ids=str)
-def test_every_epoch_begins_with_dropout_and_ends_without(share: float, batches: int) -> None:
+def test_every_epoch_begins_with_dropout_and_ends_without(share, batches):
     """As in LightXML's code, whose evaluation in the middle of an epoch leaves dropout off."""
     modes = watched_modes(dropout_share=share, evaluations_per_epoch=4)
     assert modes == ([(True, True)] * batches + [(False, False)] * (12 - batches)) * 2
 
 
-def test_dropout_ends_with_an_update_not_inside_one() -> None:
+def test_dropout_ends_with_an_update_not_inside_one():
     modes = watched_modes(dropout_share=0.25, accumulate=2)  # three of twelve batches
     assert [dropped for _, dropped in modes] == ([True] * 4 + [False] * 8) * 2
 
@@ -106,18 +105,16 @@ def test_dropout_ends_with_an_update_not_inside_one() -> None:
     [({"swa_start": 2, "swa_every": 2}, [2, 4, 6]), ({"swa_start": 0.5}, [4, 5, 6, 7])],
     ids=["as set", "more often in a short training"],
 )
-def test_evaluation_sees_the_mean_and_no_gradients(
-    settings: dict[str, Any], samples: list[int]
-) -> None:
+def test_evaluation_sees_the_mean_and_no_gradients(settings, samples):
     model = Model()
-    after: list[torch.Tensor] = []
-    evaluated: list[torch.Tensor] = []
+    after = []
+    evaluated = []
 
-    def noted_loss(model: Model, batch: Any) -> torch.Tensor:
+    def noted_loss(model, batch):
         after.append(model.head.weight.detach().clone())
         return loss_of(model, batch)
 
-    def evaluate() -> float:
+    def evaluate():
         assert not torch.is_grad_enabled()
         evaluated.append(model.head.weight.detach().clone())
         return float(len(evaluated))
@@ -132,7 +129,7 @@ def test_evaluation_sees_the_mean_and_no_gradients(
     assert torch.equal(model.head.weight, evaluated[1])
 
 
-def test_training_stops_when_the_score_stops_rising() -> None:
+def test_training_stops_when_the_score_stops_rising():
     scores = [0.1, 0.5, 0.4, float("nan"), 0.45]
     left = iter(scores)
     params = replace(PARAMS, epochs=50, evaluations_per_epoch=4, patience=3)
@@ -141,38 +138,32 @@ def test_training_stops_when_the_score_stops_rising() -> None:
     assert result.stopped_early
 
 
-def test_a_loss_that_is_no_number_stops_the_run_with_advice() -> None:
+def test_a_loss_that_is_no_number_stops_the_run_with_advice():
     with pytest.raises(ConfigError, match=r"the loss became nan between updates 0 and 4; lower lr"):
         train(Model(), Batches(), lambda m, b: loss_of(m, b) * torch.nan, PARAMS, device="cpu")
-
-
-def test_a_broken_network_is_not_evaluated_but_stops_the_run() -> None:
     params = replace(PARAMS, log_every=50, evaluations_per_epoch=6, patience=1)
     with pytest.raises(ConfigError, match="the loss became nan between updates 0 and 2"):
         run(Model(), params, loss=lambda m, b: loss_of(m, b) * torch.nan, evaluate=lambda: 0.5)
+    with pytest.raises(ConfigError, match="begin after 5,000 updates, but training has only 24"):
+        run(Model(), replace(PARAMS, average="ema", swa_start=5000))
 
 
 @pytest.mark.parametrize("kind", ["swa", "ema"])
-def test_patience_waits_for_averaging_to_begin(kind: Any) -> None:
+def test_patience_waits_for_averaging_to_begin(kind):
     scores = itertools.count(0, -1)
     params = replace(PARAMS, max_steps=24, evaluations_per_epoch=12, patience=3, average=kind)
     result = run(Model(), replace(params, swa_start=10), evaluate=lambda: next(scores))
     assert (result.steps, result.stopped_early) == (12, True)  # 10, 11 and 12 were no better
 
 
-def test_averaging_that_would_never_begin_is_refused() -> None:
-    with pytest.raises(ConfigError, match="begin after 5,000 updates, but training has only 24"):
-        run(Model(), replace(PARAMS, average="ema", swa_start=5000))
-
-
-def test_best_weights_that_were_damaged_are_forgotten(tmp_path: Path) -> None:
+def test_best_weights_that_were_damaged_are_forgotten(tmp_path):
     params = replace(PARAMS, checkpoint_minutes=0, evaluations_per_epoch=6)
     scores = iter([0.9, 0.1])
     with pytest.raises(KeyboardInterrupt):
         run(Model(), params, folder=tmp_path, prefetch=first_four, evaluate=lambda: next(scores))
     (file,) = (tmp_path / "best").rglob("*.safetensors")
     file.write_bytes(file.read_bytes()[:-1] + b"?")
-    messages: list[Any] = []
+    messages = []
     reporter = Reporter([lambda event: messages.append(event.values.get("text"))])
     result = run(Model(), params, folder=tmp_path, evaluate=lambda: 0.3, reporter=reporter)
     assert (result.steps, result.best_score, result.best_step) == (24, 0.3, 6)

@@ -1,7 +1,5 @@
 """Parameter groups, clipping and loss scaling."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -17,15 +15,17 @@ from labelgrove.nn.training.optim import (  # noqa: E402
 )
 from labelgrove.nn.training.params import LoopParams  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 class Model(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.encoder = nn.Sequential(nn.Embedding(5, 4), nn.LayerNorm(4), nn.Linear(4, 4))
         self.head = nn.Linear(4, 3)
 
 
-def test_each_parameter_has_the_rate_and_decay_of_its_place() -> None:
+def test_each_parameter_has_the_rate_and_decay_of_its_place():
     model = Model()
     params = LoopParams(lr=1e-4, head_lr=1e-3, weight_decay=0.05, head_weight_decay=0.005)
     groups = parameter_groups(model, params)
@@ -43,7 +43,7 @@ def test_each_parameter_has_the_rate_and_decay_of_its_place() -> None:
     }
 
 
-def test_frozen_parameters_are_in_no_group() -> None:
+def test_frozen_parameters_are_in_no_group():
     model = Model()
     model.encoder.requires_grad_(False)
     groups = parameter_groups(model, LoopParams())
@@ -53,7 +53,7 @@ def test_frozen_parameters_are_in_no_group() -> None:
     assert adamw(model.requires_grad_(False), LoopParams()) is None
 
 
-def test_clipping_agrees_with_torch_and_leaves_small_gradients_alone() -> None:
+def test_clipping_agrees_with_torch_and_leaves_small_gradients_alone():
     generator = torch.Generator().manual_seed(0)
     parameters = [nn.Parameter(torch.zeros(n)) for n in (3, 5)]
     for parameter in parameters:
@@ -68,7 +68,7 @@ def test_clipping_agrees_with_torch_and_leaves_small_gradients_alone() -> None:
     assert all(torch.equal(a, b) for a, b in zip(ours, before, strict=True))
 
 
-def test_loss_scale_grows_after_patience_and_halves_on_overflow() -> None:
+def test_loss_scale_grows_after_patience_and_halves_on_overflow():
     scale = LossScale(8.0, patience=2)
     gradient = torch.tensor([16.0])
     assert scale.restore([gradient])

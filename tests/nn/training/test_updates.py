@@ -1,49 +1,39 @@
 """Updates of a model with a full head, which learns while its loss is computed."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.core.callbacks import Event, Reporter  # noqa: E402
+from labelgrove.core.callbacks import Reporter  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.heads.full import FullHead  # noqa: E402
+from labelgrove.nn.heads.sharded import divide  # noqa: E402
 from labelgrove.nn.training.devices import Workers  # noqa: E402
 from labelgrove.nn.training.updates import Updates  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
-from support.toy_training import LABELS, PARAMS, WIDTH, Batch, Batches, run  # noqa: E402
+from support.toy_training import LABELS, PARAMS, WIDTH, Batches, run  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.slow
 
 
 class Model(torch.nn.Module):
     """An encoder below a full head of which each document has one label."""
 
-    def __init__(self, *, frozen: bool = False, dropout: float = 0.2) -> None:
+    def __init__(self, *, frozen=False, dropout=0.2):
         super().__init__()
         torch.manual_seed(1)
         layers = torch.nn.Linear(WIDTH, 8), torch.nn.LayerNorm(8), torch.nn.Dropout(dropout)
         self.encoder = torch.nn.Sequential(*layers).requires_grad_(not frozen)
         self.heads = FullHead(8, LABELS, chunk=5)
 
-    def loss(self, batch: Batch) -> torch.Tensor:
+    def loss(self, batch):
         return self.heads.loss(self.encoder(batch.x), batch.y[:, None])
 
 
-def stopped_at(step: int) -> Reporter:
-    def callback(event: Event) -> None:
+def stopped_at(step):
+    def callback(event):
         if event.kind == "progress" and event.done == step:
             raise KeyboardInterrupt
 
@@ -51,7 +41,7 @@ def stopped_at(step: int) -> Reporter:
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_it_learns_without_gradients_of_its_own(frozen: bool) -> None:
+def test_it_learns_without_gradients_of_its_own(frozen):
     model = Model(frozen=frozen)
     before = model.heads.weight.clone()
     result = run(model, replace(PARAMS, epochs=8))
@@ -71,7 +61,7 @@ def test_it_learns_without_gradients_of_its_own(frozen: bool) -> None:
     ],
     ids=["swa", "ema", "bf16", "fp16"],
 )
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, settings):
     params = replace(PARAMS, checkpoint_minutes=0, **settings)
     whole, parts = Model(), Model()
     run(whole, params)
@@ -85,8 +75,8 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, settings: dict[st
         assert torch.equal(value, parts.state_dict()[name]), name
 
 
-def test_bfloat16_weights_are_resumed_with_the_same_bits(tmp_path: Path) -> None:
-    def model() -> Model:
+def test_bfloat16_weights_are_resumed_with_the_same_bits(tmp_path):
+    def model():
         made = Model()
         made.heads.weight = made.heads.weight.bfloat16()
         return made
@@ -94,14 +84,13 @@ def test_bfloat16_weights_are_resumed_with_the_same_bits(tmp_path: Path) -> None
     params = replace(PARAMS, checkpoint_minutes=0, average="swa", swa_every=2)
     whole, first, second = model(), model(), model()
     run(whole, params)
-    with pytest.raises(KeyboardInterrupt):
-        run(first, params, folder=tmp_path, reporter=stopped_at(9))
+    pytest.raises(KeyboardInterrupt, run, first, params, folder=tmp_path, reporter=stopped_at(9))
     run(second, params, folder=tmp_path)
     assert second.heads.weight.dtype == torch.bfloat16
     assert torch.equal(whole.heads.weight, second.heads.weight)
 
 
-def test_the_mean_of_weights_has_the_heads_too() -> None:
+def test_the_mean_of_weights_has_the_heads_too():
     last, mean, mean_but_head = Model(), Model(), Model()
     settings = {"keep": "last", "swa_start": 0.5, "swa_every": 1}
     run(last, replace(PARAMS, **settings))
@@ -113,7 +102,7 @@ def test_the_mean_of_weights_has_the_heads_too() -> None:
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_a_head_takes_a_step_for_each_batch_and_is_not_clipped(accumulate: int) -> None:
+def test_a_head_takes_a_step_for_each_batch_and_is_not_clipped(accumulate):
     model = Model(frozen=True, dropout=0.0)
     dense = DenseHead(model.heads.weight, model.heads.bias)
     params = replace(
@@ -132,7 +121,24 @@ def test_a_head_takes_a_step_for_each_batch_and_is_not_clipped(accumulate: int) 
     assert torch.allclose(model.heads.bias, dense.bias, atol=1e-5)
 
 
-def test_several_processes_are_refused() -> None:
+def test_several_processes_are_refused():
     together = Workers(torch.device("cpu"), rank=0, count=2)
     with pytest.raises(ConfigError, match=r"heads\.full: .* one process"):
         Updates(Model(), lambda *_: None, PARAMS, total=1, workers=together, seed=0)
+
+
+def test_rows_of_other_processes_count_in_the_norm_of_gradients():
+    class Together(Workers):
+        def mean(self, squares):
+            return (squares + 9.0) / 2  # the other process has rows with a norm of 3
+
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 4))
+    divide(model[1], 0, 2)
+    alone = Workers(torch.device("cpu"), rank=0, count=1)
+    updates = Updates(model, lambda *_: None, PARAMS, total=1, workers=alone, seed=0)
+    updates.workers = Together(torch.device("cpu"), rank=0, count=2)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    gradients = [parameter.grad for parameter in model.parameters()]
+    # Four numbers are in both processes, six are rows of this one.
+    assert updates._norm(gradients).item() == pytest.approx((4 + 6 + 9) ** 0.5)
