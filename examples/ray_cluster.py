@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from labelgrove import Linear
-from labelgrove.cli.predicting import Job
+from labelgrove.cli.predicting import PredictionJob
 from labelgrove.core.callbacks import Event
 from labelgrove.data.formats import ReadOptions
 from labelgrove.data.formats.jsonl import dump_document
@@ -63,7 +63,7 @@ def main(documents: int, labels: int, folder: Path) -> None:
         say(f"read {len(corpus):,} documents with {len(corpus.index):,} labels")
         Linear().fit(corpus, callbacks=[callback]).save(folder / "model")
         say("saved the model")
-        job = Job(folder / "model", "cpu", 5, {"threads": 1}, ReadOptions())
+        job = PredictionJob(folder / "model", "cpu", 5, {"threads": 1}, ReadOptions())
         shards = sorted((folder / "test").iterdir())
         pairs = [(str(shard), str(folder / f"predicted-{shard.name}")) for shard in shards]
         predicted = sum(done.documents for done in engine.stream(job.worker, pairs))

@@ -36,7 +36,7 @@ def test_a_config_trains(path: Path) -> None:
     method = config.pop("method")
     texts, labels = planted(60)
     model = create(method, made_small(method, config)).fit(texts, labels)
-    assert model.story_["steps"] == 10
+    assert model.history_["steps"] == 10
     assert model.predict(texts[:3], k=3).counts.tolist() == [3, 3, 3]
 
 

@@ -121,7 +121,7 @@ def test_lightxml(name: str) -> None:
     assert round(training.dropout_share * per_epoch) == dropped
     assert dropped / per_epoch == pytest.approx(SHARES.get(name, 1.0), abs=5e-4)
     assert rate(model, 0, total) == rate(model, total - 1, total, head=True) == 1e-4
-    widths = model.outline(*data).widths
+    widths = model.cost_estimate(*data).widths
     if gigabytes is None:
         assert widths == (data.labels,)
         count = weights(lambda: LightXmlNet(WIDTH, data.labels, None, model.heads))
@@ -158,7 +158,7 @@ def test_cascadexml(name: str) -> None:
     model, data = published("cascadexml", name)
     shape = cascade_tree_params(data.labels, model.heads, model.tree)
     widths = (*clusters, data.labels)
-    assert tree_widths(data.labels, shape) == model.outline(*data).widths == widths
+    assert tree_widths(data.labels, shape) == model.cost_estimate(*data).widths == widths
     assert cascade_layers(DEPTH, len(widths), model.heads.layers) == layers
     assert (model.held_out, model.encoder.max_tokens) == (0, tokens)
     assert (model.heads.kept, model.heads.score) == (kept, score)
@@ -182,7 +182,7 @@ def test_cascadexml_with_the_papers_own_layers() -> None:
     """One layer for each level, and nothing joined."""
     model, data = published("cascadexml", "amazon-670k")
     model.heads.layers = [6, 8, 10, 12]
-    widths = model.outline(*data).widths
+    widths = model.cost_estimate(*data).widths
     assert cascade_layers(DEPTH, 4, model.heads.layers) == [(6,), (8,), (10,), (12,)]
     count = weights(lambda: CascadeNet(WIDTH, tree_of(widths), model.heads))
     assert count == sum(widths) * (WIDTH + 1)
@@ -282,7 +282,7 @@ def test_xtransformer(name: str) -> None:
     model, data = published("xtransformer", name)
     assert cluster_count(data.labels, model.indexing.clusters) == clusters
     assert cluster_count(data.labels) == clusters  # as the public code chooses it
-    assert model.outline(*data).widths == (clusters, data.labels)
+    assert model.cost_estimate(*data).widths == (clusters, data.labels)
     training = model.training
     assert (training.max_steps, training.warmup) == (steps, warmup)
     assert training.batch_size * training.accumulate == 8 * 16 * 2

@@ -39,20 +39,20 @@ def main() -> None:
     for seed in range(options.seeds):
         random = np.random.default_rng(seed)
         train = full.take(np.sort(random.permutation(len(full))[: options.train]))
-        judges = dev.take(np.sort(random.permutation(len(dev))[: options.limit]))
-        languages = np.array([language_of(words_of(text)) for text in judges.texts])
+        validation = dev.take(np.sort(random.permutation(len(dev))[: options.limit]))
+        languages = np.array([language_of(words_of(text)) for text in validation.texts])
         for analyzer in ("word", "stem"):
             start = time.process_time()
             model = Linear(tfidf=TfidfParams(analyzer=analyzer), random_state=seed).fit(train)
             seconds = round(time.process_time() - start, 1)
-            predictions = model.predict(judges, k=20)
-            values = evaluate(predictions, judges, metrics=METRICS)
+            predictions = model.predict(validation, k=20)
+            values = evaluate(predictions, validation, metrics=METRICS)
             row = {metric: round(100 * float(values[metric]), 2) for metric in METRICS}
             for language in LANGUAGES:
                 own = np.flatnonzero(languages == language)
                 if not len(own):
                     continue
-                part = evaluate(predictions.of_rows(own), judges.take(own), metrics=["nDCG@20"])
+                part = evaluate(predictions.of_rows(own), validation.take(own), metrics=["nDCG@20"])
                 row[language] = round(100 * float(part["nDCG@20"]), 2)
             rows.append({"seed": seed, "analyzer": analyzer, **row, "fit_cpu_s": seconds})
             print(json.dumps(rows[-1]), flush=True)

@@ -226,12 +226,12 @@ def made_up_labels(documents: int, labels: int, each: int, seed: int = 3) -> CSR
     """``each`` distinct labels per document; the n-th most frequent has a probability like 1/n."""
     random = np.random.default_rng(seed)
     names = random.permutation(labels)
-    chances = np.cumsum(1 / np.arange(1, labels + 1))
-    chances /= chances[-1]
+    probabilities = np.cumsum(1 / np.arange(1, labels + 1))
+    probabilities /= probabilities[-1]
     columns = np.empty((documents, each), np.int64)
     missing = np.ones(columns.shape, bool)
     while missing.any():
-        drawn = np.searchsorted(chances, random.random(int(missing.sum())))
+        drawn = np.searchsorted(probabilities, random.random(int(missing.sum())))
         columns[missing] = np.minimum(drawn, labels - 1)
         columns.sort(axis=1)
         missing[:, 1:] = columns[:, 1:] == columns[:, :-1]

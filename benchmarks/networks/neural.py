@@ -80,8 +80,8 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
     for table in (described, *described.get("members", ())):
         if "encoder" in table:
             table["encoder"]["encoder"] = encoder = Path(table["encoder"]["encoder"]).name
-    network = next((m for m in model.submodels() if m.story_), model)
-    story = network.story_ or {}
+    network = next((m for m in model.submodels() if m.history_), model)
+    history = network.history_ or {}
     return {
         "method": name,
         "note": options.note,
@@ -99,16 +99,16 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         },
         "tried": list(model.tried_),
         "held_out": model.report_,
-        "tokens_per_second": story.get("tokens_per_second"),
+        "tokens_per_second": history.get("tokens_per_second"),
         "steady_tokens_per_second": statistics.median(printed.speeds) if printed.speeds else None,
         "bare_tokens_per_second": bare,
-        "training_s": story.get("seconds"),
-        "steps": story.get("steps"),
-        "best_step": story.get("best_step"),
+        "training_s": history.get("seconds"),
+        "steps": history.get("steps"),
+        "best_step": history.get("best_step"),
         "fit_s": fitted,
         "predict_documents_per_s": len(judged) / predicted,
         "gpu_gb": memory,
-        "scores": [r for r in story.get("history", []) if "score" in r],
+        "scores": [r for r in history.get("history", []) if "score" in r],
         "derived": sorted(model.derived_),
         "timings": {stage: round(t.wall, 1) for stage, t in model.timings_.items()},
         "settings": described,

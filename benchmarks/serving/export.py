@@ -38,11 +38,11 @@ def main() -> None:
 
     torch.set_num_threads(options.threads)
     for folder in options.models:
-        with tempfile.TemporaryDirectory() as aside:
-            report("export", measured(folder, options, Path(aside)), save=not options.no_save)
+        with tempfile.TemporaryDirectory() as temporary:
+            report("export", measured(folder, options, Path(temporary)), save=not options.no_save)
 
 
-def measured(folder: Path, options: Any, aside: Path) -> dict[str, Any]:
+def measured(folder: Path, options: Any, temporary: Path) -> dict[str, Any]:
     import onnxruntime
     import torch
 
@@ -57,10 +57,10 @@ def measured(folder: Path, options: Any, aside: Path) -> dict[str, Any]:
     seconds = {}
     for precision in ("fp32", "int8"):
         start = time.perf_counter()
-        labelgrove.export(trained, aside / precision, precision=precision)
+        labelgrove.export(trained, temporary / precision, precision=precision)
         seconds[precision] = round(time.perf_counter() - start, 1)
-        models[precision] = labelgrove.load(aside / precision)
-        sizes[precision] = model_size(aside / precision)
+        models[precision] = labelgrove.load(temporary / precision)
+        sizes[precision] = model_size(temporary / precision)
     corpus = labelgrove.read_corpus(options.test, index=trained.index_)
     found = {
         name: model.predict(corpus, k=5, threads=options.threads) for name, model in models.items()

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from labelgrove.cli import app
-from labelgrove.cli.predicting import Job
+from labelgrove.cli.predicting import PredictionJob
 from labelgrove.data.formats import ReadOptions
 from labelgrove.errors import ConfigError
 
@@ -90,7 +90,7 @@ def test_sets_are_whole_by_default(folder: Path, model: Path, tmp_path: Path, ru
     out = tmp_path / "calibrated"
     run("calibrate", model, folder / "dev.jsonl", "--k", 4, "--out", out)
     for given, least, k in ((None, "auto", 4), (None, None, 5), (2, "auto", 2)):
-        job = Job(out, "cpu", given, {"threshold": least}, ReadOptions())
+        job = PredictionJob(out, "cpu", given, {"threshold": least}, ReadOptions())
         assert job.prepared().k == k
 
 

@@ -98,7 +98,7 @@ def test_groups_of_flags_become_one_argument() -> None:
     def read(
         corpus: Annotated[Path, typer.Argument()],
         *,
-        reading: Annotated[options.Reading, options.Without("id_field")],
+        reading: Annotated[options.CorpusOptions, options.Without("id_field")],
         machine: options.Machine,
         as_json: options.Json = False,
     ) -> None:
@@ -113,9 +113,9 @@ def test_groups_of_flags_become_one_argument() -> None:
     options.add_command(small, "read", read)
     flags = ["x.csv", "--text-field", "title", "--read", "part=test", "--threads", "2", "--json"]
     assert CliRunner().invoke(small, flags).exit_code == 0
-    reading = options.Reading(text_field="title", read=["part=test"])
+    reading = options.CorpusOptions(text_field="title", read=["part=test"])
     assert seen == [Path("x.csv"), reading, options.Machine(threads=2), True]
     assert reading.options("dev").part == "test"
-    assert options.Reading().options("dev").part == "dev"
+    assert options.CorpusOptions().options("dev").part == "dev"
     assert CliRunner().invoke(small, ["x.csv", "--id-field", "key"]).exit_code == 2
     assert small.registered_commands[0].help == "Read.\n\nOver two lines."

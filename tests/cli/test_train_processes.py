@@ -38,7 +38,7 @@ def test_two_processes_train_one_model_through_one_run_folder(tmp_path: Path) ->
     assert json.loads(first.out)["labels"] == 11
     assert second.out == ""  # one of them speaks
     model = labelgrove.load(tmp_path / "model")
-    assert model.story_["steps"] == 8  # of two batches each: eight batches in an epoch
+    assert model.history_["steps"] == 8  # of two batches each: eight batches in an epoch
     assert model.predict(texts[:2], k=3).counts.tolist() == [3, 3]
     before = computed(tmp_path / "run")
     assert sorted(before) == sorted(set(before)) and "network" in before

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from labelgrove.core import callbacks
-from labelgrove.core.callbacks import Event, JsonlLog, Reporter, RichProgress, Timing
+from labelgrove.core.callbacks import Event, JsonlLog, Reporter, RichProgress, StageTiming
 
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
@@ -261,4 +261,4 @@ def test_a_stage_counts_as_computed_unless_it_says_otherwise():
         with reporter.stage(name) as stage:
             stage.reused |= name == "b"
     assert [reporter.timings[name].reused for name in "ab"] == [False, True]
-    assert not Timing().reused
+    assert not StageTiming().reused

@@ -42,8 +42,8 @@ def test_every_character_comes_from_its_place(text):
 def test_every_character_after_every_kind_of_letter():
     others = [chr(code) for code in range(0x80, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
     pairs = (before + other for other in others for before in ("e", "\u0628", "\u0915", "\u1100"))
-    settled, settled_apart = (partial(unicodedata.is_normalized, form) for form in ("NFC", "NFD"))
-    texts = [pair for n, pair in enumerate(pairs) if n % 16 == 0 or not settled(pair)]
+    resolved, settled_apart = (partial(unicodedata.is_normalized, form) for form in ("NFC", "NFD"))
+    texts = [pair for n, pair in enumerate(pairs) if n % 16 == 0 or not resolved(pair)]
     texts += [unicodedata.normalize("NFD", other) for other in others if not settled_apart(other)]
     table = nfc_table(StringTable.from_strings(texts))
     wrong = [t for t, c in zip(texts, table, strict=True) if c != unicodedata.normalize("NFC", t)]

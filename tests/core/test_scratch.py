@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from labelgrove.core import scratch as module
-from labelgrove.core.scratch import ListJoiner, Lists, Scratch, row_ranges
+from labelgrove.core.scratch import ColumnLists, ListJoiner, Scratch, row_ranges
 from labelgrove.errors import StorageError
 
 
@@ -59,7 +59,7 @@ def test_joined_lists_are_the_columns_of_the_whole_matrix(tmp_path, monkeypatch,
         joiner = ListJoiner(place)
         for rows in row_ranges(70):
             block = matrix[rows].tocsc()
-            lists = Lists(block.indptr.astype(np.int64), block.indices, block.data)
+            lists = ColumnLists(block.indptr.astype(np.int64), block.indices, block.data)
             joiner.add(lists, first=rows.start)
         indptr, rows_, values = joiner.joined()
         assert np.array_equal(indptr, whole.indptr)

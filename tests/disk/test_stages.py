@@ -147,7 +147,7 @@ def test_work_aside_is_done_meanwhile_and_kept_like_any_other(tmp_path):
             assert started.wait(10)  # the other stage runs first
             return own("aside", double, x=4).value
 
-        result = stages.aside(work)
+        result = stages.background(work)
         stages("first", double, x=1)
         started.set()
         assert result() == Number(8) and calls == [1, 4]
@@ -164,7 +164,7 @@ def test_errors_aside_come_with_the_result_and_closing_ends_work_aside():
     def work(own):
         raise ConfigError("wrong")
 
-    result = stages.aside(work)
+    result = stages.background(work)
     stages.close()
     pytest.raises(ConfigError, result).match("wrong")
 
@@ -178,6 +178,6 @@ def test_errors_aside_come_with_the_result_and_closing_ends_work_aside():
         finally:
             ended.append("yes")
 
-    stages.aside(work)
+    stages.background(work)
     stages.close()
     assert ended == ["yes"]

@@ -107,12 +107,12 @@ def test_killed_workers_change_no_bit(lossy, corpora, expected):
 
 
 def test_predictions_survive_a_lost_machine(lossy, corpora, expected, tmp_path):
-    from labelgrove.cli.predicting import Job
+    from labelgrove.cli.predicting import PredictionJob
     from labelgrove.data.formats import ReadOptions
 
     cluster, node, engine = lossy
     expected.save(tmp_path / "model")
-    job = Job(tmp_path / "model", "cpu", 5, {"threads": 1}, ReadOptions())
+    job = PredictionJob(tmp_path / "model", "cpu", 5, {"threads": 1}, ReadOptions())
     pairs = [
         (str(shard), str(tmp_path / f"out-{shard.name}")) for shard in sorted(corpora[1].iterdir())
     ]

@@ -23,7 +23,7 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.evaluation.reliability import reliability
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import create
-from labelgrove.methods.requests import Request
+from labelgrove.methods.requests import PredictionRequest
 from labelgrove.ranking.beam import SearchParams
 
 LABELS = 30
@@ -52,7 +52,7 @@ class Planted:
         return {"tree": LabelTree([[0, 0], [0] * 29 + [1]], np.arange(LABELS))}
 
     def predict(self, X, k=5, *, raw=False, threads=None, **options):
-        asked = Request.of(self.index_, k, None if raw else self.calibration_, **options)
+        asked = PredictionRequest.of(self.index_, k, None if raw else self.calibration_, **options)
         scores = self.scores[[int(x) for x in X]]
         if self.kind == "margin":
             scores = np.log(scores / (1 - scores))
@@ -350,7 +350,7 @@ def test_labels_on_a_flat_piece_are_written_with_different_digits_in_their_order
     assert np.array_equal(found.columns, raw.columns)
     written = np.round(found.scores.astype(np.float64), SCORE_DIGITS)
     assert np.array_equal(np.diff(written, axis=1) < 0, np.diff(raw.scores, axis=1) < 0)
-    np.testing.assert_allclose(found.scores, calibration.chances(raw), atol=20 * 2e-6)
+    np.testing.assert_allclose(found.scores, calibration.probabilities(raw), atol=20 * 2e-6)
 
 
 def test_rank_ensembles_get_probabilities_of_their_own():
@@ -369,8 +369,8 @@ def test_scores_that_would_collapse_are_refused(monkeypatch):
     scores = [1.0, 0.5, 0.25, 0.125, 0.0625]
     found = Predictions.from_scores([scores], k=5, index=LabelIndex("abcde"))
 
-    def check(chances):
-        curve = Curve("isotonic", np.array([scores[::-1], chances]))
+    def check(probabilities):
+        curve = Curve("isotonic", np.array([scores[::-1], probabilities]))
         calibration = Calibration("isotonic", "none", "product", 5, Scale(False), (curve,))
         _check_distinct(calibration, found)
 
@@ -388,6 +388,6 @@ def test_groups_of_ranks_are_the_documented_ones():
     curves = tuple(Curve("isotonic", np.array([[0, 1], [0.1 * n, 0.1 * n]])) for n in range(7))
     calibration = Calibration("isotonic", "rank", "product", 12, Scale(False), curves)
     found = Predictions.from_scores([np.linspace(1, 0, 12)], k=12, index=LabelIndex("abcdefghijkl"))
-    groups = calibration.chances(found)[0] * 10
+    groups = calibration.probabilities(found)[0] * 10
     # The first curve is for all labels.
     assert groups.round(6).tolist() == [1, 2, 3, 4, 4, 5, 5, 5, 5, 5, 6, 6]

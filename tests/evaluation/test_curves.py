@@ -20,8 +20,8 @@ TRUTHS = {
 def planted(truth, n, seed):
     random = np.random.default_rng(seed)
     scores = np.clip(random.beta(0.5, 1.0, n), 1e-6, 1 - 1e-6)
-    chances = truth(scores)
-    return scores, random.random(n) < chances, chances
+    probabilities = truth(scores)
+    return scores, random.random(n) < probabilities, probabilities
 
 
 @pytest.mark.parametrize("kind", ["isotonic", "beta"])
@@ -29,11 +29,11 @@ def planted(truth, n, seed):
 def test_planted_probabilities_are_found_again(name, kind):
     scores, hits, _ = planted(TRUTHS[name], 20_000, seed=1)
     curve = fit_curve(scores, hits, kind)
-    fresh, outcomes, chances = planted(TRUTHS[name], 20_000, seed=2)
+    fresh, outcomes, probabilities = planted(TRUTHS[name], 20_000, seed=2)
     before, after = reliability(fresh, outcomes), reliability(curve(fresh), outcomes)
     bound = 0.03 if (name, kind) == ("bent", "beta") else 0.012
     assert after.ece < bound
-    assert np.abs(curve(fresh) - chances).mean() < bound
+    assert np.abs(curve(fresh) - probabilities).mean() < bound
     if name != "right already":
         assert before.ece > 0.08
 

@@ -113,8 +113,8 @@ def test_a_bin_with_few_hits_has_the_common_threshold():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_no_other_number_of_labels_has_a_better_expected_f1(chances):
-    row = sorted(chances, reverse=True)
+def test_no_other_number_of_labels_has_a_better_expected_f1(probabilities):
+    row = sorted(probabilities, reverse=True)
     (size,) = expected_sizes(np.array([row]))
     expected = [2 * sum(row[:m]) / (m + sum(row)) for m in range(1, len(row) + 1)]
     assert expected[size - 1] == pytest.approx(max(expected))

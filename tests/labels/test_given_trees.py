@@ -217,9 +217,9 @@ def test_trees_from_files(tmp_path, name, content, leaves):
     file = tmp_path / name
     data = content.encode()
     file.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    tree, settled = read_label_tree(file, LabelIndex("abc"))
+    tree, resolved = read_label_tree(file, LabelIndex("abc"))
     assert tree.leaf_labels.tolist() == leaves
-    assert settled.startswith(f"3 labels on {len(tree.parents)} levels")
+    assert resolved.startswith(f"3 labels on {len(tree.parents)} levels")
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,12 @@ def test_probabilities_are_those_of_predict() -> None:
     with pytest.raises(ConfigError, match=r"no probabilities yet; call model\.calibrate"):
         model.predict_proba(["a red hat"])
     assert model.calibrate(*HELD_OUT, k=2)
-    chances = model.predict_proba(["a red hat", "shoes"])
-    assert chances.shape == (2, 3) and chances.nnz == 4  # k as in calibration
+    probabilities = model.predict_proba(["a red hat", "shoes"])
+    assert probabilities.shape == (2, 3) and probabilities.nnz == 4  # k as in calibration
     for row, labels in enumerate(model.predict(["a red hat", "shoes"], k=2)):
         for label in labels:
             column = model.classes_.tolist().index(label.id)
-            assert chances[row, column] == np.float32(label.score)
+            assert probabilities[row, column] == np.float32(label.score)
     assert model.predict_proba(["a red hat"], k=3, deny=["hats"]).nnz == 2
     with pytest.raises(ConfigError, match="at least 1"):
         model.predict_proba(["a red hat"], k=0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from labelgrove.core.params import fixed
-from labelgrove.methods.defaults import RULES, Derived, Needs, Situation, derive
+from labelgrove.methods.defaults import RULES, DefaultInputs, Derived, TrainingNeeds, derive
 
 # What methods say that is not for a rule to derive, and every rule's name as "auto".
 AUTO: dict[str, Any] = dict.fromkeys(RULES, "auto")
@@ -22,7 +22,7 @@ AUTO |= {"heads.sharded": None}
 
 def case(
     documents: int, labels: int, tokens: list[int], clusters: tuple[int, ...] = (), **rest: Any
-) -> Situation:
+) -> DefaultInputs:
     """An encoder like gte-small on one GPU."""
 
     def lengths(most: int) -> Any:
@@ -30,12 +30,14 @@ def case(
 
     about = {"width": 384, "layers": 12, "parameters": 33_000_000, "positions": 512}
     about |= {"pooling": None, "gpu": True, "compiles": True, "processes": 1}
-    return Situation(documents, labels, clusters, lengths=lengths, **about | rest)  # type: ignore[arg-type]
+    return DefaultInputs(documents, labels, clusters, lengths=lengths, **about | rest)  # type: ignore[arg-type]
 
 
-def values(situation: Situation, needs: Needs | None = None, **given: Any) -> dict[str, Any]:
+def values(
+    situation: DefaultInputs, needs: TrainingNeeds | None = None, **given: Any
+) -> dict[str, Any]:
     settings = AUTO | {name.replace("__", "."): value for name, value in given.items()}
-    derived = derive(settings, situation, needs or Needs())
+    derived = derive(settings, situation, needs or TrainingNeeds())
     assert all(pair.reason for pair in derived.values())
     return {name: pair.value for name, pair in derived.items()}
 
@@ -92,7 +94,7 @@ def test_compiling_is_for_long_trainings() -> None:
     assert values(LONG)["training.compile"] is True
     assert values(LONG, training__max_steps=300)["training.compile"] is False
     assert values(LONG, heads__steps=[100, 200])["training.compile"] is False
-    assert values(LONG, Needs(networks=20))["training.compile"] is False
+    assert values(LONG, TrainingNeeds(networks=20))["training.compile"] is False
     assert values(dataclasses.replace(LONG, compiles=False))["training.compile"] is False
 
 
@@ -133,7 +135,7 @@ def test_labels_without_clusters() -> None:
 def test_what_the_user_sets_is_not_derived(name: str) -> None:
     own = {"encoder.pooling": "last", "training.average": "ema", "heads.level_weights": [1.0, 2.0]}
     value = own.get(name, 0.3 if name in ("held_out", "heads.dropout") else 3)
-    derived = derive(AUTO | {name: value}, LONG, Needs())
+    derived = derive(AUTO | {name: value}, LONG, TrainingNeeds())
     assert set(derived) == set(RULES) - {name}
 
 

@@ -49,8 +49,8 @@ def check(held_out: np.ndarray, model: Auto | Ensemble | Linear, fresh: Corpus) 
     found = model.predict(fresh, k=5)
     rows = precision_rows(found, fresh.reindex(model.index_).labels)
     for told, values in zip(held_out, rows.T, strict=True):
-        judges = PLENTY * TRAINING
-        error = values.std() * np.sqrt(1 / len(values) + 1 / judges)
+        validation = PLENTY * TRAINING
+        error = values.std() * np.sqrt(1 / len(values) + 1 / validation)
         assert told == pytest.approx(values.mean(), abs=2 * error)
 
 

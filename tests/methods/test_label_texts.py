@@ -21,7 +21,9 @@ BETTER = {"P@1": 0.6, "P@3": 0.4, "P@5": 0.3}
 WORSE = {"P@1": 0.6, "P@3": 0.4, "P@5": 0.2}
 
 
-def decide(setting: Any, corpus: Corpus = CORPUS, judges: Any = CORPUS, named: Any = BETTER) -> Any:
+def decide(
+    setting: Any, corpus: Corpus = CORPUS, validation: Any = CORPUS, named: Any = BETTER
+) -> Any:
     said: list[str] = []
 
     def judge(documents: Corpus, _: Corpus) -> Any:
@@ -30,7 +32,7 @@ def decide(setting: Any, corpus: Corpus = CORPUS, judges: Any = CORPUS, named: A
     def note(event: Any) -> None:
         said.append(event.values["text"])
 
-    chosen, measures = with_label_texts(corpus, judges, setting, judge, Reporter([note]))
+    chosen, measures = with_label_texts(corpus, validation, setting, judge, Reporter([note]))
     return chosen, measures, " ".join(said)
 
 
@@ -44,7 +46,7 @@ def test_auto_takes_names_where_held_out_documents_are_better_for_it() -> None:
 
 
 def test_auto_says_why_it_did_not_ask() -> None:
-    chosen, measures, said = decide("auto", judges=None)
+    chosen, measures, said = decide("auto", validation=None)
     assert chosen is CORPUS and not measures and "no documents are held out" in said
     codes = Corpus.from_lists(["red shoes"], [["17"]])
     chosen, _, said = decide("auto", corpus=codes)

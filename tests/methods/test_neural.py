@@ -135,7 +135,7 @@ def test_divided_tables_give_the_models_of_whole_ones(tmp_path: Path) -> None:
         assert ended.code == 0, ended.errors
     models = [labelgrove.load(tmp_path / str(number)) for number in range(len(settings))]
     for divided, whole in (models[:2], models[2:4]):
-        assert divided.story_["best_step"] == whole.story_["best_step"] > 0
+        assert divided.history_["best_step"] == whole.history_["best_step"] > 0
         ours, theirs = divided.parts()["network"].arrays, whole.parts()["network"].arrays
         assert ours.keys() == theirs.keys()
         for name, values in theirs.items():

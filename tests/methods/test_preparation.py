@@ -64,8 +64,8 @@ def test_held_out_documents_are_returned_to_the_ranker(method: str) -> None:
     said = [message for message in messages if message.startswith("return_held_out")]
     assert len(said) == 1 and "12 held-out documents" in said[0]
     # The network has learnt from the same documents in both.
-    assert plain.story_["steps"] == returned.story_["steps"]
-    assert plain.story_["history"] == returned.story_["history"]
+    assert plain.history_["steps"] == returned.history_["steps"]
+    assert plain.history_["history"] == returned.history_["history"]
 
 
 def test_nothing_is_returned_that_something_is_chosen_by() -> None:

@@ -12,7 +12,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods import requests
-from labelgrove.methods.requests import Request, masked_scores
+from labelgrove.methods.requests import PredictionRequest, masked_scores
 
 
 def test_a_threshold_above_every_score_is_refused() -> None:
@@ -37,29 +37,31 @@ INDEX = LabelIndex("abcdef")
 
 
 def test_diversity_looks_at_more_labels_than_it_returns() -> None:
-    assert Request.of(INDEX, 3, None).ranks == 3
-    assert Request.of(INDEX, 3, None, diversity=0.5).ranks == 50
-    assert Request.of(INDEX, 20, None, diversity=1).ranks == 80
+    assert PredictionRequest.of(INDEX, 3, None).ranks == 3
+    assert PredictionRequest.of(INDEX, 3, None, diversity=0.5).ranks == 50
+    assert PredictionRequest.of(INDEX, 20, None, diversity=1).ranks == 80
     for wrong in (-0.01, 1.01):
         with pytest.raises(ConfigError, match="diversity: must be between 0 and 1"):
-            Request.of(INDEX, 3, None, diversity=wrong)
+            PredictionRequest.of(INDEX, 3, None, diversity=wrong)
     for wrong in (float("nan"), "x", True):
         with pytest.raises(ConfigError, match="must be a number"):
-            Request.of(INDEX, 3, None, threshold=wrong)  # type: ignore[arg-type]
+            PredictionRequest.of(INDEX, 3, None, threshold=wrong)  # type: ignore[arg-type]
 
 
 def test_an_answer_has_at_most_k_labels_above_the_threshold() -> None:
     found = Predictions.from_scores([[0.9, 0.8, 0.7, 0.2, 0.1, 0.0]], k=6, index=INDEX)
     clusters = np.zeros(6, np.int32)
-    assert Request.of(INDEX, 2, None).answer(found, lambda: clusters).ids() == [["a", "b"]]
-    assert Request.of(INDEX, 5, None, threshold=0.7).answer(found, lambda: clusters).ids() == [
-        ["a", "b", "c"]
+    assert PredictionRequest.of(INDEX, 2, None).answer(found, lambda: clusters).ids() == [
+        ["a", "b"]
     ]
+    assert PredictionRequest.of(INDEX, 5, None, threshold=0.7).answer(
+        found, lambda: clusters
+    ).ids() == [["a", "b", "c"]]
     clusters[2] = 1
-    diverse = Request.of(INDEX, 2, None, diversity=0.5).answer(found, lambda: clusters)
+    diverse = PredictionRequest.of(INDEX, 2, None, diversity=0.5).answer(found, lambda: clusters)
     assert diverse.ids() == [["a", "c"]]
     with pytest.raises(ConfigError, match="threshold: auto needs a calibrated model"):
-        Request.of(INDEX, 2, None, threshold="auto")
+        PredictionRequest.of(INDEX, 2, None, threshold="auto")
 
 
 def test_scores_of_given_pairs_are_those_of_predictions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.growing import (
-    Examples,
+    GrowthExamples,
     Routed,
     from_own_text,
     joined,
@@ -59,7 +59,7 @@ def grown():
     routed = route(ranker, features, SearchParams(), most=3, threads=1)
     (cluster,) = nearest_clusters(routed, as_csr(labels[:, [7]]), TREE)
     tree = with_labels(TREE, [cluster])
-    return ranker, tree, Examples(features, labels, routed, mined=1), int(cluster)
+    return ranker, tree, GrowthExamples(features, labels, routed, mined=1), int(cluster)
 
 
 def assert_literal(columns, label, tree, examples, **more):
@@ -105,7 +105,7 @@ def test_training_all_columns_is_training_the_level(negatives):
     params = RankerParams(**EXACT.get_params() | {"negatives": negatives, "mined_nodes": 1})
     ranker = train_ranker(features, labels, TREE, params)
     routed = route(ranker, features, SearchParams(), most=3, threads=1)
-    examples = Examples(features, labels, routed, mined=1)
+    examples = GrowthExamples(features, labels, routed, mined=1)
     again = solve_columns(TREE, examples, np.arange(7), params)
     whole = leaf_columns(ranker, np.arange(7))
     assert np.allclose(again.sparse.toarray(), whole.sparse.toarray(), atol=1e-4)
@@ -115,7 +115,9 @@ def test_training_all_columns_is_training_the_level(negatives):
 def test_a_label_that_all_documents_of_its_cluster_bear_is_not_taken_for_its_parent():
     features = Features(sparse=as_csr(np.eye(3, dtype=np.float32)))
     labels = as_csr([[1, 0], [1, 0], [1, 0]])
-    examples = Examples(features, labels, Routed(np.zeros((3, 1), np.int32), np.ones((3, 1))), 1)
+    examples = GrowthExamples(
+        features, labels, Routed(np.zeros((3, 1), np.int32), np.ones((3, 1))), 1
+    )
     columns = solve_columns(LabelTree([[0, 0]], [0, 1]), examples, [0], EXACT)
     assert columns.sparse.nnz == 3
 
@@ -140,7 +142,7 @@ def test_scores_in_other_clusters_keep_their_bits(
     tree = with_labels(TREE, clusters)
     assert tree.parents[0] is TREE.parents[0] or np.array_equal(tree.parents[0], TREE.parents[0])
     trained = [*range(7, 7 + new), *sorted(retrained)]
-    examples = Examples(features, labels, routed, mined=1)
+    examples = GrowthExamples(features, labels, routed, mined=1)
     bigger = with_columns(ranker, tree, solve_columns(tree, examples, trained, RankerParams()))
 
     own = tree.parents[-1][tree.leaf_positions]

@@ -102,18 +102,18 @@ def document_loss(
 def predict(vectors, parents, tables, k, *, kept, score="level"):
     """The k best (leaf position, score), without any knowledge of true labels."""
     shortlist = list(range(len(parents[0])))
-    chances = []
+    probabilities = []
     for level, (vector, table) in enumerate(zip(vectors, tables, strict=True)):
         logits = logits_of(vector, table, shortlist)
-        chances.append({node: float(torch.sigmoid(z.detach())) for node, z in logits.items()})
+        probabilities.append({node: float(torch.sigmoid(z.detach())) for node, z in logits.items()})
         if level + 1 < len(parents):
             shortlist = children(best(logits, kept[level]), parents[level + 1])
-    scores = dict(chances[-1])
+    scores = dict(probabilities[-1])
     for label in scores:
         node = label
         # "weighted" is the public code's: the cluster above the label, and not the whole path.
         most = {"level": 0, "weighted": 1, "path": len(parents) - 1}[score]
         for level in list(range(len(parents) - 1, 0, -1))[:most]:
             node = int(parents[level][node])
-            scores[label] *= chances[level - 1][node]
+            scores[label] *= probabilities[level - 1][node]
     return sorted(scores.items(), key=lambda pair: -pair[1])[:k]

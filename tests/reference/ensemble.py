@@ -93,7 +93,7 @@ def learnt_loss(
     """Minus the logarithm of the likelihood of the documents' labels, without a penalty."""
     loss = 0.0
     for lists, labels in zip(documents, true, strict=True):
-        chances = learnt(lists, weights, exponents, sharpness, bins, margins)
-        for label, chance in chances.items():
+        probabilities = learnt(lists, weights, exponents, sharpness, bins, margins)
+        for label, chance in probabilities.items():
             loss -= math.log(chance if label in labels else 1 - chance)
     return loss

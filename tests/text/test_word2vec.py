@@ -5,7 +5,7 @@ import pytest
 
 from labelgrove.errors import DataError
 from labelgrove.text import word2vec
-from labelgrove.text.word2vec import Word2vec, Word2vecParams, _pairs, _Rows, _update
+from labelgrove.text.word2vec import Word2vec, Word2vecParams, _pairs, _update, _VectorRows
 from support.limits import check_settings
 
 SMALL = Word2vecParams(width=12, epochs=10, min_df=1)
@@ -66,7 +66,7 @@ def test_pairs_stay_inside_a_text_and_a_window():
     assert found == expected
 
 
-class Recorded(_Rows):
+class Recorded(_VectorRows):
     """Adds up gradients instead of following them."""
 
     def __init__(self, values):

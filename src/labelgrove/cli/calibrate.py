@@ -36,7 +36,7 @@ def calibrate(
     ] = None,
     out: Annotated[Path | None, Option(help="New model folder to write. Default: MODEL.")] = None,
     inputs: options.Inputs,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
     as_json: options.Json = False,
 ) -> None:
     """Turn a model's scores into probabilities, with documents that it was not trained on.

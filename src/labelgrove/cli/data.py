@@ -39,7 +39,7 @@ def stats(
     ] = None,
     top: options.Top = 10,
     as_json: options.Json = False,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
 ) -> None:
     """Show what a corpus contains: documents, labels, words, languages, duplicates, rare labels.
 
@@ -125,7 +125,7 @@ def convert(
     *,
     labels: options.Labels = None,
     force: options.Force = False,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
 ) -> None:
     """Convert a corpus to another format, document by document.
 
@@ -156,7 +156,7 @@ def sample(
     documents: options.Documents = 1000,
     seed: options.Seed = 0,
     force: options.Force = False,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
 ) -> None:
     """Draw random documents in one pass. The same seed draws the same documents.
 
@@ -185,7 +185,7 @@ def split(
         bool, Option("--stratify", help="Spread every label over the parts as documents are.")
     ] = False,
     output: SplitOutput,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
 ) -> None:
     """Split a corpus into train, dev and test by a hash of each document, or by labels.
 

@@ -30,7 +30,7 @@ def evaluate(
     test: Annotated[Path, Argument(metavar="TEST", help="Corpus with the true labels.")],
     *,
     metric: Annotated[str | None, Option(help="Metrics, e.g. P@1,nDCG@5,macro-F1@5.")] = None,
-    frequencies: options.Frequencies,
+    frequencies: options.PropensityInput,
     filter_file: Annotated[
         Path | None, Option("--filter", help="Document-label pairs to drop from the predictions.")
     ] = None,
@@ -38,7 +38,7 @@ def evaluate(
     labels: options.Labels = None,
     inputs: options.Inputs,
     where: options.Where,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
     as_json: options.Json = False,
 ) -> None:
     """Evaluate a model or a predictions file.

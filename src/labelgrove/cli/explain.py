@@ -24,7 +24,7 @@ def explain(
     train: options.Neighbours = None,
     inputs: Annotated[options.Inputs, options.Without("threads")],
     as_json: options.Json = False,
-    reading: Annotated[options.Reading, options.Without("skip_bad")],
+    reading: Annotated[options.CorpusOptions, options.Without("skip_bad")],
 ) -> None:
     """Show why a model gives a text its labels.
 

@@ -152,7 +152,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Frequencies:
+class PropensityInput:
     """Where the propensities of PSP come from."""
 
     train_corpus: Annotated[
@@ -184,7 +184,7 @@ READ_OPTIONS: dict[str, Callable[[str], Any]] = {
 
 
 @dataclass(frozen=True)
-class Reading:
+class CorpusOptions:
     """How to read a corpus."""
 
     skip_bad: SkipBad = False
@@ -311,7 +311,7 @@ class TrainingData:
             )
 
     def read(
-        self, path: Path, reading: Reading, console: Console, scratch: Scratch | None = None
+        self, path: Path, reading: CorpusOptions, console: Console, scratch: Scratch | None = None
     ) -> tuple[Corpus, Corpus | None]:
         """The training corpus, with its texts in ``scratch``, and the held-out corpus."""
         from labelgrove.data.formats import ReadReport

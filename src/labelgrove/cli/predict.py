@@ -15,7 +15,7 @@ from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError, DataError, warn
 
 if TYPE_CHECKING:
-    from labelgrove.cli.predicting import Done, Job
+    from labelgrove.cli.predicting import Done, PredictionJob
 
 
 def predict(
@@ -50,7 +50,7 @@ def predict(
     batch: Annotated[int, Option(min=1, help="Documents at once. 1: line by line.")] = 2048,
     inputs: options.Inputs,
     where: options.Where,
-    reading: Annotated[options.Reading, options.Without("labels_field")],
+    reading: Annotated[options.CorpusOptions, options.Without("labels_field")],
 ) -> None:
     """Predict the k best labels of each document.
 
@@ -63,14 +63,14 @@ def predict(
 
     Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3 --deny sale
     """
-    from labelgrove.cli.predicting import Job
+    from labelgrove.cli.predicting import PredictionJob
 
     atexit.register(_leave_the_rest)
     where.check()
     minimum: Any = threshold
     if threshold not in (None, "auto"):
         minimum = common.number(threshold, "--threshold", " or auto")
-    job = Job(
+    job = PredictionJob(
         model=common.local_model(model),
         device=inputs.device,
         k=k,
@@ -113,7 +113,7 @@ def predict(
         common.stderr_console().print("\n".join(lines))
 
 
-def _predict_file(job: Job, documents: str, out: str) -> Done:
+def _predict_file(job: PredictionJob, documents: str, out: str) -> Done:
     from labelgrove.core.callbacks import Reporter, RichProgress
 
     # A progress bar and answers on one terminal would mix.
@@ -123,7 +123,7 @@ def _predict_file(job: Job, documents: str, out: str) -> Done:
         return ready.predict(documents, out, progress.advance)
 
 
-def _predict_shards(job: Job, documents: str, out: str, where: options.Where) -> Done:
+def _predict_shards(job: PredictionJob, documents: str, out: str, where: options.Where) -> Done:
     """Each shard becomes a file of the output folder, written by the worker that predicted it."""
     from labelgrove.cli.predicting import Done
     from labelgrove.core.callbacks import Reporter, RichProgress

@@ -22,7 +22,7 @@ DEFAULT_K = 5
 
 
 @dataclass(frozen=True)
-class Job:
+class PredictionJob:
     """What to predict with and how, in values that other processes can be given."""
 
     model: Path
@@ -87,7 +87,7 @@ class Done:
 class Predicting:
     """A loaded model and how to ask it."""
 
-    job: Job
+    job: PredictionJob
     model: Any
     k: int
     request: dict[str, Any]

@@ -24,14 +24,14 @@ def report(
     by: Annotated[
         list[str] | None, Option(help="Also measure by this field, such as language. Repeatable.")
     ] = None,
-    frequencies: options.Frequencies,
+    frequencies: options.PropensityInput,
     intervals: Annotated[
         int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
     ] = 1000,
     labels: options.Labels = None,
     force: options.Force = False,
     inputs: options.Inputs,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
     as_json: options.Json = False,
 ) -> None:
     """Write an evaluation as one HTML file with charts, tables and the most wrong documents.

@@ -52,7 +52,7 @@ class ShardScores(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Job:
+class ShardJob:
     """What to predict with and how, in values that other processes can be given."""
 
     model: Path
@@ -116,7 +116,7 @@ def evaluate_shards(
     settings |= {"train_frequencies": facts.frequencies, "n_train": facts.documents}
     given = None if filter_pairs is not None else settings | {"resampled": intervals is not None}
     threads = where.threads(machine.threads)
-    job = Job(model, machine.device, how, k, threads, metrics, given)
+    job = ShardJob(model, machine.device, how, k, threads, metrics, given)
     files = shards_of(shards)
     parts: list[ShardScores] = []
     tallies: list[list[Tally]] = []

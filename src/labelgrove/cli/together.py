@@ -35,7 +35,7 @@ class NetworkTraining:
     threads: int  # of each process; 0 as the settings say
     corpus: Path
     documents: options.TrainingData
-    reading: options.Reading
+    reading: options.CorpusOptions
     out: Path
 
     def check(self, model: Model) -> None:

@@ -52,7 +52,7 @@ def train(
     limits: Limits,
     where: options.Where,
     machine: options.Machine,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
     printing: options.Printing,
 ) -> None:
     """Train a model.
@@ -129,7 +129,7 @@ class Training:
     memory: int | None
     where: options.Where
     machine: options.Machine
-    reading: options.Reading
+    reading: options.CorpusOptions
     quiet: bool
 
     @cached_property

@@ -26,7 +26,7 @@ def tune(
     force: options.Force = False,
     where: options.Where,
     machine: options.Machine,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
     printing: options.Printing,
 ) -> None:
     """Search for better settings of a method.

@@ -43,7 +43,7 @@ def update(
     ] = None,
     force: options.Force = False,
     machine: options.Machine,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
     as_json: options.Json = False,
 ) -> None:
     """Add new documents and new labels to a model without training it from scratch.
@@ -124,13 +124,13 @@ def _read_old(
     corpus: Path,
     dense: Path | None,
     features: Path | None,
-    reading: options.Reading,
+    reading: options.CorpusOptions,
 ) -> Corpus:
     """Reads --train with the same flags as the new documents."""
     try:
         return common.read_for(model, corpus, reading.options(), dense=dense, features=features)
     except DataError as error:
-        if reading == options.Reading():
+        if reading == options.CorpusOptions():
             raise
         raise DataError(
             f"{error}. --text-field, --labels-field, --format and --read apply to both DATA and "

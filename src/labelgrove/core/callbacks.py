@@ -48,7 +48,7 @@ Callback = Callable[[Event], None]
 
 
 @dataclass
-class Timing:
+class StageTiming:
     """Seconds spent in a stage over all its runs: wall time, and CPU time of all our threads.
 
     ``peak_memory`` is the most bytes the process had ever held when the stage last ended. A stage
@@ -78,7 +78,7 @@ class Reporter:
     def __init__(self, callbacks: Iterable[Callback] = (), *, interval: float = 0.1) -> None:
         self.callbacks = list(callbacks)
         self.interval = interval
-        self.timings: dict[str, Timing] = {}
+        self.timings: dict[str, StageTiming] = {}
 
     def send(self, event: Event) -> None:
         """Gives every callback the event, then raises the first error that one of them raised."""
@@ -113,7 +113,7 @@ class Reporter:
             raise
         finally:
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            timing = self.timings.setdefault(name, Timing())
+            timing = self.timings.setdefault(name, StageTiming())
             timing.wall += wall
             timing.cpu += cpu
             timing.runs += 1

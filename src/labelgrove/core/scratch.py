@@ -54,12 +54,12 @@ class Scratch:
             # As a plain array: slices of np.memmap are slow.
             return np.asarray(np.memmap(file, dtype, mode="r+", shape=(size,)))
 
-    def growing(self, dtype: npt.DTypeLike) -> Growing:
+    def growing(self, dtype: npt.DTypeLike) -> GrowingArray:
         """An array whose size is not known yet."""
-        return Growing(self, dtype)
+        return GrowingArray(self, dtype)
 
 
-class Growing:
+class GrowingArray:
     """Blocks one after another, which become one array; ``close`` it even if there is an error."""
 
     def __init__(self, scratch: Scratch, dtype: npt.DTypeLike) -> None:
@@ -136,7 +136,7 @@ class GrowingCsr:
         self._data.close()
 
 
-class Lists(NamedTuple):
+class ColumnLists(NamedTuple):
     """For each column a sorted list of row numbers, and a value for each of them."""
 
     indptr: Int64
@@ -163,12 +163,12 @@ class ListJoiner:
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
-        self._blocks: list[Lists] = []
+        self._blocks: list[ColumnLists] = []
         # One file for each array of all blocks: every map of a file keeps it open.
-        self._files: list[Growing] = []
+        self._files: list[GrowingArray] = []
         self._ends: list[list[int]] = [[0, 0, 0]]
 
-    def add(self, block: Lists, *, first: int) -> None:
+    def add(self, block: ColumnLists, *, first: int) -> None:
         """Adds a block whose row 0 is the row ``first`` of all rows."""
         if first:
             block = block._replace(rows=block.rows + np.int32(first))
@@ -182,14 +182,14 @@ class ListJoiner:
             file.append(array)
         self._ends.append([file.size for file in self._files])
 
-    def joined(self) -> Lists:
+    def joined(self) -> ColumnLists:
         """All lists; a single block as it is."""
         blocks, self._blocks = self._blocks, []
         if self._files:
             arrays = [file.array() for file in self._files]
             for bounds in pairwise(self._ends):
                 parts = zip(arrays, *bounds, strict=True)
-                blocks.append(Lists(*(array[first:last] for array, first, last in parts)))
+                blocks.append(ColumnLists(*(array[first:last] for array, first, last in parts)))
         if len(blocks) == 1:
             return blocks[0]
         indptr = offsets(sum(np.diff(block.indptr) for block in blocks))
@@ -203,7 +203,7 @@ class ListJoiner:
                 places = np.arange(first, last) + np.repeat(ends - own[:-1], lengths)
                 rows[places], values[places] = block.rows[first:last], block.values[first:last]
                 ends += lengths
-        return Lists(indptr, rows, values)
+        return ColumnLists(indptr, rows, values)
 
 
 def entry_ranges(indptr: npt.NDArray[Any], most: int) -> Iterator[slice]:

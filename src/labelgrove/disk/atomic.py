@@ -78,11 +78,11 @@ def occupied(path: Path) -> bool:
 
 def clean_up(target: Path) -> None:
     """Removes what killed writes to ``target`` left beside it; puts back a folder moved aside."""
-    for aside in leftovers(target, _ASIDE):
+    for old in leftovers(target, _ASIDE):
         if target.exists():
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
         else:
-            aside.rename(target)
+            old.rename(target)
     for temporary in leftovers(target):
         with _locked(temporary) as ours:
             if ours:
@@ -172,14 +172,14 @@ def _move_into_place(temporary: Path, target: Path, *, replace: bool) -> None:
         raise ConfigError(f"{target}: appeared while it was being written; choose another folder")
     elif not _exchange(temporary, target):
         # The system has no exchange: between these two steps the old folder has another name.
-        aside = temporary.with_name(temporary.name.replace(_TEMPORARY, _ASIDE))
-        target.rename(aside)
+        old = temporary.with_name(temporary.name.replace(_TEMPORARY, _ASIDE))
+        target.rename(old)
         try:
             temporary.rename(target)
         except BaseException:
-            aside.rename(target)
+            old.rename(target)
             raise
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _exchange(first: Path, second: Path) -> bool:

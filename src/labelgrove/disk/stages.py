@@ -27,7 +27,7 @@ T = TypeVar("T")
 SILENT = frozenset({"threads", "device", "reporter", "progress", "checkpoints", "scratch", "stops"})
 
 
-class Made(Generic[T]):
+class CachedResult(Generic[T]):
     """A value with the key that stands for it among the arguments of later stages.
 
     The value is made when it is first used, so a stage that is reused costs its inputs nothing.
@@ -52,24 +52,28 @@ class Stages:
             )
         self.reporter = reporter
         self.run = run
-        self.stops: list[Callback] = []  # callbacks that end work aside; see :meth:`aside`
+        self.stops: list[
+            Callback
+        ] = []  # callbacks that end work in the background; see :meth:`background`
         self._threads: list[threading.Thread] = []
         self._closed = threading.Event()
 
     def __call__(
         self, name: str, function: Callable[..., T], /, *, version: int = 1, **arguments: Any
-    ) -> Made[T]:
+    ) -> CachedResult[T]:
         """What ``function(**arguments)`` gives, now or in an earlier run with equal arguments.
 
-        A Made argument reaches the function as its value. Raise ``version`` when the function
-        comes to compute something else from the same arguments. Functions that ask for
+        A CachedResult argument reaches the function as its value. Raise ``version`` when the
+        function comes to compute something else from the same arguments. Functions that ask for
         ``progress`` or ``checkpoints`` (a folder, or None) get them.
         """
         with self.reporter.stage(name) as progress:
 
             def compute() -> T:
                 progress.reused = False
-                given = {k: v.value if isinstance(v, Made) else v for k, v in arguments.items()}
+                given = {
+                    k: v.value if isinstance(v, CachedResult) else v for k, v in arguments.items()
+                }
                 asked = inspect.signature(function).parameters
                 if "progress" in asked:
                     given["progress"] = progress.update
@@ -79,18 +83,18 @@ class Stages:
 
             if self.run is None:
                 value = compute()
-                return Made(lambda: value, "")
+                return CachedResult(lambda: value, "")
             progress.reused = True
             key = self._key(name, arguments | {"version": version})
             part = self.run.stage(name, {"key": key}, lambda: _part(compute()))
             restored = _restored(function, part)
-            return Made(lambda: restored, key)
+            return CachedResult(lambda: restored, key)
 
-    def derive(self, make: Callable[[], T], /, **arguments: Any) -> Made[T]:
+    def derive(self, make: Callable[[], T], /, **arguments: Any) -> CachedResult[T]:
         """A value that is cheap to make, or made only if needed, known by ``arguments``."""
-        return Made(make, self._key("derived", arguments))
+        return CachedResult(make, self._key("derived", arguments))
 
-    def aside(self, work: Callable[[Stages], T]) -> Callable[[], T]:
+    def background(self, work: Callable[[Stages], T]) -> Callable[[], T]:
         """Starts ``work`` in a thread, with silent stages over the same run folder.
 
         The function that comes back waits for the result. Work that should end with
@@ -117,7 +121,7 @@ class Stages:
         return result
 
     def close(self) -> None:
-        """Ends all work aside, finished or not."""
+        """Ends all work in the background, finished or not."""
         self._closed.set()
         for thread in self._threads:
             thread.join()
@@ -147,7 +151,7 @@ class Stages:
 
 def _input(argument: Any) -> Any:
     """What an argument is known by."""
-    if isinstance(argument, Made):
+    if isinstance(argument, CachedResult):
         return argument.key
     return argument.identity() if isinstance(argument, Params) else argument
 

@@ -192,7 +192,7 @@ def _fit(data: _Data, kind: CurveKind, rows: npt.NDArray[np.bool_]) -> Calibrati
         tuple(curves),
         groups=data.groups,
     )
-    scores, columns = calibration.chances(predictions)[chosen], predictions.columns[chosen]
+    scores, columns = calibration.probabilities(predictions)[chosen], predictions.columns[chosen]
     true = round(int(data.judged.sizes.sum()) * rows.sum() / len(rows))
     threshold = best_threshold(scores, hits, true, data.target)
     own = None
@@ -220,12 +220,12 @@ def _crossfit(data: _Data, kind: CurveKind) -> tuple[Reliability, dict[str, floa
     """The quality of probabilities and sets on documents that they were not fitted to."""
     judged, rows = data.judged, len(data.predictions)
     fold = np.random.default_rng(SEED).permutation(rows) % FOLDS
-    chances = np.zeros(data.hits.shape)
+    probabilities = np.zeros(data.hits.shape)
     sets = []
     for number in range(FOLDS):
         inside = fold == number
         fitted = _fit(data, kind, ~inside)
-        chances[inside] = fitted.chances(data.predictions)[inside]
+        probabilities[inside] = fitted.probabilities(data.predictions)[inside]
         sets.append(fitted.choose(fitted(data.predictions.of_rows(inside))))
     chosen = Predictions.concat(sets).of_rows(np.argsort(np.argsort(fold, kind="stable")))
     measured = evaluate(
@@ -234,7 +234,7 @@ def _crossfit(data: _Data, kind: CurveKind) -> tuple[Reliability, dict[str, floa
     quality = {name: float(np.nan_to_num(measured[m])) for name, m in SET_METRICS.items()}
     quality["labels_per_document"] = float(chosen.counts.mean())
     rounded = {name: round(value, 6) for name, value in quality.items()}
-    return reliability(chances[data.used], data.hits[data.used]), rounded
+    return reliability(probabilities[data.used], data.hits[data.used]), rounded
 
 
 def _few(truth: CSR, target: Target) -> str | None:
@@ -252,9 +252,9 @@ def _few(truth: CSR, target: Target) -> str | None:
 def _check_distinct(calibration: Calibration, predictions: Predictions) -> None:
     """Refuses curves that give most neighbours in a ranking the same probability."""
     first, used = predictions.scores[:, :FIRST_RANKS], predictions.used[:, :FIRST_RANKS]
-    chances = calibration.chances(predictions)[:, :FIRST_RANKS].astype(np.float32)
+    probabilities = calibration.probabilities(predictions)[:, :FIRST_RANKS].astype(np.float32)
     differ = used[:, 1:] & (first[:, 1:] < first[:, :-1])
-    collapsed = differ & (chances[:, 1:] == chances[:, :-1])
+    collapsed = differ & (probabilities[:, 1:] == probabilities[:, :-1])
     if collapsed.sum() * 2 > differ.sum():
         raise DataError(
             f"calibration would give {collapsed.sum():,} of {differ.sum():,} neighbouring labels "

@@ -60,17 +60,19 @@ class Calibration:
                 f"this model was calibrated for scores of the kind {self.score_kind}, these are "
                 f"of the kind {predictions.score_kind}; calibrate again, or ask for raw scores"
             )
-        chances = self.chances(predictions)
+        probabilities = self.probabilities(predictions)
         ranked: npt.NDArray[Any] = predictions.scores
         if self.reorders:
-            order = np.argsort(np.where(predictions.used, -chances, np.inf), axis=1, kind="stable")
+            order = np.argsort(
+                np.where(predictions.used, -probabilities, np.inf), axis=1, kind="stable"
+            )
             columns = np.take_along_axis(predictions.columns, order, 1)
             predictions = replace(predictions, columns=columns)
-            chances = ranked = np.take_along_axis(chances, order, 1)
-        scores = _falling(predictions.used, ranked, chances)
+            probabilities = ranked = np.take_along_axis(probabilities, order, 1)
+        scores = _falling(predictions.used, ranked, probabilities)
         return replace(predictions, scores=scores, score_kind="probability")
 
-    def chances(self, predictions: Predictions) -> npt.NDArray[np.float64]:
+    def probabilities(self, predictions: Predictions) -> npt.NDArray[np.float64]:
         """Probabilities in the order of the scores; meaningless in the padding."""
         units = self.scale(predictions.scores)
         return _through(self.curves, units, groups_of(predictions, self.by, self.groups))
@@ -86,8 +88,8 @@ class Calibration:
         if not self.by_document:
             return predictions.above(self.minimum())
         predictions = predictions.top(self.places)
-        chances = np.where(predictions.used, predictions.scores, 0.0)
-        return predictions.first(expected_sizes(chances))
+        probabilities = np.where(predictions.used, predictions.scores, 0.0)
+        return predictions.first(expected_sizes(probabilities))
 
     def minimum(self) -> float | Float32:
         """The chosen threshold, or one per label if labels have their own."""
@@ -149,18 +151,18 @@ def _through(
 ) -> npt.NDArray[np.float64]:
     shared = curves[0]
     assert shared is not None
-    chances = shared(units)
+    probabilities = shared(units)
     if groups is None:
-        return chances
+        return probabilities
     for number, curve in enumerate(curves[1:]):
         if curve is not None:
             here = np.broadcast_to(groups == number, units.shape)
-            chances[here] = curve(units[here])
-    return chances
+            probabilities[here] = curve(units[here])
+    return probabilities
 
 
 def _falling(
-    used: npt.NDArray[np.bool_], ranked: npt.NDArray[Any], chances: npt.NDArray[np.float64]
+    used: npt.NDArray[np.bool_], ranked: npt.NDArray[Any], probabilities: npt.NDArray[np.float64]
 ) -> Float32:
     """Chances in the order of ``ranked``: equal where that is equal, else strictly falling.
 
@@ -168,7 +170,7 @@ def _falling(
     labels also differ in the digits that are written; for all labels that would shift the last ones
     too much.
     """
-    scores = np.where(used, chances, -np.inf).astype(np.float32)
+    scores = np.where(used, probabilities, -np.inf).astype(np.float32)
     same = ranked[:, 1:] == ranked[:, :-1]
     for rank in range(1, scores.shape[1]):
         above = scores[:, rank - 1]

@@ -192,7 +192,7 @@ def learn_merge(
     if len(found) > 1 and gains.mean() > -gains.std() / np.sqrt(len(gains)):
         precision = tuple(rows.mean(axis=0).tolist())
         return replace(_fitted(lists, bins), precision=precision, unseen=rows)
-    one = _fitted(Lists([found[best]], lists.truth), np.zeros_like(bins))
+    one = _fitted(MemberLists([found[best]], lists.truth), np.zeros_like(bins))
     exponents = np.zeros((len(found), one.weights.shape[1]))
     weights = np.full_like(exponents, -LARGEST_POWER)  # next to nothing
     weights[best], exponents[best] = one.weights[0], one.exponents[0]
@@ -229,19 +229,19 @@ def cross_fitted(
     return Predictions.concat(merged).of_rows(np.argsort(np.concatenate(folds)))
 
 
-class Lists(NamedTuple):
+class MemberLists(NamedTuple):
     """Predictions of several models, and the true labels."""
 
     found: list[Predictions]
     truth: CSR
 
-    def of(self, rows: npt.NDArray[np.int64]) -> Lists:
-        return Lists([part.of_rows(rows) for part in self.found], self.truth[rows])
+    def of(self, rows: npt.NDArray[np.int64]) -> MemberLists:
+        return MemberLists([part.of_rows(rows) for part in self.found], self.truth[rows])
 
 
 def _checked(
     found: Sequence[Predictions], truth: Any, frequencies: npt.ArrayLike
-) -> tuple[Lists, npt.NDArray[np.int8]]:
+) -> tuple[MemberLists, npt.NDArray[np.int8]]:
     """The lists with their truth, and the bin of each label; refuses what does not fit."""
     check_lists(found)
     matrix, bins = as_csr(truth, name="truth"), frequency_bins(frequencies)
@@ -255,7 +255,7 @@ def _checked(
             f"the true labels are {matrix.shape}, the predictions {(len(found[0]), len(bins))}: "
             "documents x labels"
         )
-    return Lists(list(found), matrix), bins
+    return MemberLists(list(found), matrix), bins
 
 
 class _Entries(NamedTuple):
@@ -267,7 +267,7 @@ class _Entries(NamedTuple):
     targets: Float64  # of each (document, label) that any list has: 1 if it is right
 
 
-def _fitted(lists: Lists, bins: npt.NDArray[np.int8]) -> LearntMerge:
+def _fitted(lists: MemberLists, bins: npt.NDArray[np.int8]) -> LearntMerge:
     """The most likely merge, whatever its precision."""
     members, width = len(lists.found), len(BIN_STARTS) + 1
     entries, middles, scales = _entries(lists, bins, width)
@@ -324,7 +324,7 @@ def _penalty(members: int, width: int) -> Float64:
 
 
 def _entries(
-    lists: Lists, bins: npt.NDArray[np.int8], width: int
+    lists: MemberLists, bins: npt.NDArray[np.int8], width: int
 ) -> tuple[_Entries, Float64, Float64]:
     """The entries that are learnt from; mean and deviation of each member's odds."""
     labels, keys = len(bins), []

@@ -156,16 +156,16 @@ def _best_sum(scores: Float64, gains: Float64) -> float:
     return _after(arranged, ends, int(np.argmax(np.cumsum(gains[order])[ends])))
 
 
-def expected_sizes(chances: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def expected_sizes(probabilities: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """How many of its likeliest labels give each document (a row) the best expected F1.
 
-    ``chances`` are probabilities, best first. m labels are expected to have the sum of their
-    chances as hits, and the document the sum of all as labels: F1 is 2 hits / (m + labels).
+    ``probabilities`` are best first. m labels are expected to have the sum of theirs as hits, and
+    the document the sum of all as labels: F1 is 2 hits / (m + labels).
 
     >>> expected_sizes(np.array([[0.9, 0.8, 0.1], [0.3, 0.25, 0.24]]))
     array([2, 3])
     """
-    hits = np.cumsum(chances, axis=1, dtype=np.float64)
-    given = np.arange(1, chances.shape[1] + 1)
+    hits = np.cumsum(probabilities, axis=1, dtype=np.float64)
+    given = np.arange(1, probabilities.shape[1] + 1)
     sizes: npt.NDArray[np.int64] = np.argmax(2 * hits / (given + hits[:, -1:]), axis=1) + 1
     return sizes

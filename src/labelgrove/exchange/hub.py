@@ -144,16 +144,16 @@ def check_repository(repo_id: str) -> None:
 def _download(api: Any, repo_id: str, commit: str, folder: Path) -> None:
     """Downloads the manifest first: a repository without a model is refused at once."""
     # Inside the folder: if this process is killed, the next download removes it.
-    with tempfile.TemporaryDirectory(dir=folder) as aside:
-        where: dict[str, Any] = {"revision": commit, "local_dir": aside}
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        where: dict[str, Any] = {"revision": commit, "local_dir": temporary}
         api.hf_hub_download(repo_id, MANIFEST, **where)
         try:
-            listed = read_manifest(aside, kind="model")["files"]
+            listed = read_manifest(temporary, kind="model")["files"]
         except ModelFormatError as error:
             raise ModelFormatError(f"{repo_id}: {error}") from error
         api.snapshot_download(repo_id, allow_patterns=[MANIFEST, UNCHECKED, *listed], **where)
         for name in (MANIFEST, UNCHECKED, *listed):
-            file = Path(aside) / name
+            file = Path(temporary) / name
             if name == UNCHECKED and not file.exists():
                 continue
             if not file.exists():
@@ -167,9 +167,9 @@ def _as_folder(model: Model | str | Path) -> Iterator[Path]:
     if isinstance(model, (str, Path)):
         yield Path(model)
         return
-    with tempfile.TemporaryDirectory() as aside:
-        model.save(Path(aside) / "model")
-        yield Path(aside) / "model"
+    with tempfile.TemporaryDirectory() as temporary:
+        model.save(Path(temporary) / "model")
+        yield Path(temporary) / "model"
 
 
 @contextmanager

@@ -15,7 +15,14 @@ import numpy as np
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, as_csr, csr_parts, entry_rows, narrow_csr, with_values
 from labelgrove.core.late import sparse
-from labelgrove.core.scratch import GrowingCsr, ListJoiner, Lists, Scratch, entry_ranges, row_ranges
+from labelgrove.core.scratch import (
+    ColumnLists,
+    GrowingCsr,
+    ListJoiner,
+    Scratch,
+    entry_ranges,
+    row_ranges,
+)
 from labelgrove.core.topk import top_k
 from labelgrove.data.blocks import PIECES_PER_WORKER, Blocks, even_cuts, joined
 from labelgrove.data.corpus import LabelIndex, Strings
@@ -94,7 +101,7 @@ def _documents_of_labels(labels: CSR, *, row_weights: bool, scratch: Scratch | N
             weights /= np.sqrt(np.repeat(counts, counts)).astype(np.float32)
         by_document = (weights, block.indices, block.indptr)
         by_label = as_csr(sparse.csc_array(by_document, shape=block.shape[::-1]).tocsr())
-        joiner.add(Lists(*csr_parts(by_label)[:3]), first=rows.start)
+        joiner.add(ColumnLists(*csr_parts(by_label)[:3]), first=rows.start)
     indptr, documents, weights = joiner.joined()
     return narrow_csr(weights, documents, indptr, labels.shape[::-1])
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.arrays import CSR, Int32
-from labelgrove.core.callbacks import Callback, Timing
+from labelgrove.core.callbacks import Callback, StageTiming
 from labelgrove.core.late import sparse
 from labelgrove.core.params import argument_names, refuse_unknown
 from labelgrove.core.part import Part
@@ -33,9 +33,9 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitt
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import folders, settings
-from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.requests import (
-    Request,
+    PredictionRequest,
     Threshold,
     calibrated_scores,
     masked_scores,
@@ -49,8 +49,12 @@ from labelgrove.text.tfidf import Tfidf
 if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction not all the others
     from labelgrove.data.sharded import ShardedCorpus
     from labelgrove.evaluation.calibration import Calibration
-    from labelgrove.methods.explaining.explanation import Explanation, Paths, Question
-    from labelgrove.methods.outline import Outline
+    from labelgrove.methods.cost_estimate import CostEstimate
+    from labelgrove.methods.explaining.explanation import (
+        DecisionPaths,
+        Explanation,
+        ExplanationRequest,
+    )
     from labelgrove.methods.updating.growth import GrowthView, OwnGrowth
     from labelgrove.methods.updating.report import Growth
     from labelgrove.nn.encoders.files import EncoderParams
@@ -60,7 +64,7 @@ Workers: TypeAlias = Literal["shards", "processes", "members"] | None
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """A part of a training that trains several models, on so many documents.
 
     ``models`` are alternatives, as it is known only later which of them is trained. Without any,
@@ -91,8 +95,8 @@ class Model:
     calibration_: Calibration | None = None
     dev_metrics_: dict[str, float] | None = None  # measured by the command after training
     report_: Mapping[str, Any] = {}  # measured by training on held-out documents
-    story_: Mapping[str, Any] | None = None  # how the training of a network went
-    timings_: Mapping[str, Timing] = {}
+    history_: Mapping[str, Any] | None = None  # how the training of a network went
+    timings_: Mapping[str, StageTiming] = {}
     created_: str | None = None  # when it was trained
     derived_: Mapping[str, tuple[Any, str]] = {}  # settings that training chose, with reasons
     tried_: Sequence[Mapping[str, Any]] = ()  # models that method "auto" compared with this one
@@ -247,7 +251,7 @@ class Model:
         """Documents as the rankers of a fitted model read them."""
         raise UnsupportedError(f"a {self.method} model has no linear ranker that reads features")
 
-    def paths(self, question: Question) -> Paths:
+    def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """How a fitted model computes the score of one label for one text."""
         raise UnsupportedError(
             f"the method {self.method} cannot be explained; train linear on the same documents "
@@ -262,21 +266,21 @@ class Model:
             "xrtransformer model"
         )
 
-    def pieces(self) -> Pieces:
+    def exported_parts(self) -> ExportedParts:
         """The parts of a fitted model for export."""
         raise UnsupportedError(
             f"a {self.method} model has no encoder to export; its model folder needs no torch"
         )
 
-    def outline(self, documents: int, labels: int) -> Outline | None:
+    def cost_estimate(self, documents: int, labels: int) -> CostEstimate | None:
         """The work of training on this many documents and labels, for a plan."""
         return None
 
-    def steps(self, documents: int) -> Sequence[Step]:
+    def steps(self, documents: int) -> Sequence[PlanStep]:
         """What a method trains one after the other, if it trains several models."""
         return ()
 
-    def settled(self, corpus: Corpus) -> Self:
+    def resolve_defaults(self, corpus: Corpus) -> Self:
         """The model with values for settings that are "auto"; ``derived_`` says which and why."""
         return self
 
@@ -322,7 +326,7 @@ class Model:
         check_fitted(self)
         self._check_dense(dense)
         calibration = None if raw else self.calibration_
-        request = Request.of(
+        request = PredictionRequest.of(
             self.index_,
             k,
             calibration,
@@ -393,7 +397,7 @@ class Model:
         """Sets the index of a fitted model: the same labels, perhaps with other names."""
         self.index_ = index
 
-    def remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, Timing]) -> None:
+    def remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, StageTiming]) -> None:
         """Marks the model as fitted and forgets the measurements of an earlier fit."""
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus) if isinstance(corpus, Corpus) else corpus.facts()

@@ -44,7 +44,7 @@ class Derived(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Needs:
+class TrainingNeeds:
     """What a method's training asks for.
 
     ``updates`` are enough, but no document is seen fewer or more often than ``epochs`` says. Heads
@@ -60,7 +60,7 @@ class Needs:
 
 
 @dataclass(frozen=True)
-class Situation:
+class DefaultInputs:
     """What settings are derived from; ``lengths`` gives the tokens of a sample of the texts."""
 
     documents: int
@@ -80,7 +80,9 @@ class Situation:
 class _View:
     """Settings as a rule sees them, and what follows from several of them."""
 
-    def __init__(self, settings: Mapping[str, Any], case: Situation, needs: Needs) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], case: DefaultInputs, needs: TrainingNeeds
+    ) -> None:
         self.settings = dict(settings)
         self.case, self.needs = case, needs
 
@@ -128,7 +130,9 @@ class _View:
         return math.ceil(epochs * self.updates_per_epoch)
 
 
-def derive(settings: Mapping[str, Any], case: Situation, needs: Needs) -> dict[str, Derived]:
+def derive(
+    settings: Mapping[str, Any], case: DefaultInputs, needs: TrainingNeeds
+) -> dict[str, Derived]:
     """Values for the settings that are "auto", by dotted name."""
     view = _View(settings, case, needs)
     derived: dict[str, Derived] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from labelgrove.core.arrays import Float32
-from labelgrove.core.callbacks import Timing
+from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
@@ -17,13 +17,13 @@ from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # prediction without calibration does not need it
     from labelgrove.evaluation.calibration import Calibration
-    from labelgrove.methods.explaining.explanation import Paths, Question
+    from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
     from labelgrove.methods.updating.growth import GrowthView, OwnGrowth
     from labelgrove.nn.encoders.encoder import Encoder
 
 
 @dataclass(frozen=True)
-class Pieces:
+class ExportedParts:
     """The parts of a model for export: the encoder's graph, and everything else."""
 
     encoder: Encoder
@@ -46,7 +46,7 @@ class Fitted(Protocol):
     vectorizer_: Tfidf | None
     calibration_: Calibration | None
     dev_metrics_: dict[str, float] | None
-    timings_: Mapping[str, Timing]
+    timings_: Mapping[str, StageTiming]
     created_: str | None
     derived_: Mapping[str, tuple[Any, str]]
     tried_: Sequence[Mapping[str, Any]]
@@ -67,7 +67,7 @@ class Fitted(Protocol):
         raw: bool = False,
         threads: int | None = None,
     ) -> Predictions: ...
-    def paths(self, question: Question) -> Paths: ...
+    def paths(self, question: ExplanationRequest) -> DecisionPaths: ...
     def growth(self) -> GrowthView | OwnGrowth: ...
     def trained_config(self) -> dict[str, Any]: ...
     def parts(self) -> dict[str, Part]: ...

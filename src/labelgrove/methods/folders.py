@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from labelgrove.core.callbacks import Timing
+from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.params import to_toml
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
@@ -65,7 +65,7 @@ def restore_common(model: Fitted, stored: StoredModel) -> None:
     model.derived_ = {name: (value, reason) for name, (value, reason) in derived.items()}
     model.tried_ = metadata.get("tried", ())
     timings = metadata.get("timings", {})
-    model.timings_ = {name: Timing(**timing) for name, timing in timings.items()}
+    model.timings_ = {name: StageTiming(**timing) for name, timing in timings.items()}
 
 
 def stored_settings(stored: StoredModel, method: str) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ from labelgrove.data.features import (
 )
 from labelgrove.data.inputs import documents_of, training_corpus
 from labelgrove.data.sharded import ShardedCorpus
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.labels.features import describe_labels, label_strings
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
@@ -99,7 +99,7 @@ def features_stage(
     scratch: Scratch | None = None,
     *,
     sparse_norm: str | None = None,
-) -> tuple[Made[Features], TermReader | None]:
+) -> tuple[CachedResult[Features], TermReader | None]:
     """The features of a linear ranker: tf-idf of texts, a given matrix or both, and a dense block.
 
     A corpus with texts and a matrix gives both. Without texts, there is nothing that reads texts,
@@ -112,12 +112,12 @@ def features_stage(
         norms: dict[str, Any] = {"dense_norm": dense_norm if corpus.width else None}
         norms["sparse_norm"] = sparse_norm
         checked = stages("features", check_features, features=given, **norms)
-        return Made(lambda: scaled(given, **norms), checked.key), None
+        return CachedResult(lambda: scaled(given, **norms), checked.key), None
     source: Source = "own" if given_matrix(corpus) is None else "both"
     terms = terms_stage(stages, corpus, params, source, scratch=scratch, threads=threads)
     reader = terms.value.reader
     if dense is None:
-        return Made(lambda: Features(terms.value.rows), terms.key), reader
+        return CachedResult(lambda: Features(terms.value.rows), terms.key), reader
     both = Features(terms.value.rows, dense)
 
     def make() -> Features:
@@ -144,7 +144,7 @@ def scaled(features: Features, dense_norm: str | None, sparse_norm: str | None =
 
 def tree_stages(
     stages: Stages,
-    features: Made[Features] | Made[Blocks],
+    features: CachedResult[Features] | CachedResult[Blocks],
     corpus: Corpus | ShardedCorpus,
     params: TreeParams,
     *,
@@ -152,7 +152,7 @@ def tree_stages(
     seeds: Mapping[str, int],
     scratch: Scratch | None = None,
     threads: int | None,
-) -> list[Made[LabelTree]]:
+) -> list[CachedResult[LabelTree]]:
     """A label tree for each stage that ``seeds`` names, grown from the same label features.
 
     The label features are computed once, if a tree needs them.

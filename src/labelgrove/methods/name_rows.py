@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labelgrove.core.arrays import Int64
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.labels.documents import labels_with_words
 from labelgrove.methods.preparation import tokens_stage
 from labelgrove.nn.encoders.encoder import Encoder
@@ -31,7 +31,7 @@ class NamedLabels:
 
 def named_labels(
     stages: Stages, index: LabelIndex, encoder: Encoder, *, threads: int | None
-) -> Made[NamedLabels] | None:
+) -> CachedResult[NamedLabels] | None:
     """The labels whose text or name has words; None if there are none."""
     columns = np.array(labels_with_words(index), np.int64)
     if not len(columns):

@@ -10,23 +10,23 @@ from typing import Any, Protocol
 import numpy as np
 
 from labelgrove.core.arrays import CSR
-from labelgrove.core.callbacks import Timing
+from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import with_texts
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import neural
-from labelgrove.methods.explaining.explanation import Paths, Question
+from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import network_paths
-from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.name_rows import named_labels
-from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import Prepared, linear_stage
 from labelgrove.methods.reranking import (
     Reranker,
@@ -74,12 +74,12 @@ class LabelNetwork(neural.Compared, Protocol):
     tree_: LabelTree | None
     network_: Network
     reranker_: Reranker | None
-    story_: Mapping[str, Any] | None
+    history_: Mapping[str, Any] | None
     report_: Mapping[str, Any]
 
     @property
     def heads(self) -> TableParams: ...
-    def remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None: ...
+    def remember(self, corpus: Corpus, timings: Mapping[str, StageTiming]) -> None: ...
 
 
 def check(model: LabelNetwork) -> None:
@@ -106,7 +106,7 @@ def prepare(model: LabelNetwork, corpus: Corpus, stages: Stages) -> Prepared:
 
 def train_network(
     model: LabelNetwork, data: Prepared, stages: Stages, heads: MakeHeads
-) -> Made[Part]:
+) -> CachedResult[Part]:
     """The encoder with these heads, trained together."""
     more: dict[str, Any] = {}  # other keys stay as they are
     if model.heads.name_logit:
@@ -132,8 +132,8 @@ def rerank(
     model: LabelNetwork,
     data: Prepared,
     stages: Stages,
-    network: Made[Network],
-    tree: Made[LabelTree] | None,
+    network: CachedResult[Network],
+    tree: CachedResult[LabelTree] | None,
 ) -> Reranker | None:
     """The ranker over the shortlists of a trained network, if the settings ask for it."""
     if not model.rerank.reranks:
@@ -164,9 +164,11 @@ def rerank(
     return Reranker(data.terms.value.reader, ranker, model.rerank, linear)
 
 
-def remember(model: LabelNetwork, data: Prepared, stages: Stages, story: Mapping[str, Any]) -> None:
+def remember(
+    model: LabelNetwork, data: Prepared, stages: Stages, history: Mapping[str, Any]
+) -> None:
     """Marks the model as fitted, and measures it beside the linear one on the held-out part."""
-    model.story_ = story
+    model.history_ = history
     # Only the ranker reads a given matrix when the model predicts.
     read = data.corpus if model.rerank.reranks else without_matrix(data.corpus)
     model.remember(read, stages.reporter.timings)
@@ -212,7 +214,7 @@ def rank_labels(
     return Predictions(columns, scores, counts, model.index_, "product")
 
 
-def paths(model: LabelNetwork, question: Question) -> Paths:
+def paths(model: LabelNetwork, question: ExplanationRequest) -> DecisionPaths:
     """The network's own way to the label, and the reranker's."""
     options: dict[str, Any] = {}
     if model.reranker_ is not None:
@@ -223,12 +225,12 @@ def paths(model: LabelNetwork, question: Question) -> Paths:
     return network_paths(model.network_, question, device=device, tree=model.tree_, **options)
 
 
-def outline(
+def cost_estimate(
     model: LabelNetwork, documents: int, widths: tuple[int, ...], *, has_tree: bool = True
-) -> Outline:
+) -> CostEstimate:
     """An encoder with heads, and the ranker over its shortlists."""
     reranks = model.rerank.reranks
-    return Outline(
+    return CostEstimate(
         model.tfidf,
         model.tree,
         model.ranker,
@@ -255,7 +257,7 @@ def memory(model: LabelNetwork, corpus: Corpus, **options: int) -> int:
 
 def parts(model: LabelNetwork) -> dict[str, Part]:
     """The network, its tree, and the ranker over its shortlists."""
-    parts = {"network": network_part(model.network_, model.story_ or {}, dict(model.report_))}
+    parts = {"network": network_part(model.network_, model.history_ or {}, dict(model.report_))}
     if model.tree_ is not None:
         parts["tree"] = model.tree_.state()
     if model.reranker_ is not None:
@@ -305,10 +307,10 @@ def train_reranker(
     )
 
 
-def network_pieces(network: Network, parts: dict[str, Part]) -> Pieces:
+def network_pieces(network: Network, parts: dict[str, Part]) -> ExportedParts:
     """A network for export, with what else the model needs."""
     mean, scale = (value.detach().float().cpu().numpy() for value in (network.mean, network.scale))
-    return Pieces(network.encoder, network.layers, parts, mean, scale)
+    return ExportedParts(network.encoder, network.layers, parts, mean, scale)
 
 
 def layer_arrays(name: str, layer: Any) -> dict[str, Any]:

@@ -20,14 +20,21 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.methods.defaults import HELD_OUT, MOST_TOKENS, RULES, SPLIT_SEED, Needs, derive
+from labelgrove.methods.cost_estimate import EncoderWork
+from labelgrove.methods.defaults import (
+    HELD_OUT,
+    MOST_TOKENS,
+    RULES,
+    SPLIT_SEED,
+    TrainingNeeds,
+    derive,
+)
 from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.label_texts import LabelTexts, with_label_texts
 from labelgrove.methods.linear.method import Linear
-from labelgrove.methods.outline import EncoderWork
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
     Prepared,
@@ -87,7 +94,7 @@ class Neural(Protocol):
     derived_: Mapping[str, tuple[Any, str]]
 
     def check_settings(self) -> None: ...
-    def settled(self, corpus: Corpus) -> Self: ...
+    def resolve_defaults(self, corpus: Corpus) -> Self: ...
     def to_config(self) -> dict[str, Any]: ...
 
 
@@ -122,7 +129,7 @@ def fitting(
     model.check_settings()
     corpus = labelled_corpus(model.method, X, y, index, ranker=model.ranker)
     check_fields(model.encoder, corpus)
-    plain = model.settled(corpus)
+    plain = model.resolve_defaults(corpus)
     with closing(Stages(Reporter(callbacks), run)) as stages:
         choice = choose_features(model.features, corpus)
         if choice.message:
@@ -139,10 +146,10 @@ def fitting(
         vars(model).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
 
 
-def settled(
+def resolve_defaults(
     model: M,
     corpus: Corpus,
-    needs: Needs | None = None,
+    needs: TrainingNeeds | None = None,
     clusters: tuple[int, ...] = (),
     *,
     reads_texts: bool = True,
@@ -154,7 +161,7 @@ def settled(
     """
     derived = dict(choose_features(model.features, corpus).derived)
     if corpus.texts is not None and reads_texts:
-        derived = {**_derived(model, corpus, needs or Needs(), clusters), **derived}
+        derived = {**_derived(model, corpus, needs or TrainingNeeds(), clusters), **derived}
     if not derived:
         return model
     plain = copy.copy(model)
@@ -167,7 +174,7 @@ def settled(
 
 
 def _derived(
-    model: Neural, corpus: Corpus, needs: Needs, clusters: tuple[int, ...]
+    model: Neural, corpus: Corpus, needs: TrainingNeeds, clusters: tuple[int, ...]
 ) -> Mapping[str, tuple[Any, str]]:
     """Values for settings of the encoder and its training, with reasons."""
     settings: dict[str, Any] = {}
@@ -215,19 +222,19 @@ def prepare(
     source = choose_features(model.features, corpus).source
 
     @cache
-    def make_terms(documents: Corpus) -> Made[Terms]:
+    def make_terms(documents: Corpus) -> CachedResult[Terms]:
         return terms_stage(
             stages, documents, model.tfidf, source, held_out=held_out, threads=threads
         )
 
     @cache
-    def make_linear(documents: Corpus, stages: Stages) -> Made[Ranker]:
+    def make_linear(documents: Corpus, stages: Stages) -> CachedResult[Ranker]:
         terms = make_terms(documents)
         return linear_stage(stages, terms, documents.labels, threads=threads)
 
-    def judge(documents: Corpus, judges: Corpus, own: Stages = stages) -> dict[str, float]:
+    def judge(documents: Corpus, validation: Corpus, own: Stages = stages) -> dict[str, float]:
         terms, ranker = make_terms(documents), make_linear(documents, own)
-        return baseline_stage(own, ranker, terms, documents, judges, threads=threads)
+        return baseline_stage(own, ranker, terms, documents, validation, threads=threads)
 
     learnt_from, judged = with_label_texts(
         learnt_from, held_out, model.label_texts, judge, stages.reporter
@@ -244,7 +251,7 @@ def prepare(
         return TrainedLinear(make_linear(learnt_from, own), measures)
 
     idle = has_idle_cores(model.device) and (linear or compares)
-    trained = stages.aside(train) if idle else partial(TrainedLinear, *train(stages))
+    trained = stages.background(train) if idle else partial(TrainedLinear, *train(stages))
     held_out_tokens = None
     tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader, threads=threads)
     if held_out is not None:
@@ -273,7 +280,9 @@ def encoder_work(
 
     ``steps`` are the updates of a training whose own settings limit them.
     """
-    training = model.training  # of a settled model, or with plain numbers for what is "auto"
+    training = (
+        model.training
+    )  # of a model with resolved defaults, or with plain numbers for what is "auto"
     passes, held_out = fixed(training.epochs, 5.0), fixed(model.held_out, HELD_OUT)
     steps = steps or training.max_steps
     if steps is not None:

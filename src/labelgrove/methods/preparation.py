@@ -20,12 +20,12 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.records import names_in
 from labelgrove.data.splits import repeated_texts
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.defaults import Situation
+from labelgrove.methods.defaults import DefaultInputs
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.terms import Terms
@@ -49,7 +49,7 @@ REPORTED = (*CHOSEN_BY, "nDCG@5", "R@10")
 
 
 @dataclass(frozen=True)
-class Examples:
+class TrainingExamples:
     """What a network learns from, and the held-out documents that choose its checkpoint."""
 
     tokens: Tokens
@@ -62,8 +62,8 @@ class Examples:
 class RankerDocuments(NamedTuple):
     """What the linear ranker at the end of a method learns from."""
 
-    tokens: Made[Tokens]
-    terms: Made[Terms]
+    tokens: CachedResult[Tokens]
+    terms: CachedResult[Terms]
     labels: CSR
 
 
@@ -73,7 +73,7 @@ class TrainedLinear(NamedTuple):
     Each is there if it was asked for.
     """
 
-    ranker: Made[Ranker] | None
+    ranker: CachedResult[Ranker] | None
     measures: dict[str, float]
 
 
@@ -84,16 +84,16 @@ class Prepared:
     corpus: Corpus
     learnt_from: Corpus
     held_out: Corpus | None
-    terms: Made[Terms]
+    terms: CachedResult[Terms]
     linear: Callable[[], TrainedLinear]
-    encoder: Made[Encoder]
-    tokens: Made[Tokens]
-    held_out_tokens: Made[Tokens] | None
+    encoder: CachedResult[Encoder]
+    tokens: CachedResult[Tokens]
+    held_out_tokens: CachedResult[Tokens] | None
 
-    def examples(self, stages: Stages, labels: CSR | None = None) -> Made[Examples]:
+    def examples(self, stages: Stages, labels: CSR | None = None) -> CachedResult[TrainingExamples]:
         """The documents with their labels; ``labels`` of all documents say what these are."""
         return stages.derive(
-            lambda: Examples(
+            lambda: TrainingExamples(
                 self.tokens.value,
                 self.learnt_from.labels,
                 self.corpus.index,
@@ -129,12 +129,12 @@ class Prepared:
 
     def tree(
         self, stages: Stages, params: TreeParams, *, seed: int, threads: int | None
-    ) -> Made[LabelTree]:
+    ) -> CachedResult[LabelTree]:
         """A label tree grown from the tf-idf of each label's documents (or as ``params`` says)."""
         terms = self.terms
         (tree,) = tree_stages(
             stages,
-            Made(lambda: Features(terms.value.rows), terms.key),
+            CachedResult(lambda: Features(terms.value.rows), terms.key),
             self.learnt_from,
             params,
             transform=self._label_rows,
@@ -160,11 +160,11 @@ def situation(
     device: str,
     threads: int | None,
     clusters: tuple[int, ...] = (),
-) -> Situation:
+) -> DefaultInputs:
     """What settings are derived from, for an encoder that reads the texts of a corpus."""
     folder = encoder.folder()
     kind = choose_device(device).type
-    return Situation(
+    return DefaultInputs(
         documents=len(corpus),
         labels=len(corpus.index),
         clusters=clusters,
@@ -190,27 +190,27 @@ def check_fields(encoder: EncoderParams, corpus: Corpus) -> None:
 
 
 def warn_of_held_out(
-    stages: Stages, corpus: Corpus, learnt_from: Corpus, judges: Corpus | None, share: float
+    stages: Stages, corpus: Corpus, learnt_from: Corpus, validation: Corpus | None, share: float
 ) -> None:
     """Says so if nothing can be held out, or if held-out texts are also learnt from."""
-    if judges is None:
+    if validation is None:
         if share:
             stages.reporter.message(
                 f"held_out: {share:.0%} of {len(corpus):,} documents are too few to judge by; all "
                 "documents are learnt from, the last weights are kept, and nothing is compared"
             )
         return
-    assert judges.texts is not None and learnt_from.texts is not None
-    if known := repeated_texts(judges.texts, learnt_from.texts):
+    assert validation.texts is not None and learnt_from.texts is not None
+    if known := repeated_texts(validation.texts, learnt_from.texts):
         stages.reporter.message(
-            f"{known:,} of {len(judges):,} held-out texts also occur in the training documents: "
-            "the held-out numbers are too good"
+            f"{known:,} of {len(validation):,} held-out texts also occur in the training "
+            "documents: the held-out numbers are too good"
         )
 
 
 def tokens_stage(
     stages: Stages, name: str, texts: Any, encoder: Encoder, *, threads: int | None
-) -> Made[Tokens]:
+) -> CachedResult[Tokens]:
     """Texts as the encoder reads them."""
     how: dict[str, Any] = {} if encoder.markup == "keep" else {"markup": encoder.markup}
     if encoder.fields:
@@ -227,8 +227,8 @@ def tokens_stage(
 
 
 def linear_stage(
-    stages: Stages, terms: Made[Terms], labels: CSR, *, threads: int | None
-) -> Made[Ranker]:
+    stages: Stages, terms: CachedResult[Terms], labels: CSR, *, threads: int | None
+) -> CachedResult[Ranker]:
     """The ranker of the linear method with its defaults, over sparse features."""
     return stages(
         "linear", fit_linear, terms=terms, labels=labels, stops=stages.stops, threads=threads
@@ -246,8 +246,8 @@ def fit_linear(
 
 def baseline_stage(
     stages: Stages,
-    linear: Made[Ranker],
-    terms: Made[Terms],
+    linear: CachedResult[Ranker],
+    terms: CachedResult[Terms],
     learnt_from: Corpus,
     held_out: Corpus,
     *,
@@ -255,7 +255,7 @@ def baseline_stage(
 ) -> dict[str, float]:
     """What the linear method reaches on the held-out part, trained on the same documents."""
     learnt = stages.derive(lambda: learnt_from, labels=learnt_from.labels)
-    judges = stages.derive(
+    validation = stages.derive(
         lambda: held_out, texts=held_out.texts, labels=held_out.labels, unknown=held_out.unknown
     )
     made = stages(
@@ -264,7 +264,7 @@ def baseline_stage(
         ranker=linear,
         terms=terms,
         learnt_from=learnt,
-        held_out=judges,
+        held_out=validation,
         metrics=(*REPORTED, "PSP@5"),
         threads=threads,
     )

@@ -30,7 +30,7 @@ DOCUMENTS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class Request:
+class PredictionRequest:
     """The number of labels, which are allowed, and what happens to their scores.
 
     A method searches for ``ranks`` labels within ``mask``; :meth:`answer` does the rest.
@@ -54,7 +54,7 @@ class Request:
         deny: Any = None,
         threshold: Threshold = None,
         diversity: float = 0.0,
-    ) -> Request:
+    ) -> PredictionRequest:
         """The request of the arguments of ``predict``, checked."""
         k = ranks = check_k(k)
         least: Threshold = None

@@ -96,12 +96,14 @@ class Reranker:
         length = min(max(k, params.shortlist), labels)
         terms = self.terms.rows(documents)
         more = None if self.linear is None else proposed(self.linear, terms, length, mask, threads)
-        columns, chances, vectors = runner.read(tokens, length, vectors=True, mask=mask, more=more)
+        columns, probabilities, vectors = runner.read(
+            tokens, length, vectors=True, mask=mask, more=more
+        )
         features = reranker_features(terms, vectors, params)
         pattern = shortlist_matrix(columns, labels)
         scores = self.ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)
         scores.data = params.share * expit(scores.data)
-        scores.data += (1 - params.share) * shortlist_matrix(columns, labels, chances).data
+        scores.data += (1 - params.share) * shortlist_matrix(columns, labels, probabilities).data
         best = top_k(scores, k, threads=threads)
         return best.columns, best.scores
 

@@ -16,7 +16,7 @@ from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
 
 if TYPE_CHECKING:  # what a prediction does without is imported where it is used
-    from labelgrove.methods.outline import Outline
+    from labelgrove.methods.cost_estimate import CostEstimate
     from labelgrove.methods.updating.growth import GrowthView, Read
 
 
@@ -61,9 +61,11 @@ def tree_growth(
     return GrowthView(model.rankers_, model.ranker, leaf_size, read, replaced, reads_names)
 
 
-def tree_outline(model: TreeSearch, labels: int, *, trees: int = 1) -> Outline:
+def tree_cost_estimate(model: TreeSearch, labels: int, *, trees: int = 1) -> CostEstimate:
     """tf-idf, trees and rankers."""
-    from labelgrove.methods.outline import Outline, expected_widths
+    from labelgrove.methods.cost_estimate import CostEstimate, expected_widths
 
     widths = expected_widths(model.tree, labels)
-    return Outline(model.tfidf, model.tree, model.ranker, widths, search=model.search, trees=trees)
+    return CostEstimate(
+        model.tfidf, model.tree, model.ranker, widths, search=model.search, trees=trees
+    )

@@ -17,7 +17,7 @@ from labelgrove.core.part import Part
 from labelgrove.core.scratch import Scratch
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features, row_lengths
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import DataError
 from labelgrove.text.term_reader import HOW_TO_GIVE, TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
@@ -28,7 +28,7 @@ FeatureChoice = Literal["auto", "own", "given", "both"]  # what the setting ``fe
 UNIT_TOLERANCE = 1e-3
 
 
-class Choice(NamedTuple):
+class FeatureSource(NamedTuple):
     """Which features of a corpus are used."""
 
     source: Source
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
         return replace(self.corpus, texts=None) if self.source == "given" else self.corpus
 
 
-def choose_features(setting: str, corpus: Corpus) -> Choice:
+def choose_features(setting: str, corpus: Corpus) -> FeatureSource:
     """What ``features`` means for a corpus; "auto" takes the matrix if there is one.
 
     >>> texts = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -61,21 +61,21 @@ def choose_features(setting: str, corpus: Corpus) -> Choice:
                 f"features: {setting} needs texts, and these documents have features only; set "
                 "features=given"
             )
-        return Choice("given", corpus, {}, "")
+        return FeatureSource("given", corpus, {}, "")
     if matrix is None:
-        return Choice("own", corpus, {}, "")
+        return FeatureSource("own", corpus, {}, "")
     columns = f"{matrix.shape[1]:,} columns"
     csr_parts(matrix, name="the matrix that came with the texts")
     if setting == "own":
         message = f"features: own; the matrix of {columns} that came with the texts is not used"
-        return Choice("own", without_matrix(corpus), {}, message)
+        return FeatureSource("own", without_matrix(corpus), {}, message)
     if setting == "both":
-        return Choice("both", corpus, {}, "")
+        return FeatureSource("both", corpus, {}, "")
     if setting == "given":
-        return Choice("given", corpus, {}, "")
+        return FeatureSource("given", corpus, {}, "")
     reason = f"a matrix of {columns} came with the texts; own makes tf-idf of the texts instead"
     message = f"features: given, the matrix of {columns} that came with the texts"
-    return Choice("given", corpus, {"features": ("given", reason)}, message)
+    return FeatureSource("given", corpus, {"features": ("given", reason)}, message)
 
 
 def scaling(corpus: Corpus, norm: str | None) -> dict[str, tuple[Any, str]]:
@@ -133,12 +133,12 @@ def terms_stage(
     held_out: Corpus | None = None,
     scratch: Scratch | None = None,
     threads: int | None,
-) -> Made[Terms]:
+) -> CachedResult[Terms]:
     """The sparse rows of documents; tf-idf of their texts is a stage that all methods share.
 
     Given rows of ``held_out`` documents are no part of the result, but of what is made from it.
     """
-    own: Made[Terms] | None = None
+    own: CachedResult[Terms] | None = None
     if source != "given":
         own = stages(
             "tfidf",

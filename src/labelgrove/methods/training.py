@@ -16,7 +16,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.name_rows import NamedLabels, start_from_names
-from labelgrove.methods.preparation import CHOSEN_BY, Examples, held_out_measures
+from labelgrove.methods.preparation import CHOSEN_BY, TrainingExamples, held_out_measures
 from labelgrove.nn.batches.packing import PackedBatches
 from labelgrove.nn.batches.padded import Batches, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
@@ -32,7 +32,7 @@ from labelgrove.nn.training.loop import LoopParams, train
 
 
 def train_heads(
-    examples: Examples,
+    examples: TrainingExamples,
     encoder: Encoder,
     heads: MakeHeads,
     training: LoopParams,
@@ -90,7 +90,7 @@ def train_heads(
         prefetch=prefetched,
         stage="training",
     )
-    return network_part(network, result.story())
+    return network_part(network, result.summary())
 
 
 def make_batches(
@@ -143,12 +143,12 @@ def best_labels(
     return Predictions(columns, scores, counts, index, "product")
 
 
-def joined_stories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def joined_histories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """How the training of all levels went, in the form that other methods tell it of one.
 
     >>> level = {"steps": 3, "best_step": 2, "seconds": 2.0, "tokens_per_second": 5.0}
-    >>> story = joined_stories([level | {"history": [{"step": 3}]}] * 2)
-    >>> story["steps"], story["tokens_per_second"], story["history"][1]
+    >>> history = joined_histories([level | {"history": [{"step": 3}]}] * 2)
+    >>> history["steps"], history["tokens_per_second"], history["history"][1]
     (6, 5.0, {'level': 2, 'step': 3})
     """
     seconds = sum(level["seconds"] for level in levels)

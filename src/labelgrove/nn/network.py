@@ -257,15 +257,15 @@ class MakeHeads(Protocol):
     ) -> tuple[nn.Module, Sequence[int]]: ...
 
 
-def network_part(network: Network, story: Mapping[str, Any], report: Any = None) -> Part:
-    """A trained network as one part: encoder, weights of the heads, story of the training.
+def network_part(network: Network, history: Mapping[str, Any], report: Any = None) -> Part:
+    """A trained network as one part: encoder, weights of the heads, history of the training.
 
     Divided tables are put together, so every process must call this.
     """
     encoder = network.encoder.state()
     heads = to_part({}, {"heads": whole_state(network.heads)}).arrays
     read = {f"states/{name}": getattr(network, name).cpu().numpy() for name in ("mean", "scale")}
-    config = {"encoder": encoder.config, "story": dict(story), "report": report}
+    config = {"encoder": encoder.config, "story": dict(history), "report": report}
     return Part(config, encoder.arrays | heads | read)
 
 

@@ -112,7 +112,7 @@ def with_columns(ranker: Ranker, tree: LabelTree, columns: Columns) -> Ranker:
 
 
 @dataclass(frozen=True)
-class Examples:
+class GrowthExamples:
     """Documents to learn from: features, labels (a column for each of the tree's), best clusters.
 
     A document is a negative in its ``mined`` best clusters. ``weights`` are factors on the
@@ -128,7 +128,7 @@ class Examples:
 
 def solve_columns(
     tree: LabelTree,
-    examples: Examples,
+    examples: GrowthExamples,
     labels: npt.ArrayLike,
     params: RankerParams,
     *,
@@ -183,7 +183,7 @@ def solve_columns(
 
 
 def _cluster_documents(
-    tree: LabelTree, examples: Examples, clusters: npt.NDArray[Any], params: RankerParams
+    tree: LabelTree, examples: GrowthExamples, clusters: npt.NDArray[Any], params: RankerParams
 ) -> tuple[CSR, list[CSR], CSR | None]:
     """The documents with a label of each cluster, its negatives, and those that are mined."""
     if len(tree.parents) == 1:
@@ -209,7 +209,9 @@ def _spread(start: Columns, places: Int64, rows: int, bias: float) -> Start:
     return Start(Features(terms, dense), (row_of @ start.bias) * np.float32(bias))
 
 
-def stand_ins(ranker: Ranker, clusters: npt.ArrayLike, frequencies: npt.ArrayLike) -> Examples:
+def stand_ins(
+    ranker: Ranker, clusters: npt.ArrayLike, frequencies: npt.ArrayLike
+) -> GrowthExamples:
     """Artificial documents in place of training documents that are gone, one for each label.
 
     Each has the terms with the largest weights for a label of ``clusters`` and counts as often as
@@ -228,7 +230,7 @@ def stand_ins(ranker: Ranker, clusters: npt.ArrayLike, frequencies: npt.ArrayLik
     dense = np.zeros((len(leaves), ranker.width), np.float32) if ranker.width else None
     own = (np.arange(len(leaves)), ranker.tree.leaf_labels[weights.nodes])
     shape = (len(leaves), ranker.tree.labels)
-    return Examples(
+    return GrowthExamples(
         Features(block, dense),
         as_csr(sparse.csr_array((np.ones(len(leaves), np.float32), own), shape=shape)),
         Routed(parents[weights.nodes][:, None], np.ones((len(leaves), 1), np.float32)),
@@ -237,7 +239,7 @@ def stand_ins(ranker: Ranker, clusters: npt.ArrayLike, frequencies: npt.ArrayLik
     )
 
 
-def joined(first: Examples, second: Examples) -> Examples:
+def joined(first: GrowthExamples, second: GrowthExamples) -> GrowthExamples:
     """The documents of both; labels that only one of them has come after those that both have."""
     both = (first, second)
     labels = max(part.labels.shape[1] for part in both)
@@ -254,7 +256,7 @@ def joined(first: Examples, second: Examples) -> Examples:
                 for part in both
             ]
         )
-    return Examples(
+    return GrowthExamples(
         stacked(first.features, second.features),
         as_csr(sparse.vstack([widened(part.labels, labels) for part in both], format="csr")),
         Routed(

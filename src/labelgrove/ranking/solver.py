@@ -13,7 +13,7 @@ import numpy.typing as npt
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr
 from labelgrove.core.params import Params, param
-from labelgrove.core.scratch import Lists, Scratch, entry_ranges
+from labelgrove.core.scratch import ColumnLists, Scratch, entry_ranges
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.ranking.weights import WIDEST_CLUSTER, ChunkedWeights, Storage, compress
@@ -131,9 +131,9 @@ class RowLists:
     rows: Int32
     weights: Float32
 
-    def parts(self) -> Lists:
+    def parts(self) -> ColumnLists:
         """The arrays as kernels read them."""
-        return Lists(self.indptr, self.rows, self.weights)
+        return ColumnLists(self.indptr, self.rows, self.weights)
 
     @classmethod
     def from_csr(cls, matrix: CSR, factors: Float32 | None = None) -> RowLists:

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from labelgrove.core.versions import VERSION
 from labelgrove.serve import page_files, problems, routes, schema
-from labelgrove.serve.door import Door
-from labelgrove.serve.gate import Gate
+from labelgrove.serve.connection_limits import ConnectionLimits
 from labelgrove.serve.metrics import CONTENT_TYPE, Metrics
 from labelgrove.serve.models import Models, NamedModel
+from labelgrove.serve.request_limits import RequestLimits
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
 
@@ -49,7 +49,9 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         async with models.running(metrics):
-            yield {"gate": Gate(params, metrics)}  # for the protocol, before any request
+            yield {
+                "gate": ConnectionLimits(params, metrics)
+            }  # for the protocol, before any request
 
     app = FastAPI(
         title="labelgrove",
@@ -59,7 +61,7 @@ def create_app(
         docs_url=None,  # its page loads scripts from other hosts
         redoc_url=None,
     )
-    app.add_middleware(Door, params=params, metrics=metrics, token=token, hosts=hosts)
+    app.add_middleware(RequestLimits, params=params, metrics=metrics, token=token, hosts=hosts)
     problems.add_handlers(app)
     describe(app, token=token is not None)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from labelgrove.serve.gate import REFUSED, Gate
+from labelgrove.serve.connection_limits import REFUSED, ConnectionLimits
 from labelgrove.serve.problems import Problem
 
 # A client that is answered before its body has arrived may send this much more, for this long.
@@ -37,7 +37,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._gate: Gate = self.app_state["gate"]
+        self._gate: ConnectionLimits = self.app_state["gate"]
         self._limits = self._gate.params
         self._address: str | None = None
         self._entered = False

@@ -7,9 +7,9 @@ from fastapi import Depends, FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from labelgrove.serve import problems, schema
-from labelgrove.serve.door import ASKED
 from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.problems import Problem, as_json
+from labelgrove.serve.request_limits import ASKED
 from labelgrove.serve.served import Options
 
 # What every route except probes may answer with.

@@ -21,9 +21,9 @@ import uvicorn
 from labelgrove.errors import ConfigError
 from labelgrove.serve.access import log_to_stdout
 from labelgrove.serve.app import create_app
+from labelgrove.serve.connection_limits import allow_descriptors
 from labelgrove.serve.copies import Copies, own_folder
 from labelgrove.serve.feedback import FeedbackFile
-from labelgrove.serve.gate import allow_descriptors
 from labelgrove.serve.hosts import allowed_hosts
 from labelgrove.serve.logs import limit_logs
 from labelgrove.serve.metrics import FOLDER

@@ -63,7 +63,7 @@ class Answering:
     score_kind: str
 
 
-class Row(list[dict[str, Any]]):
+class LabelRow(list[dict[str, Any]]):
     """The labels of one text; ``unknown`` if no word of the text made a difference to them."""
 
     unknown = False
@@ -167,7 +167,9 @@ class Served:
             given["threshold"] = least
         return self.model.predict(texts, k=options.k, threads=self._threads, **given)
 
-    def _mark_unknown(self, options: Options, predictions: Predictions, rows: list[Row]) -> None:
+    def _mark_unknown(
+        self, options: Options, predictions: Predictions, rows: list[LabelRow]
+    ) -> None:
         """Marks texts that get the labels of an empty text; looking all words up would be slow.
 
         Among few labels, or those above a threshold, texts with known words may look the same.
@@ -279,10 +281,10 @@ def _mask(model: Model, allow: Any, deny: Any) -> LabelMask | None:
     return LabelMask.of(model.index_, allow, deny)
 
 
-def labelled(predictions: Predictions) -> list[Row]:
+def labelled(predictions: Predictions) -> list[LabelRow]:
     """Predictions as lists of id, name and score."""
     return [
-        Row({"id": x.id, "name": x.name, "score": round(x.score, SCORE_DIGITS)} for x in row)
+        LabelRow({"id": x.id, "name": x.name, "score": round(x.score, SCORE_DIGITS)} for x in row)
         for row in predictions
     ]
 

@@ -141,8 +141,10 @@ def _learn(
     share = np.maximum(counts / len(ids), 1e-12)
     keep = np.minimum(1.0, np.sqrt(params.subsample / share) + params.subsample / share)
     drawn = np.cumsum(counts**_NEGATIVE_POWER)
-    centres = _Rows(random.uniform(-0.5, 0.5, (words, params.width)) / params.width, params.lr)
-    contexts = _Rows(np.zeros((words, params.width)), params.lr)
+    centres = _VectorRows(
+        random.uniform(-0.5, 0.5, (words, params.width)) / params.width, params.lr
+    )
+    contexts = _VectorRows(np.zeros((words, params.width)), params.lr)
     document = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     blocks = -(-len(ids) // _WORDS_AT_ONCE)
     pairs = 0
@@ -186,7 +188,7 @@ def _pairs(
         yield centres[batch], contexts[batch]
 
 
-class _Rows:
+class _VectorRows:
     """A table whose rows are updated by Adagrad, with one learning rate per row."""
 
     def __init__(self, values: Any, lr: float) -> None:
@@ -206,8 +208,8 @@ class _Rows:
 
 
 def _update(
-    centres: _Rows,
-    contexts: _Rows,
+    centres: _VectorRows,
+    contexts: _VectorRows,
     centre: Int32,
     context: Int32,
     negatives: Any,

@@ -12,7 +12,7 @@ import pytest
 import labelgrove
 from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError
-from labelgrove.experiments.bench.config import Bench, Row, create_row
+from labelgrove.experiments.bench.config import Bench, BenchRow, create_row
 from labelgrove.experiments.bench.run import BenchFolder, encoders_of
 from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
 from support.sharding import assert_same_bits
@@ -156,9 +156,9 @@ def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:
 
     texts, labels = (str(make_encoder(tmp_path / name, "bert")) for name in ("texts", "labels"))
     settings = {"method": "xtransformer", "encoder": {"encoder": texts}}
-    assert [content.params.encoder for content in encoders_of(Row("x", settings))] == [texts]
+    assert [content.params.encoder for content in encoders_of(BenchRow("x", settings))] == [texts]
     settings["indexing"] = {"vectors": "text-emb", "text_encoder": labels}
-    encoders = [content.params.encoder for content in encoders_of(Row("x", settings))]
+    encoders = [content.params.encoder for content in encoders_of(BenchRow("x", settings))]
     assert encoders == [texts, labels]
 
 

@@ -63,7 +63,7 @@ def test_times_are_tokens_by_costs(encoder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(encoders, "encoder_costs", lambda *_, **__: costs())
     model = create("lightxml", settings(encoder, epochs=2))
     plan = plan_training(model, corpus(1000))
-    work = model.outline(1000, 4).encoder
+    work = model.cost_estimate(1000, 4).encoder
     assert work.learns and work.reads
     passes, updates = 1000 * 5.0 * 2e-3, 63
     seconds = work.learns * (passes + updates * 0.5) + work.reads * passes / 3 + 0.5
@@ -114,20 +114,24 @@ def test_auto_on_a_gpu_names_the_stages_of_its_network(
 
 def test_passes_over_the_documents(encoder: Path) -> None:
     twice = create("lightxml", settings(encoder) | {"held_out": 0.0})
-    work = twice.outline(100, 10).encoder
+    work = twice.cost_estimate(100, 10).encoder
     assert (work.learns, work.reads) == (2, 1)  # the ranker on top reads all documents once
     alone = create("lightxml", settings(encoder) | {"held_out": 0.0, "rerank": {"enabled": False}})
-    assert alone.outline(100, 10).encoder.reads == 0
+    assert alone.cost_estimate(100, 10).encoder.reads == 0
     steps = create("cascadexml", settings(encoder, max_steps=10) | {"held_out": 0.0})
-    assert steps.outline(320, 10).encoder.learns == pytest.approx(0.5)
+    assert steps.cost_estimate(320, 10).encoder.learns == pytest.approx(0.5)
     # XR-Transformer's own list of updates counts, not the epochs beside it.
     levels = settings(encoder, epochs=5, evaluations_per_epoch=1.0) | {"held_out": 0.2}
     levels["heads"] = {"steps": [1000, 1000, 400]}
-    work = create("xrtransformer", levels).outline(14_146, 30_938).encoder
+    work = create("xrtransformer", levels).cost_estimate(14_146, 30_938).encoder
     passes = 2400 * 16 / (0.8 * 14_146)
     assert work.learns == pytest.approx(2400 * 16 / 14_146)
     assert work.reads == pytest.approx(3 + 0.2 * (passes + 1))
-    work = create("linear-vectors", {"encoder": {"encoder": str(encoder)}}).outline(100, 10).encoder
+    work = (
+        create("linear-vectors", {"encoder": {"encoder": str(encoder)}})
+        .cost_estimate(100, 10)
+        .encoder
+    )
     assert (work.learns, work.reads) == (0, 1)
 
 

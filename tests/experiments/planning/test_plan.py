@@ -19,7 +19,7 @@ from labelgrove.experiments.planning.linear import linear_work, sampled, two_sam
 from labelgrove.experiments.planning.plan import Estimate, Plan, plan_training
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.methods import create
-from labelgrove.methods.outline import expected_widths
+from labelgrove.methods.cost_estimate import expected_widths
 from labelgrove.ranking.solver import RankerParams
 
 pytestmark = pytest.mark.slow

@@ -203,9 +203,9 @@ def test_training_curves_of_networks_are_drawn() -> None:
     levels = [{"level": 1, **record} for record in history[:3]]
     levels += [{"level": 2, **record} for record in history[:3]]
     report = measure_report(
-        Stub(None, p, story_={"history": history}),
+        Stub(None, p, history_={"history": history}),
         corpus,
-        against={"xr": Stub(None, p, story_={"history": levels})},
+        against={"xr": Stub(None, p, history_={"history": levels})},
     )
     html = to_html(report)
     page = Page(html)

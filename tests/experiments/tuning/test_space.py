@@ -100,4 +100,6 @@ def test_a_search_begins_with_the_defaults_also_where_these_are_derived(method: 
     corpus = Corpus.from_lists(*planted(60))
     defaults = default_settings(create(method, base), space, corpus)
     assert set(defaults) == set(space)
-    assert defaults["training.epochs"] == create(method, base).settled(corpus).training.epochs
+    assert (
+        defaults["training.epochs"] == create(method, base).resolve_defaults(corpus).training.epochs
+    )

@@ -20,7 +20,7 @@ from labelgrove.evaluation.merging import precision_of
 from labelgrove.methods import create
 from labelgrove.methods.auto import method as module
 from labelgrove.methods.auto import search
-from labelgrove.methods.auto.growing import Growing, Named
+from labelgrove.methods.auto.growing import GrowingEnsemble, Named
 from labelgrove.methods.auto.trials import Clock, Trials
 from support.small_models import planted, same, tiny_training
 
@@ -62,8 +62,8 @@ def test_what_is_better_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, others = [f"{word} and more" for word in words], [["odd"], ["even"]] * 30
     nothing = [[word] for word in words]
     corpus = Corpus.from_lists([*texts, *["nothing"] * 60], [*others, *nothing])
-    judges = Corpus.from_lists(texts, nothing, index=corpus.index)
-    monkeypatch.setattr(module, "hold_out", lambda *_: (corpus, judges))
+    validation = Corpus.from_lists(texts, nothing, index=corpus.index)
+    monkeypatch.setattr(module, "hold_out", lambda *_: (corpus, validation))
     monkeypatch.setattr(search, "matcher", lambda *_: [])  # it would find the names, too
     model = Auto().fit(corpus)
     assert isinstance(model.chosen_, Linear) and model.chosen_.label_texts == "names"
@@ -210,7 +210,7 @@ def test_a_budget_joins_more_linear_models(
     assert [member.method for member in members] == methods
     assert members[3].ranker.label_weights == "propensity"
     assert members[4].tfidf.analyzer == "char_wb"
-    assert all(member.facts_.documents == 400 for member in members)  # the judges, too
+    assert all(member.facts_.documents == 400 for member in members)  # validation, too
     assert names(model)[-3].endswith(" and neighbours")
     assert names(model)[-1].endswith("linear for rare labels and linear on parts of words")
     assert sum("held-out documents" in text for text in said) == 7  # a sentence for each step
@@ -242,18 +242,20 @@ def test_without_a_budget_nothing_is_joined_on_a_cpu(corpus: Corpus) -> None:
 def test_an_ensemble_is_judged_by_lists_that_are_cross_fitted(
     corpus: Corpus, tmp_path: Path
 ) -> None:
-    learnt_from, judges = hold_out(corpus, 0.25, 0)
-    assert judges is not None
+    learnt_from, validation = hold_out(corpus, 0.25, 0)
+    assert validation is not None
     with RunFolder(tmp_path / "run") as run:
-        trials = Trials(judges, Clock(None), [], run)
+        trials = Trials(validation, Clock(None), [], run)
     first, second = Linear().fit(learnt_from), Neighbours().fit(learnt_from)
     trials.judge("linear", first, 1.0)
-    Growing(trials, [Named("linear", first, 1.0)], None).add(Named("neighbours", second, 1.0))
-    lists = [model.predict(judges, k=30) for model in (first, second)]
-    merged = cross_fitted(lists, judges.labels, first.facts_.frequencies, k=5)
+    GrowingEnsemble(trials, [Named("linear", first, 1.0)], None).add(
+        Named("neighbours", second, 1.0)
+    )
+    lists = [model.predict(validation, k=30) for model in (first, second)]
+    merged = cross_fitted(lists, validation.labels, first.facts_.frequencies, k=5)
     record = trials.records[-1]
     assert record["name"] == "linear and neighbours"
-    assert record["P@5"] == pytest.approx(precision_of(merged, judges.labels)[2], abs=1e-6)
+    assert record["P@5"] == pytest.approx(precision_of(merged, validation.labels)[2], abs=1e-6)
 
 
 @pytest.mark.slow
@@ -268,7 +270,7 @@ def test_a_budget_joins_more_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [member.method for member in members] == ["linear", "cascadexml", *quick, *networks]
     assert [members[1].random_state, members[4].random_state] == [0, 1]
     assert {member.encoder.encoder for member in members[4:]} == {tiny["encoder"]}
-    # What is quick learns from the judges in the end, and networks held the same ones out.
+    # What is quick learns from the validation part in the end; networks held the same one out.
     assert [members[n].facts_.documents for n in (0, 2, 3)] == [200] * 3
     assert len({member.held_out for member in (members[1], *members[4:])}) == 1
 
@@ -332,12 +334,12 @@ def test_a_training_that_fails_leaves_linear_and_says_so(
 
 
 def test_a_plan_names_what_will_be_tried(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Auto().settled(corpus)
+    plain = Auto().resolve_defaults(corpus)
     assert "3 trees" in plain.derived_["method"][0] and plain.submodels() == []
     monkeypatch.setattr(module, "_has_gpu", lambda device: True)
-    settled = create("auto", {"encoder": tiny_training()["encoder"]}).settled(corpus)
-    assert [step.models[0].method for step in settled.planned_[:2]] == ["linear", "cascadexml"]
-    assert "training.lr" in settled.derived_ and "encoder.encoder" in settled.derived_
+    resolved = create("auto", {"encoder": tiny_training()["encoder"]}).resolve_defaults(corpus)
+    assert [step.models[0].method for step in resolved.planned_[:2]] == ["linear", "cascadexml"]
+    assert "training.lr" in resolved.derived_ and "encoder.encoder" in resolved.derived_
 
 
 def test_several_processes_are_refused(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,12 +100,14 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
         net.start_from(sparse.csr_array(labels))
         by_column = propensity_costs(labels, net.params.propensity_a, net.params.propensity_b)
         costs = [by_column[column] for column in tree.leaf_labels]
-    chances = np.random.default_rng(seed).uniform(0.05, 1, sum(map(len, rows))).astype(np.float32)
+    probabilities = (
+        np.random.default_rng(seed).uniform(0.05, 1, sum(map(len, rows))).astype(np.float32)
+    )
     given = RaggedLabels.from_rows(rows)
     targets = [None] * DOCUMENTS
     if "soft_targets" in switches:
-        given = replace(given, values=torch.from_numpy(chances))
-        pieces = np.split(chances, np.cumsum([len(row) for row in rows]))
+        given = replace(given, values=torch.from_numpy(probabilities))
+        pieces = np.split(probabilities, np.cumsum([len(row) for row in rows]))
         targets = [
             dict(zip(tree.leaf_positions[row].tolist(), own.tolist(), strict=True)) if row else None
             for row, own in zip(rows, pieces, strict=False)

@@ -41,8 +41,8 @@ def check_sums(why: Explanation) -> None:
     for path in why.paths:
         for step in path.steps:
             assert step.total == pytest.approx(step.margin, abs=1e-9)
-        chances = [step.probability or 0.0 for step in path.steps if step.counts]
-        assert float(np.prod(chances)) == pytest.approx(path.score, rel=1e-4, abs=1e-7)
+        probabilities = [step.probability or 0.0 for step in path.steps if step.counts]
+        assert float(np.prod(probabilities)) == pytest.approx(path.score, rel=1e-4, abs=1e-7)
     total = sum(path.weight * path.score for path in why.paths)
     assert why.score == pytest.approx(total, rel=1e-6)
 

@@ -42,11 +42,11 @@ def check_best(model: Any) -> list[Explanation]:
         assert why.score == pytest.approx(float(score), rel=2e-3, abs=2e-3)
         assert sum(path.weight for path in why.paths) == pytest.approx(1.0)
         for path in why.paths:
-            chances = [step.probability for step in path.steps if step.counts]
-            if None in chances:
+            probabilities = [step.probability for step in path.steps if step.counts]
+            if None in probabilities:
                 assert path.score == pytest.approx(path.steps[-1].margin, abs=1e-5)
             else:
-                assert float(np.prod(chances)) == pytest.approx(path.score, rel=1e-4)
+                assert float(np.prod(probabilities)) == pytest.approx(path.score, rel=1e-4)
             for step in path.steps:
                 assert step.total == pytest.approx(step.margin, abs=1e-6)
             assert sum(step.weight for step in path.steps) == pytest.approx(1.0)

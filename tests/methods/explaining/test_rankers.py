@@ -81,8 +81,8 @@ def test_probabilities_are_those_of_the_search(kind: str, last_level: str) -> No
                 assert score == pytest.approx(steps[-1].margin, abs=2e-5)
                 assert steps[-1].probability is None
                 continue
-            chances = [step.probability or 0.0 for step in steps if step.counts]
-            product = float(np.prod(chances))
+            probabilities = [step.probability or 0.0 for step in steps if step.counts]
+            product = float(np.prod(probabilities))
             if kind == "log-sigmoid":
                 score = np.exp(score)
             assert product == pytest.approx(score, rel=1e-4, abs=1e-7)

@@ -56,7 +56,7 @@ def same(first: list[Any], second: list[Any]) -> bool:
 def test_both_kinds_learn_and_share_their_trainings(trained: dict[str, Any]) -> None:
     networks = [name for name in trained["made"] if name.startswith("network")]
     assert networks == ["network-groups", "network-labels", "network"]
-    steps = {kind: trained[kind].story_["steps"] for kind in ("static", "static-two")}
+    steps = {kind: trained[kind].history_["steps"] for kind in ("static", "static-two")}
     assert steps == {"static": 120, "static-two": 80}
     for kind in ("static", "static-two"):
         names = trained[kind].predict(TEXTS, k=1).names()
@@ -88,10 +88,10 @@ def test_a_stored_model_predicts_the_same(
 
 def test_two_encoders_are_neither_explained_nor_exported(trained: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match="two encoders cannot be exported"):
-        trained["static-two"].pieces()
+        trained["static-two"].exported_parts()
     with pytest.raises(UnsupportedError, match="two encoders cannot be explained"):
         trained["static-two"].paths(None)
-    assert trained["static"].pieces().parts
+    assert trained["static"].exported_parts().parts
 
 
 def test_candidates_are_the_groups_that_the_first_network_finds(trained: dict[str, Any]) -> None:
@@ -132,8 +132,8 @@ def test_the_parts_of_the_loss_are_those_of_dynamic_training(truth: str) -> None
 
 
 def test_the_plan_counts_every_training() -> None:
-    work = {kind: model(kind).outline(1000, 11).encoder for kind in ("dynamic", "static-two")}
+    work = {kind: model(kind).cost_estimate(1000, 11).encoder for kind in ("dynamic", "static-two")}
     assert work["static-two"].learns == 2 * work["dynamic"].learns > 0
     assert work["static-two"].reads == work["dynamic"].reads + 1
-    one_head = model("static", one_head_up_to=100).outline(1000, 11).encoder
-    assert one_head == model("dynamic", one_head_up_to=100).outline(1000, 11).encoder
+    one_head = model("static", one_head_up_to=100).cost_estimate(1000, 11).encoder
+    assert one_head == model("dynamic", one_head_up_to=100).cost_estimate(1000, 11).encoder

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from labelgrove import LabelIndex, Matcher
 from labelgrove.errors import UnsupportedError
-from labelgrove.methods.matcher.evidence import Counts
+from labelgrove.methods.matcher.evidence import MatchCounts
 
 WORDS = [f"{a}{b}{c}o" for a in "bdfghjpt" for b in "aiu" for c in "cfgklm"]  # 144 names
 LATE = ["ruko", "wazo (place)"]  # words that no other name has
@@ -52,7 +52,7 @@ def test_counts_are_those_of_a_new_training_and_weights_stay(with_old: bool) -> 
     assert growth.notes and len(growth.retrained) == 3
     assert model.evidence_.weights is weights
     again = Matcher().fit(OLD[0] + NEW[0], OLD[1] + NEW[1], index=model.index_)
-    for name in Counts._fields:  # no old document names a late label
+    for name in MatchCounts._fields:  # no old document names a late label
         assert np.array_equal(arrays(model)[f"counts.{name}"], arrays(again)[f"counts.{name}"])
     assert np.array_equal(model.evidence_.stem_texts, again.evidence_.stem_texts)
     assert model.evidence_.n_texts == 460

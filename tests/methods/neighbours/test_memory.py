@@ -13,7 +13,7 @@ from labelgrove.core.part import Part
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.neighbours import memory as module
 from labelgrove.methods.neighbours import voting
-from labelgrove.methods.neighbours.memory import Memory, Queries, Terms, Vectors
+from labelgrove.methods.neighbours.memory import Memory, Queries, TermMemory, VectorMemory
 from labelgrove.methods.neighbours.voting import VotingParams
 from reference import neighbours as reference
 
@@ -119,7 +119,7 @@ def test_scores_are_those_of_the_slow_reference(
 
 def test_neighbours_are_those_of_the_slow_reference(problem: tuple[Any, Any, Any]) -> None:
     rows, _, queries = problem
-    near = Terms.of(rows).nearest(csr_parts(queries), 6, threads=1)
+    near = TermMemory.of(rows).nearest(csr_parts(queries), 6, threads=1)
     for number, query in enumerate(as_dicts(queries)):
         expected = reference.nearest(query, as_dicts(rows), 6)
         used = near.scores[number] > 0
@@ -138,7 +138,7 @@ def test_nearest_vectors_are_those_of_all_documents(
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 6)
     rows, queries = vectors[0].astype(np.float64), vectors[1]
     queries = np.concatenate([queries, vectors[0][[3]].astype(np.float32)])
-    near = Vectors(vectors[0]).nearest(queries, count, threads=2)
+    near = VectorMemory(vectors[0]).nearest(queries, count, threads=2)
     for number, query in enumerate(queries.astype(np.float64)):
         products = [sum(a * b for a, b in zip(query, row, strict=True)) for row in rows]
         order = sorted(range(len(rows)), key=lambda row: (-np.float32(products[row]), row))
@@ -154,7 +154,7 @@ def test_nearest_vectors_are_those_of_all_documents(
 def test_torch_finds_the_same_vectors(vectors: tuple[Any, Any]) -> None:
     torch = pytest.importorskip("torch")
 
-    class Elsewhere(Vectors):
+    class Elsewhere(VectorMemory):
         """Computes on the CPU as on a GPU."""
 
         def _on(self, device: Any) -> Any:
@@ -163,7 +163,7 @@ def test_torch_finds_the_same_vectors(vectors: tuple[Any, Any]) -> None:
     class Device:
         type = "cuda"
 
-    near = Vectors(vectors[0]).nearest(vectors[1], 9, threads=1)
+    near = VectorMemory(vectors[0]).nearest(vectors[1], 9, threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.Tensor, "to", lambda self, device: self)
         other = Elsewhere(vectors[0]).nearest(vectors[1], 9, threads=1, device=Device())
@@ -176,7 +176,7 @@ def test_the_order_of_terms_and_not_threads_decides_the_bits(
 ) -> None:
     rows, _, queries = problem
     many = csr_parts(as_csr(sparse.vstack([queries] * 10)))
-    memory = Terms.of(rows)
+    memory = TermMemory.of(rows)
     one, four = (memory.nearest(many, 9, threads=threads) for threads in (1, 4))
     assert one.scores.tobytes() == four.scores.tobytes()
     assert np.array_equal(one.columns, four.columns)

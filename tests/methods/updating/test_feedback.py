@@ -13,7 +13,7 @@ from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import DataError
 from labelgrove.methods.updating.feedback import (
     Agreement,
-    Counts,
+    FeedbackCounts,
     agreement_over_time,
     label_counts,
     read_feedback,
@@ -73,9 +73,9 @@ def test_agreement_and_labels_are_counted(tmp_path: Path) -> None:
     assert list(agreement_over_time(feedback.entries, "month")) == ["2026-03", "2026-04"]
     assert list(agreement_over_time(feedback.entries, "week")) == ["2026-W10", "2026-W14"]
     assert label_counts(feedback) == [
-        Counts("hat", "Hats", kept=2, added=0, rejected=0),
-        Counts("red", "red", kept=0, added=1, rejected=1),
-        Counts("lamp", "Lamps", kept=0, added=1, rejected=1),
+        FeedbackCounts("hat", "Hats", kept=2, added=0, rejected=0),
+        FeedbackCounts("red", "red", kept=0, added=1, rejected=1),
+        FeedbackCounts("lamp", "Lamps", kept=0, added=1, rejected=1),
     ]
 
 

@@ -86,7 +86,7 @@ def test_a_bootstrapped_head_begins_where_a_linear_model_ends() -> None:
     losses = {}
     for bootstrap in ("none", "linear", "weighted-linear"):
         model = fitted_blindly({"bootstrap": bootstrap, "steps": [40, 1, 1]}, log_every=1)
-        second = [record for record in model.story_["history"] if record["level"] == 2]
+        second = [record for record in model.history_["history"] if record["level"] == 2]
         losses[bootstrap] = second[0]["loss"]
     assert losses["linear"] < 0.3 * losses["none"]
     assert losses["weighted-linear"] < 0.3 * losses["none"]
@@ -113,8 +113,8 @@ def test_levels_that_are_too_wide_are_not_fine_tuned() -> None:
     texts, labels = planted(80)
     model = new({"max_clusters": 10, "steps": [3, 4]}).fit(texts, labels)
     assert model.tree_.widths == (2, 4, 11)
-    assert [level["steps"] for level in model.story_["levels"]] == [3, 4]
-    assert model.story_["steps"] == 7
+    assert [level["steps"] for level in model.history_["levels"]] == [3, 4]
+    assert model.history_["steps"] == 7
     with pytest.raises(ConfigError, match="first level has 2 nodes already"):
         new({"max_clusters": 1}).fit(texts, labels)
     with pytest.raises(ConfigError, match=r"heads\.kept: must have 2 values, one per level, got 1"):
@@ -216,11 +216,15 @@ def test_fit_reports_itself_beside_the_linear_method(tmp_path: Path) -> None:
     assert len(model.report_["shortlist_recall"]) == 2
     assert all(0.5 < share <= 1 for share in model.report_["shortlist_recall"])
     assert len(said) == 1 and "linear" in said[0] and "xrtransformer" in said[0]
-    assert {record["level"] for record in model.story_["history"] if "score" in record} == {1, 2, 3}
+    assert {record["level"] for record in model.history_["history"] if "score" in record} == {
+        1,
+        2,
+        3,
+    }
     model.save(tmp_path / "model")
     loaded = labelgrove.load(tmp_path / "model")
     assert loaded.report_ == model.report_
-    assert loaded.story_ == model.story_
+    assert loaded.history_ == model.history_
     assert loaded.tree_ == model.tree_
 
 

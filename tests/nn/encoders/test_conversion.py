@@ -209,7 +209,7 @@ def test_a_revision_works_in_plans_models_and_auto(cache, tmp_path, method, monk
     corpus = Corpus.from_lists(TEXTS * 30, [["a"], ["b"], ["a", "b"], ["c"]] * 30)
     if method == "auto":
         with pytest.warns(LabelgroveWarning, match="converts"):
-            derived = create(method, settings).settled(corpus).derived_
+            derived = create(method, settings).resolve_defaults(corpus).derived_
         assert derived["encoder.encoder"][0] == "org/name@v2"
         return
     settings["training"] = {"max_steps": 2, "batch_size": 8}

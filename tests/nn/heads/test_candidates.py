@@ -164,13 +164,15 @@ def test_nodes_needed_and_documents_below_them():
 @given(seeds)
 def test_a_cluster_has_the_largest_weight_below_it(seed):
     tree, rows, _, _ = problem(seed)
-    chances = np.random.default_rng(seed).uniform(0.1, 1, sum(map(len, rows))).astype(np.float32)
+    probabilities = (
+        np.random.default_rng(seed).uniform(0.1, 1, sum(map(len, rows))).astype(np.float32)
+    )
     matrix = sparse.csr_array(
-        (chances, np.concatenate(rows).astype(int), np.cumsum([0, *map(len, rows)])),
+        (probabilities, np.concatenate(rows).astype(int), np.cumsum([0, *map(len, rows)])),
         shape=(len(rows), 40),
     )
     index, given_rows = TreeIndex(tree), RaggedLabels.from_rows(rows)
-    given_rows = replace(given_rows, values=torch.from_numpy(chances))
+    given_rows = replace(given_rows, values=torch.from_numpy(probabilities))
     truth = index.true_nodes(given_rows)
     values = index.true_values(given_rows, truth)
     dense, above = matrix.toarray()[:, tree.leaf_labels], tree.parents

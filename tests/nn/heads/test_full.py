@@ -39,14 +39,14 @@ def documents(seed, count=6):
 def test_several_steps_are_those_of_dense_logits(chunk, scale, costly):
     head = new(chunk)
     dense = DenseHead(head.weight, head.bias)
-    descent = FullDescent(head)
+    inputs = FullDescent(head)
     costs = torch.linspace(1, 3, LABELS) if costly else None
     for step in range(4):
         text, rows, truth = documents(step)
         ours, theirs = text.clone().requires_grad_(), text.clone().requires_grad_()
         options = {"lr": 0.1 / (step + 1), "weight_decay": 0.2}
         weights = None if costs is None else costs[truth.clamp(max=LABELS - 1)]
-        head.change = partial(descent.change, update=step + 1, **options)
+        head.change = partial(inputs.change, update=step + 1, **options)
         loss = head.loss(ours, truth, weights=weights, scale=scale)
         expected = dense.loss(theirs, rows, costs=costs, scale=scale)
         assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
@@ -61,10 +61,10 @@ def test_several_steps_are_those_of_dense_logits(chunk, scale, costly):
 def test_batches_of_one_update_are_steps_by_weighted_gradients():
     head = new(5)
     dense = DenseHead(head.weight, head.bias)
-    descent = FullDescent(head)
+    inputs = FullDescent(head)
     for number, share in enumerate((0.75, 0.25)):
         text, rows, truth = documents(number)
-        head.change = partial(descent.change, lr=0.1, update=number + 1, share=share)
+        head.change = partial(inputs.change, lr=0.1, update=number + 1, share=share)
         head.loss(text.requires_grad_(), truth)
         dense.learn(share * dense.loss(text, rows), lr=0.1)
     assert torch.allclose(head.weight, dense.weight, atol=1e-5)
@@ -137,11 +137,11 @@ def test_bfloat16_learns_from_changes_too_small_for_it():
     def after(steps):
         head = FullHead(64, 50, chunk=20)
         head.weight = torch.ones(50, 64, dtype=torch.bfloat16)
-        descent = FullDescent(head)
+        inputs = FullDescent(head)
         for step in range(steps):  # each is as long as the rate
             gradients = torch.ones(50, 64), torch.ones(50)
             options = {"lr": 2.5e-4, "update": step + 1, "seed": step}
-            descent.change(slice(0, 50), *gradients, **options)
+            inputs.change(slice(0, 50), *gradients, **options)
         return head.weight
 
     weight = after(400)

@@ -21,7 +21,7 @@ def kernels(monkeypatch):
 def test_rows_change_as_in_float32_up_to_rounding(kernels):
     torch.manual_seed(0)
     head = FullHead(WIDTH, ROWS)  # float32, on the CPU
-    descent = FullDescent(head, beta2=0.9)
+    inputs = FullDescent(head, beta2=0.9)
     weight = head.weight.bfloat16().to(DEVICE)
     head.weight.copy_(weight)
     squares = torch.zeros(ROWS, device=DEVICE)
@@ -32,7 +32,7 @@ def test_rows_change_as_in_float32_up_to_rounding(kernels):
         correction = (1 - 0.9 ** (step + 1)) ** -0.5
         options = OPTIONS | {"kept": 0.99, "correction": correction, "seed": 2**40 + step}
         assert kernels.change_rows(weight, squares, gradient.to(DEVICE), **options)
-        descent.change(
+        inputs.change(
             slice(0, ROWS),
             gradient.float(),
             torch.zeros(ROWS),
@@ -41,7 +41,7 @@ def test_rows_change_as_in_float32_up_to_rounding(kernels):
             share=0.5,
             weight_decay=0.2,
         )
-        assert torch.allclose(squares.cpu(), descent.state()["weight"], rtol=1e-4)
+        assert torch.allclose(squares.cpu(), inputs.state()["weight"], rtol=1e-4)
         off = (weight.float().cpu() - head.weight).abs()
         assert (off <= head.weight.abs() * 2**-7 + 1e-30).all()
         assert (off > 0).any() and not torch.equal(weight.float().cpu(), before)

@@ -126,11 +126,13 @@ def test_a_soft_target_is_a_share_of_a_positive_and_of_a_negative(kind):
     how = {"mask": mask, "kind": kind}
     soft = document_losses(logits, weights / 3, **how)
     for row, value in enumerate(soft):
-        chances = [(j, float(weights[row, j]) / 3) for j in range(logits.shape[1]) if mask[row, j]]
+        probabilities = [
+            (j, float(weights[row, j]) / 3) for j in range(logits.shape[1]) if mask[row, j]
+        ]
         parts = [
             t * scalar_loss(logits[row, j], True, kind)
             + (1 - t) * scalar_loss(logits[row, j], False, kind)
-            for j, t in chances
+            for j, t in probabilities
         ]
         assert float(value) == pytest.approx(sum(parts) / len(parts), rel=1e-5)
     sure = document_losses(logits, targets.float(), **how)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
-from labelgrove.core.scratch import Growing, Scratch
+from labelgrove.core.scratch import GrowingArray, Scratch
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, merged_labels
 from labelgrove.data.formats.documents import Document, ReadReport
@@ -52,7 +52,7 @@ class TableBuilder:
         self._write(self._file)
         return StringTable(self._file.array(), offsets)
 
-    def _write(self, file: Growing) -> None:
+    def _write(self, file: GrowingArray) -> None:
         file.append(np.frombuffer(self.blob, np.uint8))
         self.blob = bytearray()
 

@@ -107,7 +107,7 @@ def read_xc(
     with open_bytes(path) as stream:
         try:
             header = _read_header(stream, path, pairs) if has_header else None
-            rows = _Rows(path, options, report, header, threads or 0)
+            rows = _MatrixRows(path, options, report, header, threads or 0)
             rows.read(stream)
         except READ_ERRORS as error:
             raise damaged(error, path) from error
@@ -131,7 +131,7 @@ def _read_header(stream: io.BufferedReader, path: Path, pairs: bool) -> Header:
 
 
 @dataclass
-class _Rows:
+class _MatrixRows:
     """Collects the arrays of all chunks."""
 
     path: Path

@@ -238,7 +238,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class Request:
+class MetricRequest:
     """The checked arguments of an evaluation."""
 
     metrics: tuple[Metric, ...]
@@ -305,7 +305,7 @@ def checked_request(
     train_frequencies: Any,
     n_train: int | None,
     propensity: Propensity | str,
-) -> Request:
+) -> MetricRequest:
     """The arguments of an evaluation, checked; names may be None for the usual metrics."""
     notes: list[str] = []
     if isinstance(names, str):
@@ -326,7 +326,7 @@ def checked_request(
         frequencies = check_frequencies(train_frequencies, len(predictions.index))
     if isinstance(propensity, str):
         propensity = Propensity.preset(propensity)
-    return Request(metrics, frequencies, n_train, propensity, tuple(notes))
+    return MetricRequest(metrics, frequencies, n_train, propensity, tuple(notes))
 
 
 def _usual_metrics(

@@ -68,11 +68,11 @@ def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[s
     del model.graph.output[:]
     for name in names:
         model.graph.output.append(helper.make_empty_tensor_value_info(name))
-    with tempfile.TemporaryDirectory() as aside:
+    with tempfile.TemporaryDirectory() as temporary:
         # Weights go to a second file, because the format is limited to 2 GiB.
         external = {"save_as_external_data": True, "location": f"{source.name}.data"}
-        onnx.save(model, Path(aside) / source.name, **external)
-        session = onnx_encoder.open_session(Path(aside) / source.name, 1)
+        onnx.save(model, Path(temporary) / source.name, **external)
+        session = onnx_encoder.open_session(Path(temporary) / source.name, 1)
         outputs = [session.run(names, dict(example)) for example in examples]
     largest = (
         np.max([np.abs(values).reshape(-1, values.shape[-1]).max(axis=0) for values in tensors], 0)

@@ -31,7 +31,7 @@ from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import Model
-from labelgrove.methods.explaining.explanation import Question
+from labelgrove.methods.explaining.explanation import ExplanationRequest
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.neighbours.memory import Memory, Queries
 from labelgrove.methods.neighbours.voting import VotingParams
@@ -100,7 +100,7 @@ class ExportedModel(Model):
     ) -> Predictions:
         return self.engine.predict(texts_only(self.method, X), k, mask, threads)
 
-    def paths(self, question: Question) -> NoReturn:
+    def paths(self, question: ExplanationRequest) -> NoReturn:
         """Refused: gradients need the network itself."""
         raise UnsupportedError(
             "an exported model has no gradients to explain it with; explain the original model"

@@ -46,7 +46,7 @@ def export(
     if not isinstance(model, Model):
         raise ConfigError(f"export: needs a model or a model folder, got {type(model).__name__}")
     check_fitted(model)
-    pieces = model.pieces()
+    pieces = model.exported_parts()
     if model.facts_.given:
         raise UnsupportedError(
             f"this model reads a matrix of {model.facts_.given:,} columns that comes with the "

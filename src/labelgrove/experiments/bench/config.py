@@ -46,7 +46,7 @@ class BenchParams(Params):
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One row of the table: a method, an ensemble of other rows, or only published numbers."""
 
     name: str
@@ -66,7 +66,7 @@ class Bench:
     """The rows of a bench, checked before anything is trained."""
 
     params: BenchParams
-    rows: tuple[Row, ...]
+    rows: tuple[BenchRow, ...]
 
     @classmethod
     def from_config(
@@ -86,7 +86,7 @@ class Bench:
         tables = config.get("methods", [])
         if not isinstance(tables, list) or not tables:
             raise ConfigError("methods: a bench needs at least one [[methods]] table")
-        rows: list[Row] = []
+        rows: list[BenchRow] = []
         for number, table in enumerate(tables, 1):
             if not isinstance(table, Mapping):
                 raise ConfigError(f"methods: number {number} is not a table")
@@ -122,7 +122,9 @@ class Bench:
                 )
 
 
-def _row(table: Mapping[str, Any], number: int, above: Sequence[Row], folder: Path) -> Row:
+def _row(
+    table: Mapping[str, Any], number: int, above: Sequence[BenchRow], folder: Path
+) -> BenchRow:
     settings = dict(table)
     published, source = _published(settings.pop("published", {}), number)
     of = settings.pop("of", ())
@@ -141,12 +143,12 @@ def _row(table: Mapping[str, Any], number: int, above: Sequence[Row], folder: Pa
     if base is not None:
         settings = overridden(trained[base].settings or {}, settings)
     if of:
-        return Row(name, settings | {"method": "ensemble"}, tuple(of), published, source)
+        return BenchRow(name, settings | {"method": "ensemble"}, tuple(of), published, source)
     if "method" not in settings:
         if settings or not published:
             raise ConfigError(f"{name}: needs a method, or only published numbers")
-        return Row(name, None, (), published, source)
-    return Row(name, settings, (), published, source)
+        return BenchRow(name, None, (), published, source)
+    return BenchRow(name, settings, (), published, source)
 
 
 def _published(table: Any, number: int) -> tuple[dict[str, float], str]:
@@ -163,7 +165,7 @@ def _published(table: Any, number: int) -> tuple[dict[str, float], str]:
     return {key: float(value) for key, value in numbers.items()}, source
 
 
-def _with_flags(rows: Sequence[Row], flags: Sequence[str]) -> list[Row]:
+def _with_flags(rows: Sequence[BenchRow], flags: Sequence[str]) -> list[BenchRow]:
     """Rows with ``--set`` flags; a flag that no row knows is an error."""
     given = merge_settings({}, list(flags))
     known: set[str] = set()
@@ -184,7 +186,7 @@ def _with_flags(rows: Sequence[Row], flags: Sequence[str]) -> list[Row]:
     return result
 
 
-def create_row(row: Row) -> Any:
+def create_row(row: BenchRow) -> Any:
     """The unfitted model of a row. An ensemble of rows has no members yet."""
     settings = dict(row.settings or {})
     try:

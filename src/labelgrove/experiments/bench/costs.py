@@ -124,7 +124,7 @@ def model_costs(model: Model, folder: Path) -> dict[str, Any]:
 
 def training_speed(model: Model) -> dict[str, Any]:
     """Updates and speed of a network's training; of all networks of an ensemble together."""
-    histories = [part.story_ for part in model.submodels() or [model] if part.story_]
+    histories = [part.history_ for part in model.submodels() or [model] if part.history_]
     if not histories:
         return {}
     seconds = sum(history["seconds"] for history in histories)

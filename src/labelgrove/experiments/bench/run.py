@@ -38,7 +38,7 @@ from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.evaluation.metrics import Propensity
 from labelgrove.exchange.loading import load
 from labelgrove.experiments.attempts import measure, read_lines
-from labelgrove.experiments.bench.config import Bench, Files, Row, corpus_file, create_row
+from labelgrove.experiments.bench.config import Bench, BenchRow, Files, corpus_file, create_row
 from labelgrove.experiments.bench.costs import Costs, latency, machine, model_costs
 from labelgrove.experiments.bench.table import METRICS, add_gains
 from labelgrove.methods.base import Model
@@ -68,7 +68,7 @@ class BenchFolder:
         for name in ("configs", "models", "rows"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self._corpora: dict[tuple[Path, int | None], Corpus] = {}
-        self._trainings: dict[str, Training] = {}  # by workers, under the rows' names
+        self._trainings: dict[str, TrainedRow] = {}  # by workers, under the rows' names
 
     def run(
         self,
@@ -114,7 +114,9 @@ class BenchFolder:
             write_file(self.folder / "results.jsonl", lines.encode(), exclusive=False)
         return records
 
-    def _train_all(self, rows: Sequence[Row], engine: Engine, say: Callable[[str], None]) -> None:
+    def _train_all(
+        self, rows: Sequence[BenchRow], engine: Engine, say: Callable[[str], None]
+    ) -> None:
         """Lets the workers of an engine train rows."""
         cache = self.folder.resolve() / "cache"
         with RunFolder(cache) as run, run.shared():
@@ -127,31 +129,31 @@ class BenchFolder:
                 try:
                     training = engine.get(ref)
                 except LabelgroveError as error:  # the worker was lost
-                    training = Training({}, str(error))
+                    training = TrainedRow({}, str(error))
                 sys.stderr.write(training.messages)
                 self._trainings[name] = training
 
-    def key(self, row: Row) -> str:
+    def key(self, row: BenchRow) -> str:
         """A hash of everything that a row's record depends on."""
         members = [self.key(self.rows[name]) for name in row.of]
         shared = self.params.get_params() | {"baseline": None}
         parts = [self.files.digest, shared, row.settings, members, encoders_of(row)]
         return content_hash(VERSION, *parts)
 
-    def _record(self, row: Row) -> Record | None:
+    def _record(self, row: BenchRow) -> Record | None:
         """The finished record of a row with the same settings and data, or None."""
         if row.settings is None:
             return None
         record = read_record(self._file(row), self.key(row))
         return None if record is None or "error" in record else record
 
-    def _file(self, row: Row) -> Path:
+    def _file(self, row: BenchRow) -> Path:
         return self.folder / "rows" / f"{row.slug}.json"
 
-    def _model(self, row: Row) -> Path:
+    def _model(self, row: BenchRow) -> Path:
         return self.folder / "models" / row.slug
 
-    def _measure(self, row: Row) -> Record:
+    def _measure(self, row: BenchRow) -> Record:
         """Train the model of a row, or join those of other rows, and measure it."""
         record: Record = {"key": self.key(row), "data": self.files.digest}
         record["versions"] = library_versions()
@@ -164,7 +166,9 @@ class BenchFolder:
             record["error"] = str(error)
         return write_record(self._file(row), record)
 
-    def _price(self, row: Row, record: Record, costs: Costs, say: Callable[[str], None]) -> Record:
+    def _price(
+        self, row: BenchRow, record: Record, costs: Costs, say: Callable[[str], None]
+    ) -> Record:
         """The record of a trained row, with the costs of its prediction."""
         if record.get("costs") == asdict(costs):
             return record
@@ -176,7 +180,7 @@ class BenchFolder:
             return record | {"error": str(error)}
         return write_record(self._file(row), record | prices | {"costs": asdict(costs)})
 
-    def _arguments(self, row: Row) -> list[str]:
+    def _arguments(self, row: BenchRow) -> list[str]:
         """What ``labelgrove train`` is given for a row."""
         params, train_file = self.params, self.files.train.resolve()
         place = self.folder.resolve()
@@ -196,7 +200,7 @@ class BenchFolder:
         command += [part for name in params.fields for part in ("--field", name)]
         return [*map(str, command), *self.flags]
 
-    def _trained(self, row: Row) -> tuple[Model, Record]:
+    def _trained(self, row: BenchRow) -> tuple[Model, Record]:
         training = self._trainings.pop(row.name, None)
         if training is None:
             training = train(self._arguments(row), self.folder / "cache")
@@ -204,7 +208,7 @@ class BenchFolder:
             raise LabelgroveError(training.error)
         return load(self._model(row)), training.costs
 
-    def _joined(self, row: Row) -> tuple[Model, Record]:
+    def _joined(self, row: BenchRow) -> tuple[Model, Record]:
         members, records = [], []
         for member in (self.rows[name] for name in row.of):
             record = self._record(member)
@@ -272,7 +276,7 @@ class BenchFolder:
         }
 
 
-class Training(NamedTuple):
+class TrainedRow(NamedTuple):
     """What a training cost, or why it failed, and the messages of one that a worker started."""
 
     costs: Record
@@ -280,7 +284,7 @@ class Training(NamedTuple):
     messages: str = ""
 
 
-def train(arguments: Sequence[str], cache: Path, by_worker: bool = False) -> Training:
+def train(arguments: Sequence[str], cache: Path, by_worker: bool = False) -> TrainedRow:
     """Trains a row in a process of its own.
 
     Its stages are those that it used in the run folder ``cache``, computed by it or by an earlier
@@ -295,7 +299,7 @@ def train(arguments: Sequence[str], cache: Path, by_worker: bool = False) -> Tra
     if code:
         reasons = [event["why"] for event in events if event["kind"] == "run_failed"]
         reason = reasons[-1] if reasons else "see its messages above"
-        return Training({}, f"labelgrove train ended with {code}: {reason}", messages)
+        return TrainedRow({}, f"labelgrove train ended with {code}: {reason}", messages)
     kinds = ("stage_reused", "stage_stored")
     used = {(event["stage"], event["key"]) for event in events if event["kind"] in kinds}
     stages = {
@@ -311,7 +315,7 @@ def train(arguments: Sequence[str], cache: Path, by_worker: bool = False) -> Tra
         "model_bytes": summary["model_bytes"],
         "peak_memory_bytes": summary["peak_memory_bytes"],
     }
-    return Training(costs, messages=messages)
+    return TrainedRow(costs, messages=messages)
 
 
 def run_command(arguments: Sequence[str], stderr: int | None) -> tuple[int, str, str, str]:
@@ -326,7 +330,7 @@ def run_command(arguments: Sequence[str], stderr: int | None) -> tuple[int, str,
     return process.returncode, output, messages or "", process_name(process.pid)
 
 
-def encoders_of(row: Row) -> list[EncoderContent]:
+def encoders_of(row: BenchRow) -> list[EncoderContent]:
     """The encoders of a row by content, because files can change under the same name."""
     contents = []
     for encoder in create_row(row).encoders() if row.settings else []:
@@ -357,7 +361,7 @@ def price_models(
         manifest = read_manifest(path, kind="model")
         key = content_hash(VERSION, digest, str(path), manifest, asdict(costs))
         place = content_hash(str(path.resolve()), str(data.resolve()))[:8]  # names may be the same
-        file = folder / "rows" / f"{Row(f'{path.name} {data.name}').slug}-{place}.json"
+        file = folder / "rows" / f"{BenchRow(f'{path.name} {data.name}').slug}-{place}.json"
         record = read_record(file, key)
         if record is None:
             say(f"{path.name}: measuring the costs of prediction")

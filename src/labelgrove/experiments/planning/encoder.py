@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from labelgrove.experiments.planning import constants
-from labelgrove.methods.outline import EncoderWork
+from labelgrove.methods.cost_estimate import EncoderWork
 from labelgrove.methods.training import make_batches
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.encoders.encoder import load_encoder

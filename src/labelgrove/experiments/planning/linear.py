@@ -18,8 +18,8 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.experiments.planning import constants
 from labelgrove.methods.base import Model
+from labelgrove.methods.cost_estimate import CostEstimate
 from labelgrove.methods.linear.method import Linear
-from labelgrove.methods.outline import Outline
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import nodes_to_mine
 from labelgrove.ranking.solver import RankerParams
@@ -64,23 +64,23 @@ def sampled(corpus: Corpus, size: int, seed: int, vectors: int = 0) -> Corpus:
 
 
 def linear_rates(
-    outline: Outline, corpus: Corpus, given: Mapping[str, Any], threads: int | None
+    cost_estimate: CostEstimate, corpus: Corpus, given: Mapping[str, Any], threads: int | None
 ) -> tuple[dict[str, float], float]:
     """Seconds per unit of work and terms per document of a sample that is large enough to trust.
 
     ``given`` are settings of how given features are read.
     """
     probe = Linear(
-        tfidf=outline.tfidf,
-        tree=outline.tree,
-        ranker=outline.ranker,
-        search=outline.search or SearchParams(),
+        tfidf=cost_estimate.tfidf,
+        tree=cost_estimate.tree,
+        ranker=cost_estimate.ranker,
+        search=cost_estimate.search or SearchParams(),
         **given,
         n_jobs=threads,
     )
 
     def fitted(size: int) -> tuple[Corpus, float]:
-        sample = sampled(corpus, size, 0, outline.vectors)
+        sample = sampled(corpus, size, 0, cost_estimate.vectors)
         sample = sample if sample.labels.nnz else corpus
         start = time.perf_counter()
         probe.fit(sample)

@@ -22,7 +22,7 @@ from labelgrove.experiments.planning import constants
 from labelgrove.experiments.planning.linear import linear_rates, linear_work, two_samples
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import Model
-from labelgrove.methods.outline import EncoderWork
+from labelgrove.methods.cost_estimate import EncoderWork
 
 RARE = 5  # documents: a label with fewer is hard to learn
 
@@ -154,7 +154,7 @@ def plan_training(
     2
     """
     start = time.perf_counter()
-    model = model.settled(corpus)
+    model = model.resolve_defaults(corpus)
     counts = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
     facts: dict[str, Any] = {
         "method": model.method,
@@ -171,10 +171,10 @@ def plan_training(
     notes: list[str] = []
     if corpus.texts is not None and (names := names_in(corpus.texts)) is not None:
         notes.append(f"the model reads documents with the texts {names}")
-    outline = model.outline(len(corpus), len(corpus.index))
-    if outline is not None:
-        widths = tuple(outline.widths if label_tree is None else label_tree.widths)
-        facts |= {"tree": widths if outline.has_tree else (), "trees": outline.trees}
+    cost = model.cost_estimate(len(corpus), len(corpus.index))
+    if cost is not None:
+        widths = tuple(cost.widths if label_tree is None else label_tree.widths)
+        facts |= {"tree": widths if cost.has_tree else (), "trees": cost.trees}
     if calibrate:
         planner = _Planner(corpus, label_tree)
         try:
@@ -227,41 +227,41 @@ class _Planner:
     def _stages(self, model: Model, documents: int) -> Iterator[tuple[str, Any, Estimate]]:
         """Name, key and seconds of the stages of one model."""
         corpus, share = self.corpus, documents / len(self.corpus)
-        model = model.settled(corpus)
-        outline = model.outline(len(corpus), len(corpus.index))
-        if outline is None:
+        model = model.resolve_defaults(corpus)
+        cost = model.cost_estimate(len(corpus), len(corpus.index))
+        if cost is None:
             if model.encoders():
                 raise UnsupportedError(f"{model.method} with an encoder cannot be timed")
             key = f"{model.method} {model.to_config()}"
             seconds = self._once(key, lambda: two_samples(model, corpus))
             yield model.method, (key, documents), Estimate.around(share * seconds)
             return
-        widths = outline.widths if self.label_tree is None else self.label_tree.widths
+        widths = cost.widths if self.label_tree is None else self.label_tree.widths
         settings = model.get_params(deep=False)
         names = settings.get("label_texts")
         readings = ("features", "sparse_norm")
         given: dict[str, Any] = {name: settings[name] for name in readings if name in settings}
-        key = f"{outline.tfidf} {outline.tree} {outline.ranker} {given} {outline.vectors}"
-        rates, terms = self._once(key, lambda: linear_rates(outline, corpus, given, model.n_jobs))
+        key = f"{cost.tfidf} {cost.tree} {cost.ranker} {given} {cost.vectors}"
+        rates, terms = self._once(key, lambda: linear_rates(cost, corpus, given, model.n_jobs))
         self.facts["terms_per_document"] = terms or None
-        work = linear_work(corpus, widths, outline.ranker, terms=terms)
+        work = linear_work(corpus, widths, cost.ranker, terms=terms)
         size = terms + corpus.width
-        work["ranker"] *= outline.rankers * (size + outline.vectors) / (size or 1.0)
-        if outline.shortlist is not None:
-            pairs = len(corpus) ** constants.RANKER_GROWTH * outline.shortlist
-            work["ranker"] = constants.SHORTLIST_COST * pairs * (size + outline.vectors)
+        work["ranker"] *= cost.rankers * (size + cost.vectors) / (size or 1.0)
+        if cost.shortlist is not None:
+            pairs = len(corpus) ** constants.RANKER_GROWTH * cost.shortlist
+            work["ranker"] = constants.SHORTLIST_COST * pairs * (size + cost.vectors)
         spans = {name: Estimate.around(share * rates[name] * work[name]) for name in work}
         # Networks hold documents out by themselves, so they share nothing with linear models.
-        common = documents, names, "" if outline.encoder is None else model.method
-        yield "tfidf", ("tfidf", *common, str(outline.tfidf)), spans["tfidf"]
-        if outline.encoder is not None:
-            yield from self._encoder_stages(model, outline.encoder, documents)
-        for number in range(outline.trees):
-            kind = *common, number, str(outline.tree), str(outline.ranker)
+        common = documents, names, "" if cost.encoder is None else model.method
+        yield "tfidf", ("tfidf", *common, str(cost.tfidf)), spans["tfidf"]
+        if cost.encoder is not None:
+            yield from self._encoder_stages(model, cost.encoder, documents)
+        for number in range(cost.trees):
+            kind = *common, number, str(cost.tree), str(cost.ranker)
             suffix = f"-{number}" if number else ""
-            if outline.has_tree and self.label_tree is None:
+            if cost.has_tree and self.label_tree is None:
                 yield f"tree{suffix}", ("tree", *kind), spans["tree"]
-            if outline.has_ranker:
+            if cost.has_ranker:
                 yield f"ranker{suffix}", ("ranker", *kind), spans["ranker"]
 
     def _encoder_stages(

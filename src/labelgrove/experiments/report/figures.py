@@ -133,7 +133,7 @@ def histories(run: Run) -> dict[str, list[Mapping[str, Any]]]:
     models = [("", run.model)]
     models += [(f", {i} {m.method}", m) for i, m in enumerate(run.model.submodels(), 1)]
     for member, model in models:
-        for record in (model.story_ or {}).get("history", ()):
+        for record in (model.history_ or {}).get("history", ()):
             level = f", level {record['level']}" if "level" in record else ""
             logs.setdefault(f"{run.name}{member}{level}", []).append(record)
     return logs

@@ -31,7 +31,7 @@ class ScoreBin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationFinding:
     """How far scores, read as probabilities, are from the share of right labels.
 
     ``error`` is the expected calibration error: the mean distance of ``score`` and ``right`` over
@@ -42,7 +42,7 @@ class Calibration:
     error: float
 
 
-def calibration(judged: Judged, *, k: int, bins: int = 10) -> Calibration | None:
+def calibration(judged: Judged, *, k: int, bins: int = 10) -> CalibrationFinding | None:
     """Reliability of the k best labels' scores; None if they cannot be probabilities (margins, a
     score outside [0, 1], or no label at all)."""
     counted = judged.counted(Metric("P", k=k))
@@ -63,7 +63,7 @@ def calibration(judged: Judged, *, k: int, bins: int = 10) -> Calibration | None
         ScoreBin(b / bins, (b + 1) / bins, int(count[b]), float(score[b]), float(share[b]))
         for b in range(bins)
     )
-    return Calibration(tuple(rows), error)
+    return CalibrationFinding(tuple(rows), error)
 
 
 class Confusion(NamedTuple):

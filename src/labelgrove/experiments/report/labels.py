@@ -27,7 +27,7 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LabelTable:
+class ReportLabels:
     """Labels that are true or predicted in the evaluated documents, the most frequent first.
 
     All arrays have a row per label. ``columns`` are its columns in the index; ``scores`` are those
@@ -47,7 +47,7 @@ class LabelTable:
         return len(self.columns)
 
 
-def label_table(judged: Sequence[Judged], *, k: int) -> LabelTable:
+def label_table(judged: Sequence[Judged], *, k: int) -> ReportLabels:
     """The table over the k best labels of each run; the first run is the subject."""
     metric = Metric("P", k=k)
     scores = [by_label(one, metric) for one in judged]
@@ -79,7 +79,7 @@ def label_table(judged: Sequence[Judged], *, k: int) -> LabelTable:
             strict=True,
         )
     ]
-    return LabelTable(
+    return ReportLabels(
         columns,
         tuple(LabelScores(s.true[columns], s.predicted[columns], s.hits[columns]) for s in scores),
         partners,
@@ -129,7 +129,7 @@ def _lists(pairs: tuple[Int64, Int64], labels: int) -> list[list[int]]:
     return [documents[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 
 
-def as_json(table: LabelTable, data: dict[str, Any], describe: Callable[[int], Any]) -> str:
+def as_json(table: ReportLabels, data: dict[str, Any], describe: Callable[[int], Any]) -> str:
     """The table for the page's script, without characters that end a script or a string there.
 
     ``describe`` says what the page shows of a document. Each document is in it once, whichever

@@ -15,7 +15,7 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.evaluation.metrics import BinScore, Comparison, Contest, Evaluation
 from labelgrove.evaluation.metrics.bins import by_frequency
 from labelgrove.evaluation.metrics.ranking import Judged
-from labelgrove.experiments.report.labels import LabelTable, label_table
+from labelgrove.experiments.report.labels import ReportLabels, label_table
 from labelgrove.experiments.report.runs import Run
 from labelgrove.experiments.report.slices import Slice
 
@@ -91,7 +91,7 @@ class Report:
         return tuple(findings.frequency_bands(one, frequencies, k=self.at) for one in self.judged)
 
     @cached_property
-    def calibrations(self) -> tuple[findings.Calibration | None, ...]:
+    def calibrations(self) -> tuple[findings.CalibrationFinding | None, ...]:
         """Per run, how right its scores are; None if they cannot be probabilities."""
         return tuple(findings.calibration(judged, k=self.at) for judged in self.judged)
 
@@ -107,7 +107,7 @@ class Report:
         return findings.most_wrong(self.judged[0], k=self.at, most=self.worst) if self.worst else []
 
     @cached_property
-    def labels(self) -> LabelTable:
+    def labels(self) -> ReportLabels:
         """How well each label is predicted, with examples of the subject."""
         return label_table(self.judged, k=self.at)
 

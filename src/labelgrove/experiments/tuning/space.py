@@ -138,7 +138,7 @@ def laid_over(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str,
 
 def default_settings(model: Model, space: Space, corpus: Corpus) -> dict[str, Any]:
     """The settings of an unfitted model, as far as the space contains them."""
-    resolved = model.settled(corpus)  # numbers for settings that are "auto"
+    resolved = model.resolve_defaults(corpus)  # numbers for settings that are "auto"
     settings = {}
     for key, span in space.items():
         value, choices = value_of(model, key), getattr(span, "choices", None)

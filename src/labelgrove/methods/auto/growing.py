@@ -11,7 +11,7 @@ from labelgrove.errors import LabelgroveError
 from labelgrove.labels.documents import labels_with_words
 from labelgrove.methods import create, method_class
 from labelgrove.methods.auto.trials import NOISE, OutOfTimeError, Trials, pace
-from labelgrove.methods.base import Model, Step
+from labelgrove.methods.base import Model, PlanStep
 from labelgrove.methods.ensemble.method import Ensemble
 
 COMMON = ("tfidf", "features", "random_state", "n_jobs")  # settings of all members
@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
     seconds: float
 
 
-class Growing:
+class GrowingEnsemble:
     """The members of an ensemble, which grows by those that held-out documents prefer."""
 
     def __init__(self, trials: Trials, members: Sequence[Named], n_jobs: int | None) -> None:
@@ -46,12 +46,12 @@ class Growing:
     def add(self, member: Named, *, noise: float = NOISE) -> None:
         """Joins one more model with the members, and judges the ensemble."""
         trials, members = self.trials, [*self.members, member]
-        assert trials.judges is not None
+        assert trials.validation is not None
         *others, last = (each.name for each in members)
         name = f"{', '.join(others)} and {last}"
         models = [each.model for each in members]
         with trials.reporter.stage(f"joining {name}"):
-            joined = Ensemble(models, rule="learnt", n_jobs=self.n_jobs).join(trials.judges)
+            joined = Ensemble(models, rule="learnt", n_jobs=self.n_jobs).join(trials.validation)
         assert joined.merge_ is not None
         if not all(joined.weights_):
             trials.skip(name, f"it is not better than {members[joined.weights_.index(1.0)].name}")
@@ -159,33 +159,36 @@ def more_networks(first: Model, corpus: Corpus, seconds: float) -> list[Candidat
 
 def planned_steps(
     corpus: Corpus,
-    judges: int,
+    validation: int,
     trees: Sequence[Model],
     named: Sequence[Model],
     network: Model | None,
-) -> list[Step]:
+) -> list[PlanStep]:
     """What auto does without a budget, for a plan.
 
     ``trees`` and ``named`` are linear models with one tree and with several, without and with the
     names of labels; held-out documents decide which is trained again.
     """
-    whole, learnt = len(corpus), len(corpus) - judges
-    steps, again = [Step("linear", learnt, (trees[0],))], list[Step]()
-    if judges:
+    whole, learnt = len(corpus), len(corpus) - validation
+    steps, again = [PlanStep("linear", learnt, (trees[0],))], list[PlanStep]()
+    if validation:
         matching = [candidate.make() for candidate in matcher(trees[0], corpus, 0.0)]
         if network is not None:
             name, trees = network.method, trees[:1]
-            steps += [Step(name, whole, (network,)), Step(f"join {name}", judges, merged=2)]
+            steps += [
+                PlanStep(name, whole, (network,)),
+                PlanStep(f"join {name}", validation, merged=2),
+            ]
         else:
-            steps.append(Step(f"{trees[1].get_params()['n_trees']} trees", learnt, (trees[1],)))
+            steps.append(PlanStep(f"{trees[1].get_params()['n_trees']} trees", learnt, (trees[1],)))
             if matching:
-                steps.append(Step("label names", learnt, tuple(named)))
-        again.append(Step("linear again, on all documents", whole, tuple(trees)))
+                steps.append(PlanStep("label names", learnt, tuple(named)))
+        again.append(PlanStep("linear again, on all documents", whole, tuple(trees)))
         for model in matching:
             merged = 2 if network is None else 3
             steps += [
-                Step("matcher", learnt, (model,)),
-                Step("join matcher", judges, merged=merged),
+                PlanStep("matcher", learnt, (model,)),
+                PlanStep("join matcher", validation, merged=merged),
             ]
-            again.append(Step("matcher again, on all documents", whole, (model,)))
+            again.append(PlanStep("matcher again, on all documents", whole, (model,)))
     return [replace(s, name=f"auto {n}: {s.name}") for n, s in enumerate(steps + again, 1)]

@@ -37,14 +37,14 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import create, load_folder
 from labelgrove.methods.auto.growing import matcher, planned_steps
-from labelgrove.methods.auto.search import NETWORK, TREES, Search
+from labelgrove.methods.auto.search import NETWORK, TREES, MemberSearch
 from labelgrove.methods.auto.trials import Clock, Trials
-from labelgrove.methods.base import Model, Step, Workers
+from labelgrove.methods.base import Model, PlanStep, Workers
 from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import stages_in
-from labelgrove.methods.explaining.explanation import Paths, Question
-from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.settings import Group, group
@@ -98,7 +98,7 @@ class Auto(Model):
     device: str = "auto"
     random_state: int = 0
     n_jobs: int | None = None
-    planned_: Sequence[Step] = field(default=(), init=False)
+    planned_: Sequence[PlanStep] = field(default=(), init=False)
     chosen_: Model = field(init=False)
 
     def fit(
@@ -125,9 +125,9 @@ class Auto(Model):
         corpus, plain = choice.corpus, copy.copy(self)
         if choice.message:
             plain.features = choice.source  # said once, here
-        learnt_from, judges = hold_out(corpus, plain._share(len(corpus)), SPLIT_SEED)
-        if judges is not None and len(judges) < FEWEST_JUDGES:
-            learnt_from, judges = corpus, None
+        learnt_from, validation = hold_out(corpus, plain._share(len(corpus)), SPLIT_SEED)
+        if validation is not None and len(validation) < FEWEST_JUDGES:
+            learnt_from, validation = corpus, None
         given: dict[str, Any] = {} if label_tree is None else {"label_tree": label_tree}
         network, why = plain._network(corpus)  # refuses an encoder that is not there
         with (
@@ -135,15 +135,15 @@ class Auto(Model):
             stages_in(run) as shared,
             Ahead(workers, shared) as ahead,
         ):
-            trials = Trials(judges, Clock(budget), callbacks, shared, ahead)
+            trials = Trials(validation, Clock(budget), callbacks, shared, ahead)
             if choice.message:
                 trials.say(f"auto: {choice.message}")
-            if judges is None:
+            if validation is None:
                 trials.say("auto: too few documents are held out to compare models; linear is kept")
             trials.judge("linear", *trials.fit("linear", plain._linear(), learnt_from, **given))
-            search = Search(trials, plain._linear, self.n_jobs, goes_on=budget is not None)
+            search = MemberSearch(trials, plain._linear, self.n_jobs, goes_on=budget is not None)
             try:
-                if judges is not None:
+                if validation is not None:
                     if network is not None:
                         trials.say(f"{NETWORK}: {why}")
                         search.join(network, corpus, learnt_from)
@@ -225,34 +225,34 @@ class Auto(Model):
         chosen.timings_ = trials.timings | trials.reporter.timings
         self._become(chosen)
 
-    def settled(self, corpus: Corpus) -> Self:
+    def resolve_defaults(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` names the methods that will be tried, and the encoder."""
         network, why = self._network(corpus)
         plain = copy.copy(self)
         if network is None:
             what = f"linear, then {TREES} trees, label names and a matcher"
             plain.derived_ = {"method": (what, f"without {NETWORK}: {why}")}
-            plain.derived_ |= self._linear().settled(corpus).derived_
+            plain.derived_ |= self._linear().resolve_defaults(corpus).derived_
             plain.planned_ = self._planned(corpus, None)
             return plain
-        settled = network.settled(corpus)
+        resolved = network.resolve_defaults(corpus)
         plain.derived_ = {
             "method": (f"linear, {NETWORK}, both and a matcher", "there is a GPU"),
-            "encoder.encoder": (settled.encoders()[0].encoder, why),
-            **self._linear().settled(corpus).derived_,
-            **settled.derived_,
+            "encoder.encoder": (resolved.encoders()[0].encoder, why),
+            **self._linear().resolve_defaults(corpus).derived_,
+            **resolved.derived_,
         }
-        plain.planned_ = self._planned(corpus, settled)
+        plain.planned_ = self._planned(corpus, resolved)
         return plain
 
-    def _planned(self, corpus: Corpus, network: Model | None) -> list[Step]:
-        judges = round(self._share(len(corpus)) * len(corpus))
+    def _planned(self, corpus: Corpus, network: Model | None) -> list[PlanStep]:
+        validation = round(self._share(len(corpus)) * len(corpus))
         trees = [self._linear(n_trees=n) for n in (1, TREES)]
         named = [self._linear(n_trees=n, label_texts="names") for n in (1, TREES)]
-        judges = judges if judges >= FEWEST_JUDGES else 0
-        return planned_steps(corpus, judges, trees, named, network)
+        validation = validation if validation >= FEWEST_JUDGES else 0
+        return planned_steps(corpus, validation, trees, named, network)
 
-    def steps(self, documents: int) -> Sequence[Step]:
+    def steps(self, documents: int) -> Sequence[PlanStep]:
         """What will be tried without a budget."""
         if self.budget is not None:
             raise UnsupportedError("auto adds models while the budget lasts")
@@ -283,7 +283,7 @@ class Auto(Model):
         models: list[Model] = [self._linear(n_trees=TREES if network is None else 1)]
         models += [candidate.make() for candidate in matcher(models[0], corpus, 0.0)]
         if network is not None:
-            models.append(network.settled(corpus))
+            models.append(network.resolve_defaults(corpus))
         return max(model.estimate_memory(corpus) for model in models)
 
     def _become(self, chosen: Model) -> None:
@@ -324,13 +324,13 @@ class Auto(Model):
         """As the chosen model reads them."""
         return self.chosen_.read(X, dense=dense, threads=threads)
 
-    def paths(self, question: Question) -> Paths:
+    def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Of the chosen model."""
         return self.chosen_.paths(question)
 
-    def pieces(self) -> Pieces:
+    def exported_parts(self) -> ExportedParts:
         """Of the chosen model."""
-        return self.chosen_.pieces()
+        return self.chosen_.exported_parts()
 
     def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
         """Adds them to the chosen model."""

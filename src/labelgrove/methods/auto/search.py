@@ -11,7 +11,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.errors import LabelgroveError
 from labelgrove.labels.documents import labels_with_words
 from labelgrove.methods.auto.growing import (
-    Growing,
+    GrowingEnsemble,
     Named,
     matcher,
     more_linear,
@@ -31,7 +31,7 @@ FEWEST_EPOCHS = 1.0
 
 
 @dataclass(frozen=True)
-class Search:
+class MemberSearch:
     """Tries models after the first one; if there is a budget, it ``goes_on`` with more members."""
 
     trials: Trials
@@ -81,7 +81,9 @@ class Search:
             return
         trained[0].use_index(learnt_from.index)
         trials.judge(NETWORK, *trained)
-        growing = Growing(trials, [Named("linear", linear.model, linear.seconds)], self.n_jobs)
+        growing = GrowingEnsemble(
+            trials, [Named("linear", linear.model, linear.seconds)], self.n_jobs
+        )
         growing.add(Named(NETWORK, *trained))
         if trials.best is not None and trials.best.name == NETWORK:  # linear adds nothing to it
             growing.members = [Named(NETWORK, *trained)]
@@ -96,7 +98,7 @@ class Search:
         trials = self.trials
         best = trials.best
         assert best is not None
-        growing = Growing(trials, [Named(best.name, best.model, best.seconds)], self.n_jobs)
+        growing = GrowingEnsemble(trials, [Named(best.name, best.model, best.seconds)], self.n_jobs)
         growing.try_all(matcher(best.model, learnt_from, trials.first_seconds), noise=SURELY)
         if not self.goes_on:
             return
@@ -111,7 +113,7 @@ class Search:
         try:  # it holds out the same documents itself
             return trials.fit(NETWORK, network, corpus, pace(trials.clock, "network"))
         except OutOfTimeError as slow:
-            epochs = network.settled(corpus).get_params()["training__epochs"]
+            epochs = network.resolve_defaults(corpus).get_params()["training__epochs"]
             left = max(0.0, trials.clock.left)
             fitting = round(epochs * left / (1 + AFTERWARDS) / slow.seconds, 2)
             if fitting < FEWEST_EPOCHS:

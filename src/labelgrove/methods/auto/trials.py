@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.callbacks import Callback, Event, Reporter, Timing
+from labelgrove.core.callbacks import Callback, Event, Reporter, StageTiming
 from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
@@ -54,7 +54,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Trial:
+class MemberTrial:
     """A fitted model, its P@1, P@3 and P@5 on each held-out document, and its training time."""
 
     name: str
@@ -73,21 +73,21 @@ class Trials:
 
     def __init__(
         self,
-        judges: Corpus | None,
+        validation: Corpus | None,
         clock: Clock,
         callbacks: Sequence[Callback],
         run: RunFolder,
         ahead: Ahead | None = None,
     ) -> None:
-        self.judges, self.clock, self.run = judges, clock, run
+        self.validation, self.clock, self.run = validation, clock, run
         self.ahead = ahead or Ahead(None, run)
         self.callbacks = callbacks
         self.reporter = Reporter(callbacks)
-        self.best: Trial | None = None
+        self.best: MemberTrial | None = None
         self.first_seconds = 0.0  # of the first model
         self.took: dict[int, float] = {}  # seconds of each training, by the model's id
         self.records: list[dict[str, Any]] = []
-        self.timings: dict[str, Timing] = {}
+        self.timings: dict[str, StageTiming] = {}
 
     def begin(self, model: Model, corpus: Corpus, seconds: float, **given: Any) -> None:
         """Lets a worker train the model that :meth:`fit` will be given, if there is time for it.
@@ -120,17 +120,17 @@ class Trials:
         *,
         noise: float = NOISE,
         rows: Rows | None = None,
-    ) -> Trial:
+    ) -> MemberTrial:
         """Measures a model; it becomes the best one if it is better by ``noise`` errors.
 
-        ``rows`` are given for a model that learnt from the judges.
+        ``rows`` are given for a model that learnt from the validation documents.
         """
         best = self.best
-        if self.judges is not None and rows is None:
+        if self.validation is not None and rows is None:
             with self.reporter.stage(f"{name}: measuring"):
-                found = model.predict(self.judges, k=max(MEASURED_AT))
-                rows = precision_rows(found, self.judges.labels)
-        trial = Trial(name, model, rows, seconds)
+                found = model.predict(self.validation, k=max(MEASURED_AT))
+                rows = precision_rows(found, self.validation.labels)
+        trial = MemberTrial(name, model, rows, seconds)
         if best is None:
             self.first_seconds = seconds
         if best is None or best.rows is None or rows is None:
@@ -148,9 +148,9 @@ class Trials:
             record |= {
                 f"P@{k}": round(float(m), 6) for k, m in zip(MEASURED_AT, means, strict=True)
             }
-            assert self.judges is not None
-            record["documents"] = len(self.judges)
-            where = f"P@1 / P@3 / P@5 on {len(self.judges):,} held-out documents"
+            assert self.validation is not None
+            record["documents"] = len(self.validation)
+            where = f"P@1 / P@3 / P@5 on {len(self.validation):,} held-out documents"
             self.say(f"{name}: {trial.figures} ({where}), {format_duration(seconds)}; {verdict}")
         self.records.append(record)
         return trial

@@ -14,7 +14,7 @@ from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Made
+from labelgrove.disk.stages import CachedResult
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
@@ -28,11 +28,11 @@ from labelgrove.methods.cascadexml.params import (
     cascade_tree_params,
     idle_settings,
 )
-from labelgrove.methods.explaining.explanation import Paths, Question
-from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.cost_estimate import CostEstimate, expected_widths
+from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.networks import layer_arrays
-from labelgrove.methods.outline import Outline, expected_widths
 from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import FeatureChoice
@@ -97,15 +97,15 @@ class CascadeXML(Model):
             tree = data.tree(stages, shape, seed=model.random_state, threads=model.n_jobs)
             heads = CascadeHeads(tree.value, model.heads)
             trained = networks.train_network(model, data, stages, heads)
-            network = Made(lambda: network_from_part(trained.value, heads), trained.key)
+            network = CachedResult(lambda: network_from_part(trained.value, heads), trained.key)
             model.tree_, model.network_ = tree.value, network.value
             model.reranker_ = networks.rerank(model, data, stages, network, tree)
             networks.remember(model, data, stages, trained.value.config["story"])
         return self
 
-    def settled(self, corpus: Corpus) -> Self:
+    def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
-        return neural.settled(self, corpus, clusters=self._clusters(len(corpus.index)))
+        return neural.resolve_defaults(self, corpus, clusters=self._clusters(len(corpus.index)))
 
     def _clusters(self, labels: int) -> tuple[int, ...]:
         """Clusters per level, without the labels."""
@@ -133,11 +133,11 @@ class CascadeXML(Model):
         """The tree of the labels' clusters."""
         return {} if self.tree_ is None else {"tree": self.tree_}
 
-    def paths(self, question: Question) -> Paths:
+    def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """The network's own way to the label, and the reranker's."""
         return networks.paths(self, question)
 
-    def pieces(self) -> Pieces:
+    def exported_parts(self) -> ExportedParts:
         """The encoder for the graph; heads and ranker beside it."""
         ranker = {} if self.reranker_ is None else self.reranker_.parts()
         return networks.network_pieces(self.network_, self._exported_heads() | ranker)
@@ -167,10 +167,10 @@ class CascadeXML(Model):
         kept = {"kept": list(heads.kept)}
         return {"heads": Part(config | kept, arrays), "tree": self.tree_.state()}
 
-    def outline(self, documents: int, labels: int) -> Outline:
+    def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
         """Clusters as the heads want them."""
         shape = cascade_tree_params(labels, self.heads, self.tree)
-        return networks.outline(self, documents, expected_widths(shape, labels))
+        return networks.cost_estimate(self, documents, expected_widths(shape, labels))
 
     def search_space(self) -> dict[str, Any]:
         """The training, the reranker, the dropout of the heads and their shortlists."""
@@ -189,7 +189,7 @@ class CascadeXML(Model):
         self.tree_: LabelTree | None = tree
         self.network_ = network_from_part(parts["network"], CascadeHeads(tree, self.heads))
         self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)
-        self.story_ = parts["network"].config["story"]
+        self.history_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}
 
 

@@ -228,10 +228,10 @@ class CascadeNet(nn.Module):
         """Of the clusters above the labels, alone or along the whole path to them."""
         if self.params.score == "weighted":
             return levels[-2].kept_logits.sigmoid()
-        chances = levels[0].kept_logits.sigmoid()
+        probabilities = levels[0].kept_logits.sigmoid()
         for level in levels[1:-1]:
-            chances = level.kept_logits.sigmoid() * chances.gather(1, level.kept_slots)
-        return chances
+            probabilities = level.kept_logits.sigmoid() * probabilities.gather(1, level.kept_slots)
+        return probabilities
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
         """Per cluster level (true labels still in the shortlist of prediction, true labels).

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any, Self
 
-from labelgrove.core.callbacks import Timing
+from labelgrove.core.callbacks import StageTiming
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine
@@ -43,7 +43,7 @@ class Ahead:
         ref = self._engine.call(leave_stages, model, held, folder, threads, given, gpu=gpu)
         self._tasks[id(model)] = (model, ref)
 
-    def wait(self, model: Model) -> dict[str, Timing] | None:
+    def wait(self, model: Model) -> dict[str, StageTiming] | None:
         """What a task needed for each stage of the model; None if none was begun.
 
         Raises the error of the training.
@@ -51,7 +51,7 @@ class Ahead:
         if self._engine is None or id(model) not in self._tasks:
             return None
         _, ref = self._tasks.pop(id(model))
-        timings: dict[str, Timing] = self._engine.get(ref)
+        timings: dict[str, StageTiming] = self._engine.get(ref)
         return timings
 
     def __enter__(self) -> Self:
@@ -67,7 +67,7 @@ class Ahead:
 
 def leave_stages(
     model: Model, corpus: Corpus, folder: str, threads: int | None, given: dict[str, Any]
-) -> dict[str, Timing]:
+) -> dict[str, StageTiming]:
     """Trains a model into a run folder that the process which asks for it shares."""
     if model.get_params(deep=False).get("n_jobs") is None:
         model.set_params(n_jobs=threads)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, get_ar
 
 import numpy as np
 
-from labelgrove.core.callbacks import Callback, Reporter, Timing
+from labelgrove.core.callbacks import Callback, Reporter, StageTiming
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
@@ -30,7 +30,7 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import load_folder
-from labelgrove.methods.base import Model, Step, Workers
+from labelgrove.methods.base import Model, PlanStep, Workers
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import (
     check_kinds,
@@ -129,7 +129,7 @@ class Ensemble(Model):
             learnt_from, held_out = hold_out(corpus, self.held_out, self.random_state)
         members = [clone(member) for member in self.members]
         check_kinds(members, self.rule)
-        timings: dict[str, Timing] = {}
+        timings: dict[str, StageTiming] = {}
         with (
             engine_for(engine) as workers,
             stages_in(run) as shared,
@@ -193,7 +193,7 @@ class Ensemble(Model):
             if member.index_ is not index:
                 member.use_index(index)
 
-    def remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, Timing]) -> None:
+    def remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, StageTiming]) -> None:
         """Also forgets what no member reads."""
         super().remember(corpus, timings)
         self.facts_ = self._needed(self.facts_)
@@ -253,15 +253,15 @@ class Ensemble(Model):
         """The members, fitted or not."""
         return list(self.members_ if self.fitted else self.members)
 
-    def steps(self, documents: int) -> list[Step]:
+    def steps(self, documents: int) -> list[PlanStep]:
         """The members, and what merges their lists."""
-        judges = round(self.held_out * documents) if self.rule == "learnt" else 0
+        validation = round(self.held_out * documents) if self.rule == "learnt" else 0
         steps = [
-            Step(f"member {number} ({member.method})", documents - judges, (member,))
+            PlanStep(f"member {number} ({member.method})", documents - validation, (member,))
             for number, member in enumerate(self.members, 1)
         ]
-        merged = Step("merge", judges, merged=len(self.members))
-        return [*steps, merged] if judges else steps
+        merged = PlanStep("merge", validation, merged=len(self.members))
+        return [*steps, merged] if validation else steps
 
     def encoders(self) -> list[EncoderParams]:
         """The encoders of all members."""
@@ -303,7 +303,7 @@ class Ensemble(Model):
 
         return OwnGrowth(grown)
 
-    def pieces(self) -> NoReturn:
+    def exported_parts(self) -> NoReturn:
         """Refused."""
         raise UnsupportedError(
             "an ensemble cannot be exported as a whole; export its neural members one by one"

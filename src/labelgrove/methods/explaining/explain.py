@@ -23,7 +23,7 @@ from labelgrove.evaluation.predictions import check_fitted
 from labelgrove.methods.explaining.explanation import (
     GRADIENT_STEPS,
     Explanation,
-    Question,
+    ExplanationRequest,
     added_up,
     shortened,
     strongest,
@@ -99,7 +99,9 @@ def _explain_one(
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
     _one_document(text)
     examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
-    paths, kind = model.paths(Question(text, column, examples, _one_row(dense), gradient_steps))
+    paths, kind = model.paths(
+        ExplanationRequest(text, column, examples, _one_row(dense), gradient_steps)
+    )
     score = sum(path.weight * path.score for path in paths)
     reasons = added_up(paths)
     steps = [step for path in paths for step in path.steps]

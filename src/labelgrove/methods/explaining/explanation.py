@@ -102,7 +102,7 @@ class Path:
     steps: tuple[Step, ...] = ()
 
 
-class Paths(NamedTuple):
+class DecisionPaths(NamedTuple):
     """All paths to a label, and the kind of their scores."""
 
     paths: list[Path]
@@ -110,7 +110,7 @@ class Paths(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Question:
+class ExplanationRequest:
     """Why does this document get the label of this column?"""
 
     document: Any

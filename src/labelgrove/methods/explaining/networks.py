@@ -20,7 +20,14 @@ from labelgrove.data.features import Features
 from labelgrove.data.records import BETWEEN
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.explaining.attribution import Attribution, attribute, word_reasons
-from labelgrove.methods.explaining.explanation import Path, Paths, Question, Reason, Span, Step
+from labelgrove.methods.explaining.explanation import (
+    DecisionPaths,
+    ExplanationRequest,
+    Path,
+    Reason,
+    Span,
+    Step,
+)
 from labelgrove.methods.explaining.rankers import (
     dense_weights,
     labels_below,
@@ -45,7 +52,7 @@ Rows = npt.NDArray[np.float64]
 
 def network_paths(
     network: Network,
-    question: Question,
+    question: ExplanationRequest,
     *,
     device: torch.device,
     tree: LabelTree | None,
@@ -53,12 +60,12 @@ def network_paths(
     terms: TermReader | None = None,
     share: float = 0.0,
     unit: bool = False,
-) -> Paths:
+) -> DecisionPaths:
     """A network's own path to a label, and that of the ranker over its shortlist, if any.
 
     ``share`` is the ranker's share of the score; with ``unit`` it reads vectors of unit length.
     """
-    reading = Reading(network.encoder, network, question, device)
+    reading = NetworkInput(network.encoder, network, question, device)
     weights = None if ranker is None else label_weights(ranker, question.column)
     logits, vector, attribution = reading.logits(question.column, weights, unit=unit)
     steps = [
@@ -74,18 +81,18 @@ def network_paths(
         step = label_step(reading, ranker, terms, features, attribution.shares[-1])
         step = replace(step, probability=probability(step.margin, "sigmoid"))
         paths.append(Path("reranker", share, product([step]), (step,)))
-    return Paths(paths, "product")
+    return DecisionPaths(paths, "product")
 
 
 def vector_paths(
     rankers: Sequence[Ranker],
     features: Features,
-    question: Question,
+    question: ExplanationRequest,
     *,
     search: SearchParams,
     terms: TermReader,
-    reading: Reading | None,
-) -> Paths:
+    reading: NetworkInput | None,
+) -> DecisionPaths:
     """Paths down the trees of rankers that read text vectors, traced back to words.
 
     Without a ``reading``, as for word vectors, there are no tokens to trace back to.
@@ -110,12 +117,12 @@ def vector_paths(
 
 
 @dataclass(frozen=True)
-class Reading:
+class NetworkInput:
     """A text as an encoder, or a network around it, reads it."""
 
     encoder: Encoder
     network: Network | None
-    question: Question
+    question: ExplanationRequest
     device: torch.device
 
     def __post_init__(self) -> None:
@@ -203,7 +210,7 @@ def label_weights(ranker: Ranker, column: int) -> Rows:
 
 
 def network_step(
-    reading: Reading,
+    reading: NetworkInput,
     node: NodeLogit,
     attribution: Attribution,
     number: int,
@@ -236,7 +243,7 @@ def network_step(
 
 
 def label_step(
-    reading: Reading, ranker: Ranker, terms: TermReader, features: Features, shares: Rows
+    reading: NetworkInput, ranker: Ranker, terms: TermReader, features: Features, shares: Rows
 ) -> Step:
     """The label's own margin by a ranker that has no other nodes, from terms and the vector."""
     step = ranker_steps(
@@ -250,7 +257,7 @@ def label_step(
     return traced_step(reading, step, shares)
 
 
-def traced_step(reading: Reading, step: Step, shares: Rows) -> Step:
+def traced_step(reading: NetworkInput, step: Step, shares: Rows) -> Step:
     """The step with the text vector's contribution traced back to words."""
     words, others = reading.words(shares)
     total = sum(reason.contribution for reason in words) + others
@@ -281,5 +288,7 @@ def joined_steps(above: Step, own: Step, factor: float, own_factor: float, const
 
 def product(steps: Sequence[Step]) -> float:
     """The product of the probabilities that count."""
-    chances = [step.probability for step in steps if step.counts and step.probability is not None]
-    return float(np.prod(chances))
+    probabilities = [
+        step.probability for step in steps if step.counts and step.probability is not None
+    ]
+    return float(np.prod(probabilities))

@@ -16,10 +16,10 @@ from labelgrove.data.features import FeatureParts
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.explaining.explanation import (
+    DecisionPaths,
     Examples,
+    ExplanationRequest,
     Path,
-    Paths,
-    Question,
     Reason,
     Span,
     Step,
@@ -149,12 +149,12 @@ def ranker_steps(
 def tree_paths(
     rankers: Sequence[Ranker],
     document: Any,
-    question: Question,
+    question: ExplanationRequest,
     *,
     search: SearchParams,
     terms: Terms | None,
     revise: Callable[[list[list[Step]]], list[list[Step]]] = list,
-) -> Paths:
+) -> DecisionPaths:
     """The path down each tree to the label, for one document as the rankers read it.
 
     ``revise`` may change the steps of all trees before they become paths.
@@ -173,7 +173,7 @@ def tree_paths(
         score = float(ranker.score(parts, [column], params=search, threads=1)[0, 0])
         name = "tree" if len(rankers) == 1 else f"tree {number}"
         paths.append(Path(name, 1.0 / len(rankers), score, tuple(own_steps)))
-    return Paths(paths, search.score_kind)
+    return DecisionPaths(paths, search.score_kind)
 
 
 def feature_reason(feature: int, value: float, contribution: float, terms: Terms | None) -> Reason:

@@ -16,20 +16,21 @@ from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import networks, neural
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.defaults import Needs
-from labelgrove.methods.explaining.explanation import Paths, Question
-from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.cost_estimate import CostEstimate, expected_widths
+from labelgrove.methods.defaults import TrainingNeeds
+from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
 from labelgrove.methods.lightxml.static import (
-    Lesson,
+    StaticTraining,
     TwoEncoders,
     kept_both,
     train_groups,
@@ -39,7 +40,6 @@ from labelgrove.methods.lightxml.static import (
     with_recall,
 )
 from labelgrove.methods.networks import layer_arrays
-from labelgrove.methods.outline import Outline, expected_widths
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.methods.settings import Group, group
@@ -110,7 +110,7 @@ class LightXML(Model):
                 trained = networks.train_network(model, data, stages, heads)
             else:
                 trained = model._train_static(data, stages, heads, groups)
-            network = Made(lambda: stored_network(trained.value, heads), trained.key)
+            network = CachedResult(lambda: stored_network(trained.value, heads), trained.key)
             model.tree_, model.network_ = groups, network.value
             model.reranker_ = networks.rerank(model, data, stages, network, tree)
             networks.remember(model, data, stages, trained.value.config["story"])
@@ -118,7 +118,7 @@ class LightXML(Model):
 
     def _train_static(
         self, data: Prepared, stages: Stages, heads: LightXmlHeads, tree: LabelTree
-    ) -> Made[Part]:
+    ) -> CachedResult[Part]:
         """Groups first, then labels among the groups that were found (the paper's ablation)."""
         stages.reporter.message(
             "heads.negatives: static trainings keep their last weights; training.keep, .patience "
@@ -127,29 +127,29 @@ class LightXML(Model):
         # Both kinds of static negatives share the first two trainings.
         same = replace(heads, params=replace(heads.params, negatives="static"))
         examples, seed = data.examples(stages), self.random_state
-        lesson = stages.derive(
-            lambda: Lesson(examples.value, same, self.training, seed),
+        shared = stages.derive(
+            lambda: StaticTraining(examples.value, same, self.training, seed),
             examples=examples,
             heads=same,
             training=self.training,
             seed=seed,
         )
         run: dict[str, Any] = {"device": self.device, "reporter": stages.reporter}
-        recall = stages("network-groups", train_groups, lesson=lesson, encoder=data.encoder, **run)
+        recall = stages("network-groups", train_groups, shared=shared, encoder=data.encoder, **run)
         labels = stages(
-            "network-labels", train_labels, lesson=lesson, recall=recall, tree=tree, **run
+            "network-labels", train_labels, shared=shared, recall=recall, tree=tree, **run
         )
         if self.heads.negatives == "static-two":
             return stages.derive(
                 lambda: kept_both(recall.value, labels.value), recall=recall, labels=labels
             )
         return stages(
-            "network", train_groups_again, lesson=lesson, recall=recall, labels=labels, **run
+            "network", train_groups_again, shared=shared, recall=recall, labels=labels, **run
         )
 
-    def settled(self, corpus: Corpus) -> Self:
+    def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
-        return neural.settled(self, corpus, Needs(dropouts=(0.3, 0.5)))
+        return neural.resolve_defaults(self, corpus, TrainingNeeds(dropouts=(0.3, 0.5)))
 
     def learns_names(self) -> bool:
         """As ``label_texts`` says."""
@@ -172,12 +172,12 @@ class LightXML(Model):
         """The tree of the labels' groups, if there are any."""
         return {} if self.tree_ is None else {"tree": self.tree_}
 
-    def paths(self, question: Question) -> Paths:
+    def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """The network's own way to the label, and the reranker's; refused for two encoders."""
         self._refuse_two("explained")
         return networks.paths(self, question)
 
-    def pieces(self) -> Pieces:
+    def exported_parts(self) -> ExportedParts:
         """The encoder for the graph; heads and ranker beside it. Refused for two encoders."""
         self._refuse_two("exported")
         ranker = {} if self.reranker_ is None else self.reranker_.parts()
@@ -211,18 +211,20 @@ class LightXML(Model):
             "tree": two_levels(self.tree_).state(),
         }
 
-    def outline(self, documents: int, labels: int) -> Outline:
+    def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
         """One head, or groups below a tree."""
         one_head = not self.heads.groups_labels(labels)
         widths = (labels,) if one_head else expected_widths(self.tree, labels)
         has_tree = not one_head or self.rerank.reranks
-        outline = networks.outline(self, documents, widths, has_tree=has_tree)
-        if one_head or self.heads.negatives == "dynamic" or outline.encoder is None:
-            return outline
-        learns = outline.encoder.learns  # twice, and a head alone reads as often for "static"
+        cost_estimate = networks.cost_estimate(self, documents, widths, has_tree=has_tree)
+        if one_head or self.heads.negatives == "dynamic" or cost_estimate.encoder is None:
+            return cost_estimate
+        learns = cost_estimate.encoder.learns  # twice, and a head alone reads as often for "static"
         reads = learns + 1 if self.heads.negatives == "static" else 1
-        work = replace(outline.encoder, learns=2 * learns, reads=outline.encoder.reads + reads)
-        return replace(outline, encoder=work)
+        work = replace(
+            cost_estimate.encoder, learns=2 * learns, reads=cost_estimate.encoder.reads + reads
+        )
+        return replace(cost_estimate, encoder=work)
 
     def search_space(self) -> dict[str, Any]:
         """The training, the reranker and the dropout of the heads."""
@@ -247,7 +249,7 @@ class LightXML(Model):
         heads = LightXmlHeads(len(self.index_), self.tree_, self.heads)
         self.network_ = stored_network(parts["network"], heads)
         self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)
-        self.story_ = parts["network"].config["story"]
+        self.history_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}
 
 

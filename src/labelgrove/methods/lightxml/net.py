@@ -300,8 +300,8 @@ class LightXmlNet(nn.Module):
                 listed = allowed.only(1, listed)
             scores = self._label_logits(text, listed.ids, listed.mask).sigmoid()
             if self.params.score == "weighted":
-                chances = group_logits.gather(1, kept).float().sigmoid()
-                scores = scores * chances.gather(1, listed.slots)
+                probabilities = group_logits.gather(1, kept).float().sigmoid()
+                scores = scores * probabilities.gather(1, listed.slots)
             return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
 
     def scores(self, states: Sequence[Tensor], columns: Tensor) -> Tensor:

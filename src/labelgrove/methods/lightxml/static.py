@@ -23,9 +23,9 @@ from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.lightxml.net import two_levels
-from labelgrove.methods.preparation import Examples
+from labelgrove.methods.preparation import TrainingExamples
 from labelgrove.methods.reranking import shortlist_matrix
-from labelgrove.methods.training import joined_stories, make_batches, make_runner
+from labelgrove.methods.training import joined_histories, make_batches, make_runner
 from labelgrove.methods.xrtransformer.net import LevelBatches
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.batches.padded import Batch, prefetched
@@ -72,22 +72,22 @@ def with_recall(labels: Part, recall: Part) -> Part:
 def kept_both(recall: Part, labels: Part) -> Part:
     """The result of "static-two"."""
     part = with_recall(labels, recall)
-    story = joined_stories([recall.config["story"], labels.config["story"]])
-    return Part({**part.config, "story": story}, part.arrays)
+    history = joined_histories([recall.config["story"], labels.config["story"]])
+    return Part({**part.config, "story": history}, part.arrays)
 
 
 @dataclass(frozen=True)
-class Lesson:
+class StaticTraining:
     """What all three trainings share."""
 
-    examples: Examples
+    examples: TrainingExamples
     heads: MakeHeads
     training: LoopParams
     seed: int
 
 
 def train_groups(
-    lesson: Lesson,
+    shared: StaticTraining,
     encoder: Encoder,
     *,
     device: str,
@@ -95,19 +95,19 @@ def train_groups(
     checkpoints: Path | None = None,
 ) -> Part:
     """Fine-tunes an encoder on the groups alone; gives a network's part."""
-    where, examples = choose_device(device), lesson.examples
+    where, examples = choose_device(device), shared.examples
     with torch.random.fork_rng([]):
-        torch.manual_seed(derived_seed(lesson.seed, 0))
-        network = Network(encoder, *lesson.heads(encoder, where))
+        torch.manual_seed(derived_seed(shared.seed, 0))
+        network = Network(encoder, *shared.heads(encoder, where))
     network.heads.start_from(examples.labels)
     if network.heads.params.standardise:
-        make_runner(network, device, lesson.training.precision).standardise(examples.tokens)
-    story = _learn(lesson, network, _group_loss, None, where, reporter, checkpoints)
-    return network_part(network, story)
+        make_runner(network, device, shared.training.precision).standardise(examples.tokens)
+    history = _learn(shared, network, _group_loss, None, where, reporter, checkpoints)
+    return network_part(network, history)
 
 
 def train_labels(
-    lesson: Lesson,
+    shared: StaticTraining,
     recall: Part,
     tree: LabelTree,
     *,
@@ -116,18 +116,18 @@ def train_labels(
     checkpoints: Path | None = None,
 ) -> Part:
     """Fine-tunes the encoder of ``recall`` on the labels of the groups that it finds."""
-    network, examples = network_from_part(recall, lesson.heads), lesson.examples
-    above = best_groups(network, examples, device, lesson.training.precision)
+    network, examples = network_from_part(recall, shared.heads), shared.examples
+    above = best_groups(network, examples, device, shared.training.precision)
     if network.heads.params.truth == "forced":
         above = above.maximum(targets(examples.labels, two_levels(tree))[0])
     network.heads.weigh(examples.labels)
     where = choose_device(device)
-    story = _learn(lesson, network, _label_loss, above, where, reporter, checkpoints)
-    return network_part(network, story)
+    history = _learn(shared, network, _label_loss, above, where, reporter, checkpoints)
+    return network_part(network, history)
 
 
 def train_groups_again(
-    lesson: Lesson,
+    shared: StaticTraining,
     recall: Part,
     labels: Part,
     *,
@@ -136,20 +136,20 @@ def train_groups_again(
     checkpoints: Path | None = None,
 ) -> Part:
     """Trains a new head over the groups on the encoder that has learnt the labels."""
-    network = network_from_part(labels, lesson.heads)
+    network = network_from_part(labels, shared.heads)
     with torch.random.fork_rng([]):
-        torch.manual_seed(derived_seed(lesson.seed, 1))
+        torch.manual_seed(derived_seed(shared.seed, 1))
         network.heads.groups.reset_parameters()
-    network.heads.start_from(lesson.examples.labels, groups_only=True)
+    network.heads.start_from(shared.examples.labels, groups_only=True)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith("heads.groups."))
     where = choose_device(device)
-    story = _learn(lesson, network, _frozen_group_loss, None, where, reporter, checkpoints)
-    stories = [recall.config["story"], labels.config["story"], story]
-    return network_part(network, joined_stories(stories))
+    history = _learn(shared, network, _frozen_group_loss, None, where, reporter, checkpoints)
+    histories = [recall.config["story"], labels.config["story"], history]
+    return network_part(network, joined_histories(histories))
 
 
-def best_groups(network: Network, examples: Examples, device: str, precision: str) -> CSR:
+def best_groups(network: Network, examples: TrainingExamples, device: str, precision: str) -> CSR:
     """Documents x groups: the groups that the network finds for the training documents."""
     groups = network.heads.index.widths[0]
     most = min(network.heads.params.groups_kept, groups)
@@ -164,7 +164,7 @@ def best_groups(network: Network, examples: Examples, device: str, precision: st
 
 
 def _learn(
-    lesson: Lesson,
+    shared: StaticTraining,
     network: Network,
     loss: Callable[[Any, Any], Tensor],
     above: CSR | None,
@@ -176,7 +176,7 @@ def _learn(
 
     One part ranks no labels, so nothing can be evaluated and the last weights are kept.
     """
-    examples, training, seed = lesson.examples, lesson.training, lesson.seed
+    examples, training, seed = shared.examples, shared.training, shared.seed
     batches = make_batches(examples.tokens, network.encoder, training, device, seed)
     result = train(
         network,
@@ -190,7 +190,7 @@ def _learn(
         prefetch=prefetched,
         stage="training",
     )
-    return result.story()
+    return result.summary()
 
 
 def _group_loss(network: Any, batch: Any) -> Tensor:

@@ -25,7 +25,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import FeatureParts, Features
 from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
@@ -49,7 +49,7 @@ from labelgrove.methods.linear.streaming import (
     scratch_for,
     terms_per_document,
 )
-from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
+from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
 from labelgrove.methods.settings import Group, check_count, group
 from labelgrove.methods.terms import FeatureChoice, choose_features, scaling
 from labelgrove.ranking.beam import SearchParams
@@ -60,8 +60,8 @@ from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 if TYPE_CHECKING:
-    from labelgrove.methods.explaining.explanation import Paths, Question
-    from labelgrove.methods.outline import Outline
+    from labelgrove.methods.cost_estimate import CostEstimate
+    from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
     from labelgrove.methods.updating.growth import GrowthView
 
 LabelTexts = Literal["names"] | None
@@ -171,7 +171,7 @@ class Linear(Model):
                 "for the documents of labels"
             )
         corpus: Corpus | ShardedCorpus
-        features: Made[Any]
+        features: CachedResult[Any]
         reader: TermReader | None
         scratch: Scratch | None = None
         derived: dict[str, tuple[Any, str]] = {}
@@ -245,7 +245,7 @@ class Linear(Model):
         self.derived_ = derived
         return self
 
-    def settled(self, corpus: Corpus) -> Self:
+    def resolve_defaults(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` says which features are used and whether rows are scaled."""
         plain, choice = copy.copy(self), choose_features(self.features, corpus)
         plain.derived_ = choice.derived | scaling(choice.read, self.sparse_norm)
@@ -306,7 +306,7 @@ class Linear(Model):
         """tf-idf rows, the given matrix or both, and the dense block."""
         return features_of(self._document_parts(X, dense, threads))
 
-    def paths(self, question: Question) -> Paths:
+    def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Down each tree."""
         from labelgrove.methods.explaining.rankers import tree_paths
         from labelgrove.methods.explaining.spans import named_terms
@@ -326,9 +326,9 @@ class Linear(Model):
         reads_names = facts.from_text and not facts.width and not facts.given
         return tree_growth(self, self.tree.max_leaf_size, reads_names=reads_names)
 
-    def outline(self, documents: int, labels: int) -> Outline:
+    def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
         """tf-idf, trees and rankers."""
-        return tree_outline(self, labels, trees=self.n_trees)
+        return tree_cost_estimate(self, labels, trees=self.n_trees)
 
     def search_space(self) -> dict[str, Any]:
         """The ranker, the tree and the search."""
@@ -369,9 +369,9 @@ class Linear(Model):
         return BASE_BYTES + text_bytes + strings + work + dense
 
 
-def in_blocks(features: Made[Features], engine: Engine) -> Made[Blocks]:
+def in_blocks(features: CachedResult[Features], engine: Engine) -> CachedResult[Blocks]:
     """The same features held by the engine; known by the same key, as results are the same."""
-    return Made(lambda: Blocks.cut(engine, features.value), features.key)
+    return CachedResult(lambda: Blocks.cut(engine, features.value), features.key)
 
 
 def _suffix(number: int) -> str:

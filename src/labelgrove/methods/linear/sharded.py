@@ -12,7 +12,7 @@ from labelgrove.data.languages import sample_rows
 from labelgrove.data.records import joined_names, names_in, plain_texts
 from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.hashing import content_hash
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref
 from labelgrove.methods.terms import said_of_fields
@@ -28,12 +28,12 @@ MERGED_AT_ONCE = 8  # counts, so that no worker holds many vocabularies
 
 def sharded_features(
     stages: Stages, corpus: ShardedCorpus, params: TfidfParams
-) -> tuple[Made[Blocks], TermReader]:
+) -> tuple[CachedResult[Blocks], TermReader]:
     """Rows of tf-idf in the blocks of the texts, with the bits of one machine."""
     key = ""
     if stages.run is not None:
         key = content_hash(list(corpus.map(content_hash)))
-    texts = Made(lambda: corpus, key)
+    texts = CachedResult(lambda: corpus, key)
     tfidf = stages("tfidf", fit_sharded, corpus=texts, params=params)
     if counts := tfidf.value.field_counts():
         stages.reporter.message(said_of_fields(counts))
@@ -43,7 +43,7 @@ def sharded_features(
         refs = engine.map(tfidf_rows, corpus.texts, engine.put(tfidf.value))
         return Blocks.of(engine, refs)
 
-    return Made(rows, tfidf.key), TermReader(tfidf.value)
+    return CachedResult(rows, tfidf.key), TermReader(tfidf.value)
 
 
 def fit_sharded(corpus: ShardedCorpus, params: TfidfParams) -> Tfidf:

@@ -28,16 +28,16 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.explaining.explanation import Paths, Question
-from labelgrove.methods.explaining.networks import Reading, vector_paths
-from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
+from labelgrove.methods.explaining.networks import NetworkInput, vector_paths
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import scaled
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import tokens_stage
-from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
+from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
 from labelgrove.methods.settings import Group, check_count, group
 from labelgrove.methods.spaces import linear_space
 from labelgrove.methods.terms import (
@@ -50,8 +50,8 @@ from labelgrove.methods.training import make_runner
 from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
+    ClusterMatcher,
     IndexingParams,
-    Matcher,
     match,
     stored_matcher,
 )
@@ -198,15 +198,15 @@ class LinearVectors(Model):
         data = neural.prepare(
             self, corpus, stages, baseline=False
         )  # this method is a baseline itself
-        training = Matcher(data, stages, self, self.indexing, self.heads)
+        training = ClusterMatcher(data, stages, self, self.indexing, self.heads)
         matcher = training.train(training.index_labels())
-        self.story_ = matcher.value.story
+        self.history_ = matcher.value.history
         vectors = training.match(matcher, data.tokens).value.vectors
         return matcher.value.network, data.learnt_from, vectors
 
-    def settled(self, corpus: Corpus) -> Self:
+    def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"; those of an encoder only if it reads texts."""
-        return neural.settled(self, corpus, reads_texts=self.vectors.kind != "word2vec")
+        return neural.resolve_defaults(self, corpus, reads_texts=self.vectors.kind != "word2vec")
 
     def learns_names(self) -> bool:
         """As ``label_texts`` says."""
@@ -257,13 +257,13 @@ class LinearVectors(Model):
         precision = self.training.precision
         return embed_texts(embedder, tokens, precision, device=self.device).arrays["dense"]
 
-    def paths(self, question: Question) -> Paths:
+    def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Down each tree; vectors of an encoder are traced back to words."""
         embedder, reading = self.embedder_, None
         if not isinstance(embedder, Word2vec):
             network = embedder if isinstance(embedder, Network) else None
             encoder = embedder.encoder if isinstance(embedder, Network) else embedder
-            reading = Reading(encoder, network, question, choose_device(self.device))
+            reading = NetworkInput(encoder, network, question, choose_device(self.device))
         return vector_paths(
             self.rankers_,
             self.read(question.documents, threads=1),
@@ -277,7 +277,7 @@ class LinearVectors(Model):
         """Labels get a place in each tree."""
         return tree_growth(self, self.tree.max_leaf_size, reads_names=not self.facts_.given)
 
-    def pieces(self) -> Pieces:
+    def exported_parts(self) -> ExportedParts:
         """The encoder for the graph; rankers and tf-idf beside it."""
         if isinstance(self.embedder_, Word2vec):
             raise UnsupportedError(
@@ -286,15 +286,15 @@ class LinearVectors(Model):
             )
         if isinstance(self.embedder_, Network):
             return network_pieces(self.embedder_, self._ranking_parts())
-        return Pieces(self.embedder_, (-1,), self._ranking_parts())
+        return ExportedParts(self.embedder_, (-1,), self._ranking_parts())
 
-    def outline(self, documents: int, labels: int) -> Outline | None:
+    def cost_estimate(self, documents: int, labels: int) -> CostEstimate | None:
         """Vectors, trees and rankers; word vectors are timed as a whole."""
         if self.vectors.kind == "word2vec":
             return None
         fine_tuned = 1.0 if self.vectors.kind == "fine-tuned" else 0.0
         return replace(
-            tree_outline(self, labels, trees=self.n_trees),
+            tree_cost_estimate(self, labels, trees=self.n_trees),
             encoder=neural.encoder_work(self, documents, trainings=fine_tuned, reads=1),
             has_vectors=True,
         )
@@ -319,7 +319,7 @@ class LinearVectors(Model):
     def parts(self) -> dict[str, Part]:
         """What makes vectors, the rankers, and tf-idf."""
         if isinstance(self.embedder_, Network):
-            embedder = network_part(self.embedder_, self.story_ or {})
+            embedder = network_part(self.embedder_, self.history_ or {})
         else:
             embedder = self.embedder_.state()
         return {"embedder": embedder} | self._ranking_parts()
@@ -333,7 +333,7 @@ class LinearVectors(Model):
             self.embedder_ = Encoder.from_state(stored)
         else:
             self.embedder_ = stored_matcher(stored, self.heads)
-            self.story_ = stored.config["story"]
+            self.history_ = stored.config["story"]
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         check_count("n_trees", self.n_trees)
         self.rankers_ = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(self.n_trees)]

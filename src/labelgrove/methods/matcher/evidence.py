@@ -20,7 +20,7 @@ from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
-from labelgrove.methods.matcher.names import Bool, Float64, Names, Reading, contains
+from labelgrove.methods.matcher.names import Bool, Float64, NameReading, Names, contains
 
 TEXTS_AT_ONCE = 1000
 FOLDS = 10
@@ -73,7 +73,7 @@ class MatchingParams(Params):
     ridge: float = param(1.0, gt=0, help="penalty of the squared weights")
 
 
-class Candidates(NamedTuple):
+class MatchCandidates(NamedTuple):
     """Labels of which a name was found: one entry per text and label, sorted by both."""
 
     text: Int64
@@ -90,12 +90,12 @@ class Candidates(NamedTuple):
     qualifiers: Int64  # words in the parentheses of the name
     qualified: Bool  # the text has one of them
 
-    def of(self, entries: npt.NDArray[Any]) -> Candidates:
+    def of(self, entries: npt.NDArray[Any]) -> MatchCandidates:
         """Those of the entries, which are numbers or a mask."""
-        return Candidates._make(values[entries] for values in self)
+        return MatchCandidates._make(values[entries] for values in self)
 
 
-class Counts(NamedTuple):
+class MatchCounts(NamedTuple):
     """What training knows of labels: arrays with an entry per label (or per tenth and label)."""
 
     documents: Float64
@@ -103,7 +103,7 @@ class Counts(NamedTuple):
     wrong: Float64
 
 
-def find_candidates(names: Names, reading: Reading) -> Candidates:
+def find_candidates(names: Names, reading: NameReading) -> MatchCandidates:
     """The labels of which the texts have a name."""
     found = names.find(reading)
     labels = int(names.labels.max(initial=0)) + 1
@@ -121,7 +121,7 @@ def find_candidates(names: Names, reading: Reading) -> Candidates:
 
     likeness = found.likeness[order]
     lead = start < reading.leads[found.text[order]]
-    return Candidates(
+    return MatchCandidates(
         text,
         label,
         found.name[order][begins],
@@ -143,21 +143,23 @@ class Evidence:
 
     stem_texts: Int64  # training texts with each stem
     n_texts: int
-    counts: Counts
+    counts: MatchCounts
     weights: Float64  # of the columns, scaled, and of a constant
     centre: Float64
     scale: Float64
     least: Float64  # of each column where the weights were fitted; others count as these
     most: Float64
 
-    def rows(self, names: Names, found: Candidates, known: Counts | None = None) -> Float64:
+    def rows(
+        self, names: Names, found: MatchCandidates, known: MatchCounts | None = None
+    ) -> Float64:
         """The numbers in ``COLUMNS``, a row per candidate; ``known`` has a row for each, too."""
         rarity = np.log((self.n_texts + 1) / (self.stem_texts + 1.0))
         stems, lengths = names.stems[found.name], names.lengths[found.name]
         used = stems >= 0
         rarities = np.where(used, rarity[stems], 0.0) if stems.size else np.zeros(stems.shape)
         if known is None:
-            known = Counts(*(values[found.label] for values in self.counts))
+            known = MatchCounts(*(values[found.label] for values in self.counts))
         seen = known.right + known.wrong
         return np.column_stack(
             [
@@ -192,7 +194,7 @@ class Evidence:
         scaled = (np.clip(rows, self.least, self.most) - self.centre) / self.scale
         return np.column_stack([scaled, np.ones(len(rows))]) * self.weights
 
-    def chances(self, names: Names, found: Candidates) -> Float64:
+    def probabilities(self, names: Names, found: MatchCandidates) -> Float64:
         """How probable it is that each candidate is right."""
         return np.asarray(expit(self.contributions(self.rows(names, found)).sum(axis=1)))
 
@@ -219,7 +221,7 @@ class Evidence:
     def from_state(cls, part: Part) -> Evidence:
         """From the model folder."""
         arrays = part.arrays
-        counts = Counts(*(arrays[f"counts.{name}"] for name in Counts._fields))
+        counts = MatchCounts(*(arrays[f"counts.{name}"] for name in MatchCounts._fields))
         width = len(COLUMNS)
         columns = ("centre", "scale", "least", "most")
         for name, size in (("weights", width + 1), *((name, width) for name in columns)):
@@ -236,7 +238,7 @@ class Evidence:
 
 def found_matches(
     names: Names, texts: Sequence[str], labels: CSR
-) -> Iterator[tuple[Int64, Candidates, Bool]]:
+) -> Iterator[tuple[Int64, MatchCandidates, Bool]]:
     """How many texts have each stem, the candidates, and which are right; texts in blocks."""
     count, width = labels.shape
     truth = np.sort(entry_rows(labels) * width + labels.indices)
@@ -261,7 +263,7 @@ def learn_evidence(
     documents = np.zeros((FOLDS, width))
     np.add.at(documents, (fold[entry_rows(labels)], labels.indices), 1)
     stem_texts = np.zeros(len(names.stem_numbers), np.int64)
-    kept: list[Candidates] = []
+    kept: list[MatchCandidates] = []
     targets: list[Bool] = []
     for stems, found, is_right in found_matches(names, texts, labels):
         stem_texts += stems
@@ -270,10 +272,10 @@ def learn_evidence(
         used = fitted_on[found.text]
         kept.append(found.of(used))
         targets.append(is_right[used])
-    sample = Candidates._make(np.concatenate(values) for values in zip(*kept, strict=True))
-    totals = Counts(*(values.sum(axis=0) for values in (documents, right, wrong)))
+    sample = MatchCandidates._make(np.concatenate(values) for values in zip(*kept, strict=True))
+    totals = MatchCounts(*(values.sum(axis=0) for values in (documents, right, wrong)))
     own = fold[sample.text], sample.label
-    known = Counts(
+    known = MatchCounts(
         *(
             total[sample.label] - part[own]
             for total, part in zip(totals, (documents, right, wrong), strict=True)

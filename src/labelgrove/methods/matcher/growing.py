@@ -8,7 +8,7 @@ import numpy as np
 
 from labelgrove.core.arrays import Int64
 from labelgrove.data.corpus import Corpus
-from labelgrove.methods.matcher.evidence import Counts, Evidence, found_matches
+from labelgrove.methods.matcher.evidence import Evidence, MatchCounts, found_matches
 from labelgrove.methods.matcher.names import Float64, Names
 from labelgrove.methods.updating.growth import Additions
 
@@ -24,7 +24,7 @@ def grown_evidence(evidence: Evidence, names: Names, more: Names, additions: Add
     stem_texts = renamed_evidence(evidence, names, more).stem_texts
     old_stems = [more.stem_numbers[stem] for stem in names.stem_numbers]
     new_stems = np.setdiff1d(np.arange(len(stem_texts)), old_stems)
-    counts = np.zeros((len(Counts._fields), labels))
+    counts = np.zeros((len(MatchCounts._fields), labels))
     counts[:, :known] = evidence.counts
     if additions.old is not None:
         stems, seen = _counted(more, additions.old)
@@ -38,7 +38,7 @@ def grown_evidence(evidence: Evidence, names: Names, more: Names, additions: Add
         n_texts += len(additions.documents)
         first = known if additions.only_new else 0
         counts[:, first:] += seen[:, first:]
-    return replace(evidence, stem_texts=stem_texts, n_texts=n_texts, counts=Counts(*counts))
+    return replace(evidence, stem_texts=stem_texts, n_texts=n_texts, counts=MatchCounts(*counts))
 
 
 def renamed_evidence(evidence: Evidence, names: Names, others: Names) -> Evidence:

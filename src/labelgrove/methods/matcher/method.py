@@ -39,7 +39,7 @@ from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import choose_features
 
 if TYPE_CHECKING:
-    from labelgrove.methods.explaining.explanation import Paths, Question
+    from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
     from labelgrove.methods.updating.growth import Additions, OwnGrowth
 
 ENTRIES_AT_ONCE = 1 << 21  # scores of labels that are held at a time
@@ -134,13 +134,13 @@ class Matcher(Model):
     ) -> TopK:
         """The best of the labels that are found and of the frequent ones."""
         found = find_candidates(self.names_, self.names_.read(texts))
-        chances = self.evidence_.chances(self.names_, found)
+        probabilities = self.evidence_.probabilities(self.names_, found)
         if mask is not None:
-            chances[~mask.allowed[found.label]] = -np.inf  # never taken
+            probabilities[~mask.allowed[found.label]] = -np.inf  # never taken
         count, width = len(texts), len(self.index_)
         codes = (np.arange(count)[:, None] * width + frequent).ravel()
         codes = np.concatenate([found.text * width + found.label, codes])
-        values = np.concatenate([chances, np.tile(rest[frequent], count)])
+        values = np.concatenate([probabilities, np.tile(rest[frequent], count)])
         codes, entries = np.unique(codes, return_index=True)  # of two entries the first: the match
         scores = sparse.csr_array(
             (values[entries], codes % width, offsets(np.bincount(codes // width, minlength=count))),
@@ -160,7 +160,7 @@ class Matcher(Model):
         """Names are all that it looks for."""
         return True
 
-    def paths(self, question: Question) -> Paths:
+    def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """The words that match; what training knows of the label is the bias."""
         from labelgrove.methods.explaining import explanation
 
@@ -174,7 +174,7 @@ class Matcher(Model):
             parts = self.evidence_.contributions(rows)[0]
             of_match = float(parts[: len(OF_MATCH)].sum())
             margin, bias = float(parts.sum()), float(parts.sum()) - of_match
-            score = float(self.evidence_.chances(self.names_, own)[0])
+            score = float(self.evidence_.probabilities(self.names_, own)[0])
             words = matched_words(self.names_, text, column)
             reasons = tuple(
                 explanation.Reason(word, of_match / len(words), spans=tuple(spans))
@@ -185,7 +185,9 @@ class Matcher(Model):
         step = explanation.Step(
             1, column, len(self.index_), margin, score, bias=bias, reasons=reasons
         )
-        return explanation.Paths([explanation.Path("names", 1.0, score, (step,))], "product")
+        return explanation.DecisionPaths(
+            [explanation.Path("names", 1.0, score, (step,))], "product"
+        )
 
     def growth(self) -> OwnGrowth:
         """With all training documents, everything is learnt again; otherwise counts grow."""

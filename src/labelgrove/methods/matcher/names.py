@@ -88,7 +88,7 @@ def names_of(index: LabelIndex) -> Iterator[tuple[int, list[str]]]:
                 yield column, list(words)
 
 
-class Reading(NamedTuple):
+class NameReading(NamedTuple):
     """Texts as numbers: a token is the number of its word among ``words``."""
 
     words: list[str]  # all different ones
@@ -147,7 +147,7 @@ class Names:
             counts.append(len(stems))
         self.qualifiers, self.qualifiers_at = np.array(numbers, np.int64), offsets(counts)
 
-    def qualified(self, reading: Reading, text: Int64, label: Int64) -> tuple[Int64, Bool]:
+    def qualified(self, reading: NameReading, text: Int64, label: Int64) -> tuple[Int64, Bool]:
         """How many words qualify the name of each label, and whether its text has one of them."""
         width = len(self.stem_numbers)
         codes = np.sort((reading.texts * width + reading.stems)[reading.stems >= 0])
@@ -174,7 +174,7 @@ class Names:
         self.ending_counts = np.diff(self.ends_at)
         self.sharing = self.ending_counts[node]  # names that are found wherever this one is
 
-    def read(self, texts: Iterable[str]) -> Reading:
+    def read(self, texts: Iterable[str]) -> NameReading:
         """Texts as numbers."""
         number_of: dict[str, int] = {}
         tokens: list[int] = []
@@ -188,9 +188,9 @@ class Names:
             leads.append(len(words if lead is None else _WORD.findall(plain, 0, lead.start())))
         different, numbers = list(number_of), np.array(tokens, np.int64)
         stems = self._stems_of(different)[numbers]
-        return Reading(different, numbers, stems, np.array(starts), np.array(leads, np.int64))
+        return NameReading(different, numbers, stems, np.array(starts), np.array(leads, np.int64))
 
-    def find(self, reading: Reading) -> Matches:
+    def find(self, reading: NameReading) -> Matches:
         """Where the texts have names."""
         tokens, unknown = reading.stems, -1
         limits = reading.starts[1:][reading.texts]  # where the text of each token ends
@@ -222,13 +222,13 @@ class Names:
         stems = [self.stem_numbers.get(stem(word, self.letters), -1) for word in words]
         return np.array([*stems, -1], np.int64)
 
-    def stem_texts(self, reading: Reading) -> Int64:
+    def stem_texts(self, reading: NameReading) -> Int64:
         """In how many of the texts each stem is."""
         codes = reading.texts * len(self.stem_numbers) + reading.stems
         codes = np.unique(codes[reading.stems >= 0])
         return np.bincount(codes % max(1, len(self.stem_numbers)), minlength=len(self.stem_numbers))
 
-    def _likeness(self, reading: Reading, start: Int64, name: Int64) -> Float64:
+    def _likeness(self, reading: NameReading, start: Int64, name: Int64) -> Float64:
         """How much the least similar word of the text resembles that of the name."""
         known = np.array([self.word_numbers.get(w, -1) for w in reading.words] + [-1], np.int64)
         read_letters, own_letters = letters_of(reading.words), self.letters_of_words

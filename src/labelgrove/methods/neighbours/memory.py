@@ -47,13 +47,13 @@ class Queries(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Terms:
+class TermMemory:
     """Documents of unit length by their terms."""
 
     postings: CsrParts  # terms x documents
 
     @classmethod
-    def of(cls, rows: CSR) -> Terms:
+    def of(cls, rows: CSR) -> TermMemory:
         """From the features of the training documents, a row each."""
         unit: CSR = Features(sparse=rows).normalised().sparse
         return cls(csr_parts(as_csr(unit.T)))
@@ -87,7 +87,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Vectors:
+class VectorMemory:
     """Documents by their text vectors: rows of unit length in half precision, perhaps mapped."""
 
     rows: npt.NDArray[np.float16]
@@ -163,8 +163,8 @@ class Memory:
     """Documents by terms, by vectors or by both, and their labels."""
 
     voters: Voters
-    terms: Terms | None = None
-    vectors: Vectors | None = None
+    terms: TermMemory | None = None
+    vectors: VectorMemory | None = None
 
     @classmethod
     def of(
@@ -173,8 +173,8 @@ class Memory:
         """From the labels of the training documents, their features and their unit vectors."""
         return cls(
             Voters(with_values(labels, 1.0)),
-            None if terms is None else Terms.of(terms),
-            None if vectors is None else Vectors(vectors),
+            None if terms is None else TermMemory.of(terms),
+            None if vectors is None else VectorMemory(vectors),
         )
 
     def nearest(
@@ -224,10 +224,10 @@ class Memory:
         labels = csr_from_arrays(part.arrays, "labels")
         memory = cls(
             Voters(labels),
-            Terms(csr_parts(csr_from_arrays(part.arrays, "postings"), name="postings"))
+            TermMemory(csr_parts(csr_from_arrays(part.arrays, "postings"), name="postings"))
             if terms
             else None,
-            Vectors(part.arrays["vectors"]) if vectors else None,
+            VectorMemory(part.arrays["vectors"]) if vectors else None,
         )
         memory._check(labels.shape[0])
         return memory

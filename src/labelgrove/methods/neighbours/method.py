@@ -22,7 +22,7 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import Model
 from labelgrove.methods.defaults import MOST_TOKENS
-from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import document_parts, features_stage, labelled_corpus
 from labelgrove.methods.neighbours.memory import Memory, Queries
 from labelgrove.methods.neighbours.voting import Support, VotingParams
@@ -38,7 +38,7 @@ from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 if TYPE_CHECKING:
-    from labelgrove.methods.explaining.explanation import Paths, Question, Step
+    from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest, Step
     from labelgrove.methods.neighbours.reading import TextReader
 
 VectorKind = Literal["tfidf", "encoder", "both"]
@@ -94,7 +94,7 @@ class Neighbours(Model):
         if self._reads_vectors:
             check_texts_alone(self.method, corpus)
         corpus = _as_sparse(corpus)
-        plain = self.settled(corpus)
+        plain = self.resolve_defaults(corpus)
         choice = choose_features(self.features, corpus)
         if choice.message:
             stages.reporter.message(choice.message)
@@ -120,7 +120,7 @@ class Neighbours(Model):
         self.derived_ = plain.derived_ if plain is not self else {}
         return self
 
-    def settled(self, corpus: Corpus) -> Self:
+    def resolve_defaults(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` says which features are used and how an encoder reads texts."""
         derived = dict(choose_features(self.features, corpus).derived)
         read: dict[str, tuple[Any, str]] = {}
@@ -182,7 +182,7 @@ class Neighbours(Model):
             return None
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def paths(self, question: Question) -> Paths:
+    def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """The votes of the neighbours that have the label, divided among the words of the text.
 
         A vote by tf-idf is divided among the terms in common, one by vectors among all words.
@@ -204,9 +204,9 @@ class Neighbours(Model):
             explanation.Path(name, weight, step.margin, (step,))
             for (name, step), weight in zip(steps.items(), weights, strict=True)
         ]
-        return explanation.Paths(paths, "product")
+        return explanation.DecisionPaths(paths, "product")
 
-    def _step_by_terms(self, row: CsrParts, support: Support, question: Question) -> Step:
+    def _step_by_terms(self, row: CsrParts, support: Support, question: ExplanationRequest) -> Step:
         from labelgrove.methods.explaining.rankers import feature_reason
         from labelgrove.methods.explaining.spans import named_terms
 
@@ -222,14 +222,16 @@ class Neighbours(Model):
         )
         return self._step(question, support.prior, float(contributions.sum()), reasons=reasons)
 
-    def _step_by_vectors(self, vector: Float32, support: Support, question: Question) -> Step:
+    def _step_by_vectors(
+        self, vector: Float32, support: Support, question: ExplanationRequest
+    ) -> Step:
         assert self.memory_.vectors is not None and self.reader_ is not None
         direction = self.memory_.vectors.direction(support)
         product = float(direction @ vector)
         step = self._step(question, support.prior, product, vector=product)
         return self.reader_.traced(step, direction, question, device=self.device)
 
-    def _step(self, question: Question, prior: float, votes: float, **parts: Any) -> Step:
+    def _step(self, question: ExplanationRequest, prior: float, votes: float, **parts: Any) -> Step:
         """The one step of a path: the score of the label itself."""
         from labelgrove.methods.explaining import explanation
 
@@ -255,11 +257,11 @@ class Neighbours(Model):
             space["voting.encoder_share"] = {"low": 0.1, "high": 0.9}
         return space
 
-    def pieces(self) -> Pieces:
+    def exported_parts(self) -> ExportedParts:
         """The encoder for the graph, if there is one; the memory beside it."""
         if self.reader_ is None:
-            return super().pieces()
-        return self.reader_.pieces(self._memory_parts())
+            return super().exported_parts()
+        return self.reader_.exported_parts(self._memory_parts())
 
     def _memory_parts(self) -> dict[str, Part]:
         parts = {"memory": self.memory_.state()}

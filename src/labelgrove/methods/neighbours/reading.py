@@ -20,10 +20,10 @@ from labelgrove.core.arrays import Float32
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import Stages
-from labelgrove.methods.defaults import Needs, derive
-from labelgrove.methods.explaining.explanation import Question, Step
-from labelgrove.methods.explaining.networks import Reading, traced_step
-from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.defaults import TrainingNeeds, derive
+from labelgrove.methods.explaining.explanation import ExplanationRequest, Step
+from labelgrove.methods.explaining.networks import NetworkInput, traced_step
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.neighbours.voting import Float64
 from labelgrove.methods.preparation import check_fields, situation, tokens_stage
 from labelgrove.methods.training import make_runner
@@ -65,15 +65,17 @@ class TextReader:
         network = network_of(self.encoder, LastState(), self.standard)
         return network.train(self.encoder.training)
 
-    def traced(self, step: Step, direction: Float64, question: Question, *, device: str) -> Step:
+    def traced(
+        self, step: Step, direction: Float64, question: ExplanationRequest, *, device: str
+    ) -> Step:
         """The step with the vector's contribution, its product with ``direction``, as words."""
-        reading = Reading(self.encoder, self._network(), question, choose_device(device))
+        reading = NetworkInput(self.encoder, self._network(), question, choose_device(device))
         return traced_step(reading, step, reading.products(direction[None]).shares[0])
 
-    def pieces(self, parts: dict[str, Part]) -> Pieces:
+    def exported_parts(self, parts: dict[str, Part]) -> ExportedParts:
         """The encoder for the graph, and what else the model needs."""
         mean, scale = np.asarray(self.standard.mean), np.asarray(self.standard.scale)
-        return Pieces(self.encoder, (-1,), parts, mean, scale)
+        return ExportedParts(self.encoder, (-1,), parts, mean, scale)
 
     def parts(self) -> dict[str, Part]:
         """For the model folder."""
@@ -141,4 +143,6 @@ def derived_reading(
     if "auto" not in (params.max_tokens, params.pooling):
         return {}
     case = situation(corpus, params, device=device, threads=threads)
-    return {name: (value, why) for name, (value, why) in derive(settings, case, Needs()).items()}
+    return {
+        name: (value, why) for name, (value, why) in derive(settings, case, TrainingNeeds()).items()
+    }

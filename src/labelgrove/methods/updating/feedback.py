@@ -168,7 +168,7 @@ def _share(part: int, whole: int) -> float | None:
 
 
 @dataclass(frozen=True)
-class Counts:
+class FeedbackCounts:
     """One label: how often it was kept, added by people, and rejected."""
 
     id: str
@@ -187,7 +187,7 @@ def agreement_over_time(entries: Iterable[Entry], period: str) -> dict[str, Agre
     return {moment: Agreement.of(group) for moment, group in groups.items()}
 
 
-def label_counts(feedback: Feedback) -> list[Counts]:
+def label_counts(feedback: Feedback) -> list[FeedbackCounts]:
     """Every label that was proposed or chosen, in the order of its first appearance."""
     kept: Counter[str] = Counter()
     added: Counter[str] = Counter()
@@ -199,6 +199,8 @@ def label_counts(feedback: Feedback) -> list[Counts]:
         rejected.update(entry.rejected)
     labels = dict.fromkeys([*kept, *added, *rejected])
     return [
-        Counts(label, feedback.names.get(label, label), kept[label], added[label], rejected[label])
+        FeedbackCounts(
+            label, feedback.names.get(label, label), kept[label], added[label], rejected[label]
+        )
         for label in labels
     ]

@@ -18,7 +18,7 @@ from labelgrove.methods.updating.growth import GrowthView, Read
 from labelgrove.methods.updating.report import Growth, Task, reported
 from labelgrove.methods.updating.views import grown_facts
 from labelgrove.ranking.growing import (
-    Examples,
+    GrowthExamples,
     from_own_text,
     joined,
     leaf_columns,
@@ -104,11 +104,13 @@ class _Growing:
     tree: LabelTree
     number: int
 
-    def examples(self, read: Read, labels: CSR) -> Examples:
+    def examples(self, read: Read, labels: CSR) -> GrowthExamples:
         all_labels = widened(labels, self.tree.labels)
-        return Examples(read.features, all_labels, read.routed[self.number], read.mined)
+        return GrowthExamples(read.features, all_labels, read.routed[self.number], read.mined)
 
-    def solved(self, examples: Examples, labels: Int64, start: Columns | None = None) -> Columns:
+    def solved(
+        self, examples: GrowthExamples, labels: Int64, start: Columns | None = None
+    ) -> Columns:
         seed, threads = self.model.random_state, self.model.n_jobs
         params, frequencies = self.view.params, None
         if params.label_weights == "propensity":
@@ -125,7 +127,7 @@ class _Growing:
             threads=threads,
         )
 
-    def trained(self, examples: Examples, learnt: Int64, changed: Int64) -> list[Columns]:
+    def trained(self, examples: GrowthExamples, learnt: Int64, changed: Int64) -> list[Columns]:
         """Weights of the labels that have documents."""
         if self.task.complete(self.model.facts_):
             labels = np.concatenate([learnt, changed])
@@ -142,7 +144,7 @@ class _Growing:
             columns.append((self.from_few if from_few else self.solved)(examples, learnt))
         return columns
 
-    def from_few(self, examples: Examples, learnt: Int64) -> Columns:
+    def from_few(self, examples: GrowthExamples, learnt: Int64) -> Columns:
         """New labels, with documents made up from the model in place of old documents."""
         clusters = self.tree.parents[-1][self.tree.leaf_positions[learnt]]
         if self.ranker.features:

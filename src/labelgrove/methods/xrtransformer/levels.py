@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from labelgrove.core.part import Part
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.neural import Neural
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.xrtransformer.net import XrParams, fine_tuned_levels, level_training
 from labelgrove.methods.xrtransformer.stages import (
-    Descent,
+    LevelInputs,
+    LevelVectors,
     Shortlists,
-    Vectors,
     embed_documents,
     fine_tune,
     shortlist_nodes,
@@ -33,11 +33,11 @@ class LevelSettings(Neural, Protocol):
 
 
 def make_descent(
-    model: LevelSettings, data: Prepared, stages: Stages, tree: Made[LabelTree]
-) -> Made[Descent]:
+    model: LevelSettings, data: Prepared, stages: Stages, tree: CachedResult[LabelTree]
+) -> CachedResult[LevelInputs]:
     """What all levels of the fine-tuning share."""
     precision, device = model.training.precision, model.device
-    standard: Made[Standard] | None = None
+    standard: CachedResult[Standard] | None = None
     if model.heads.standardise:
         standard = stages(
             "standard",
@@ -47,10 +47,10 @@ def make_descent(
             precision=precision,
             device=device,
         )
-    inputs: dict[str, Made[Any]] = {"examples": data.examples(stages), "terms": data.terms}
+    inputs: dict[str, CachedResult[Any]] = {"examples": data.examples(stages), "terms": data.terms}
     inputs |= {"encoder": data.encoder, "tree": tree}
     return stages.derive(
-        lambda: Descent(
+        lambda: LevelInputs(
             **{name: made.value for name, made in inputs.items()},
             standard=None if standard is None else standard.value,
             precision=precision,
@@ -66,22 +66,22 @@ def make_descent(
 
 
 def go_down(
-    model: LevelSettings, stages: Stages, descent: Made[Descent]
-) -> tuple[Made[Part], Made[Vectors], list[Shortlists], list[dict[str, Any]]]:
+    model: LevelSettings, stages: Stages, inputs: CachedResult[LevelInputs]
+) -> tuple[CachedResult[Part], CachedResult[LevelVectors], list[Shortlists], list[dict[str, Any]]]:
     """Fine-tunes level by level; the last network, its vectors, and what was shortlisted."""
     heads = model.heads
-    levels = fine_tuned_levels(descent.value.tree, heads.max_clusters)
+    levels = fine_tuned_levels(inputs.value.tree, heads.max_clusters)
     loops = level_training(heads, model.training, levels)
     per_level(heads.kept, levels - 1, "kept")  # refuses a list of another length now
-    network: Made[Part] | None = None
-    vectors: Made[Vectors] | None = None
+    network: CachedResult[Part] | None = None
+    vectors: CachedResult[LevelVectors] | None = None
     if heads.bootstrap_first and "linear" in heads.bootstrap:
-        vectors = stages("vectors-0", embed_documents, descent=descent, network=None)
-    above: Made[Shortlists] | None = None
-    shortlists, stories = [], []
+        vectors = stages("vectors-0", embed_documents, inputs=inputs, network=None)
+    above: CachedResult[Shortlists] | None = None
+    shortlists, histories = [], []
     for level, loop in enumerate(loops, 1):
         negatives = () if above is None else ("negatives",)
-        weights = LABEL_WEIGHTS if level == len(descent.value.tree.parents) else ()
+        weights = LABEL_WEIGHTS if level == len(inputs.value.tree.parents) else ()
         start = None
         inherits = heads.bootstrap == "inherit"
         if heads.bootstrap != "none" and vectors is not None and (network or not inherits):
@@ -91,7 +91,7 @@ def go_down(
             start = stages(
                 f"bootstrap-{level}",
                 start_head,
-                descent=descent,
+                inputs=inputs,
                 level=level,
                 before=network,
                 vectors=vectors,
@@ -101,7 +101,7 @@ def go_down(
         network = stages(
             f"network-{level}",
             fine_tune,
-            descent=descent,
+            inputs=inputs,
             level=level,
             before=network,
             start=start,
@@ -114,13 +114,13 @@ def go_down(
             reporter=stages.reporter,
         )
         name = f"vectors-{level}"
-        vectors = stages(name, embed_documents, descent=descent, network=network)
-        stories.append(network.value.config["story"])
+        vectors = stages(name, embed_documents, inputs=inputs, network=network)
+        histories.append(network.value.config["story"])
         if level < levels:
             above = stages(
                 f"matcher-{level}",
                 shortlist_nodes,
-                descent=descent,
+                inputs=inputs,
                 level=level,
                 network=network,
                 vectors=vectors,
@@ -131,4 +131,4 @@ def go_down(
             )
             shortlists.append(above.value)
     assert network is not None and vectors is not None
-    return network, vectors, shortlists, stories
+    return network, vectors, shortlists, histories

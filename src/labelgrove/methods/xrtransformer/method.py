@@ -25,18 +25,18 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import neural
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.defaults import Needs
-from labelgrove.methods.explaining.explanation import Paths, Question
-from labelgrove.methods.explaining.networks import Reading, vector_paths
-from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods.defaults import TrainingNeeds
+from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
+from labelgrove.methods.explaining.networks import NetworkInput, vector_paths
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.label_texts import LabelTexts
-from labelgrove.methods.outline import Outline
-from labelgrove.methods.searching import search_labels, tree_growth, tree_outline
+from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.methods.terms import FeatureChoice, without_matrix
-from labelgrove.methods.training import joined_stories
+from labelgrove.methods.training import joined_histories
 from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.updating.views import extended_tree
 from labelgrove.methods.xrtransformer.descending import found_share
@@ -120,10 +120,10 @@ class XRTransformer(Model):
             data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
             seed, threads, returned = model.random_state, model.n_jobs, model.return_held_out
             tree = data.tree(stages, model.tree, seed=seed, threads=threads)
-            descent = make_descent(model, data, stages, tree)
-            network, vectors, shortlists, stories = go_down(model, stages, descent)
+            inputs = make_descent(model, data, stages, tree)
+            network, vectors, shortlists, histories = go_down(model, stages, inputs)
             model.encoder_ = restore(data.encoder.value, network.value).eval()
-            model.standard_ = descent.value.standard
+            model.standard_ = inputs.value.standard
             model.vectorizer_ = data.terms.value.reader.tfidf
             seen = data.for_ranker(stages, returned=returned)
             features = stages.derive(
@@ -162,11 +162,11 @@ class XRTransformer(Model):
             model.rankers_, model.tree_ = [ranker.value], tree.value
             read = corpus if model.ranker_input == "both" else without_matrix(corpus)
             model.remember(read, stages.reporter.timings)
-            model.story_, model.report_ = joined_stories(stories), {}
+            model.history_, model.report_ = joined_histories(histories), {}
             if data.held_out is not None and not returned:
-                judged = model._seen(descent.value.features(vectors.value, held_out=True))
+                judged = model._seen(inputs.value.features(vectors.value, held_out=True))
                 predictions = search_labels(model, judged, 10, mask=None, threads=threads)
-                pairs = zip(shortlists, descent.value.held_out_counts, strict=False)
+                pairs = zip(shortlists, inputs.value.held_out_counts, strict=False)
                 recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
                 model.report_ = neural.compared(model.method, data, stages, predictions, recall)
         return self
@@ -188,12 +188,12 @@ class XRTransformer(Model):
             )
             refuse_idle(self.heads, "heads", ["label_weights"], why)
 
-    def settled(self, corpus: Corpus) -> Self:
+    def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
         # Its ranker reads what the encoder was fitted to: the longer the fit, the less that is like
         # the vectors of new documents.
-        needs = Needs(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
-        return neural.settled(self, corpus, needs)
+        needs = TrainingNeeds(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
+        return neural.resolve_defaults(self, corpus, needs)
 
     def learns_names(self) -> bool:
         """As ``label_texts`` says."""
@@ -246,9 +246,9 @@ class XRTransformer(Model):
         """What the ranker is given of tf-idf and vectors."""
         return features if self.ranker_input == "both" else Features(dense=features.dense)
 
-    def paths(self, question: Question) -> Paths:
+    def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Down the refined tree; text vectors are traced back to words."""
-        reading = Reading(self.encoder_, None, question, choose_device(self.device))
+        reading = NetworkInput(self.encoder_, None, question, choose_device(self.device))
         return vector_paths(
             self.rankers_,
             self.read(question.documents, threads=1),
@@ -269,21 +269,21 @@ class XRTransformer(Model):
         leaf_size = (self.refined if self.refine else self.tree).max_leaf_size
         return tree_growth(self, leaf_size, replaced, reads_names=not self.facts_.given)
 
-    def pieces(self) -> Pieces:
+    def exported_parts(self) -> ExportedParts:
         """The encoder for the graph; the ranker and tf-idf beside it."""
         parts = {"ranker-0": self.rankers_[0].state()}
         if self.ranker_input == "both" and self.vectorizer_ is not None:
             parts["tfidf"] = self.vectorizer_.state()
         if self.standard_ is None:
-            return Pieces(self.encoder_, (-1,), parts)
-        return Pieces(self.encoder_, (-1,), parts, self.standard_.mean, self.standard_.scale)
+            return ExportedParts(self.encoder_, (-1,), parts)
+        return ExportedParts(self.encoder_, (-1,), parts, self.standard_.mean, self.standard_.scale)
 
-    def outline(self, documents: int, labels: int) -> Outline:
+    def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
         """A tree for the encoder; the refined one costs about as much."""
         # Vectors are made after each level, and for the first heads.
         # A list of updates has one number per level, and fit refuses any other.
         encoder = neural.encoder_work(self, documents, reads=3, steps=sum(self.heads.steps) or None)
-        plain = tree_outline(self, labels)
+        plain = tree_cost_estimate(self, labels)
         return replace(plain, encoder=encoder, has_vectors=True, rankers=RANKERS)
 
     def search_space(self) -> dict[str, Any]:
@@ -301,7 +301,7 @@ class XRTransformer(Model):
         """The encoder, tf-idf, the preliminary tree, and the ranker with its own."""
         encoder = self.encoder_.state()
         standard = {} if self.standard_ is None else self.standard_.state().arrays
-        config = {"encoder": encoder.config, "story": self.story_, "report": dict(self.report_)}
+        config = {"encoder": encoder.config, "story": self.history_, "report": dict(self.report_)}
         parts = {
             "encoder": Part(config, encoder.arrays | standard),
             "tree": self.tree_.state(),
@@ -318,5 +318,5 @@ class XRTransformer(Model):
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         self.tree_ = LabelTree.from_state(parts["tree"])
         self.rankers_ = [Ranker.from_state(parts["ranker"])]
-        self.story_ = stored.config["story"]
+        self.history_ = stored.config["story"]
         self.report_ = stored.config["report"] or {}

@@ -23,7 +23,7 @@ from labelgrove.data.features import Features
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.preparation import CHOSEN_BY, Examples
+from labelgrove.methods.preparation import CHOSEN_BY, TrainingExamples
 from labelgrove.methods.terms import Terms
 from labelgrove.methods.training import make_batches
 from labelgrove.methods.xrtransformer.descending import (
@@ -56,10 +56,10 @@ from labelgrove.ranking.solver import RankerParams
 
 
 @dataclass(frozen=True)
-class Descent:
+class LevelInputs:
     """What all levels share: the documents, the tree to go down, and how the encoder runs."""
 
-    examples: Examples
+    examples: TrainingExamples
     terms: Terms
     encoder: Encoder
     tree: LabelTree
@@ -91,7 +91,7 @@ class Descent:
         run: dict[str, Any] = {"device": self.device, "precision": self.precision}
         return embedded(encoder, tokens, self.standard, **run, progress=progress)
 
-    def features(self, vectors: Vectors, *, held_out: bool = False) -> Features:
+    def features(self, vectors: LevelVectors, *, held_out: bool = False) -> Features:
         """tf-idf and unit-length vectors of documents."""
         if held_out:
             return beside(self.held_out_terms, vectors.held_out)
@@ -99,7 +99,7 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class Vectors:
+class LevelVectors:
     """The documents' text vectors as an encoder gave them, not scaled."""
 
     train: Float32
@@ -115,7 +115,7 @@ class Vectors:
         return Part({}, {name: rows for name, rows in vars(self).items() if rows is not None})
 
     @classmethod
-    def from_state(cls, part: Part) -> Vectors:
+    def from_state(cls, part: Part) -> LevelVectors:
         return cls(part.arrays["train"], part.arrays.get("held_out"))
 
 
@@ -140,19 +140,21 @@ class Shortlists:
         return cls(csr_from_arrays(part.arrays, "train"), held_out)
 
 
-def embed_documents(descent: Descent, network: Part | None, *, progress: Any = None) -> Vectors:
+def embed_documents(
+    inputs: LevelInputs, network: Part | None, *, progress: Any = None
+) -> LevelVectors:
     """Text vectors by the encoder as a level's ``network`` left it, or as it was pretrained."""
-    encoder = descent.encoder if network is None else restore(descent.encoder, network)
-    tokens, held_out = descent.examples.tokens, descent.examples.held_out_tokens
-    rows = descent.embedded(encoder, tokens, progress=progress)
-    return Vectors(rows, None if held_out is None else descent.embedded(encoder, held_out))
+    encoder = inputs.encoder if network is None else restore(inputs.encoder, network)
+    tokens, held_out = inputs.examples.tokens, inputs.examples.held_out_tokens
+    rows = inputs.embedded(encoder, tokens, progress=progress)
+    return LevelVectors(rows, None if held_out is None else inputs.embedded(encoder, held_out))
 
 
 def start_head(
-    descent: Descent,
+    inputs: LevelInputs,
     level: int,
     before: Part | None,
-    vectors: Vectors,
+    vectors: LevelVectors,
     above: Shortlists | None,
     heads: XrParams,
 ) -> Part:
@@ -162,26 +164,26 @@ def start_head(
     """
     if heads.bootstrap == "inherit":
         assert before is not None
-        parents = descent.tree.parents[level - 1]
+        parents = inputs.tree.parents[level - 1]
         weights, bias = (before.arrays[f"heads/table.{n}"][parents] for n in ("weight", "bias"))
     else:
         weights, bias = bootstrapped(
             vectors.train,
-            descent.counts[level - 1],
-            level_tree(descent.tree, level - 1),
+            inputs.counts[level - 1],
+            level_tree(inputs.tree, level - 1),
             C=heads.bootstrap_C,
             scaled=heads.bootstrap_scaled,
             weighted=heads.bootstrap == "weighted-linear",
             alpha=heads.alpha if heads.bootstrap == "cost-linear" else None,
-            above=_chosen(descent, level, above, heads),
-            seed=descent.seed,
-            threads=descent.threads,
+            above=_chosen(inputs, level, above, heads),
+            seed=inputs.seed,
+            threads=inputs.threads,
         )
     return Part({}, {"weights": weights, "bias": bias})
 
 
 def fine_tune(
-    descent: Descent,
+    inputs: LevelInputs,
     level: int,
     before: Part | None,
     start: Part | None,
@@ -196,37 +198,37 @@ def fine_tune(
 
     The checkpoint that is best on the held-out documents' nodes is kept.
     """
-    examples, seed = descent.examples, derived_seed(descent.seed, level)
-    encoder = descent.encoder if before is None else restore(descent.encoder, before)
-    true = nodes_of_labels(examples.labels, descent.tree, level - 1)
-    chosen = _chosen(descent, level, above, heads)
+    examples, seed = inputs.examples, derived_seed(inputs.seed, level)
+    encoder = inputs.encoder if before is None else restore(inputs.encoder, before)
+    true = nodes_of_labels(examples.labels, inputs.tree, level - 1)
+    chosen = _chosen(inputs, level, above, heads)
     scored = None
     if heads.l2:
-        scored = documents_scoring(true, chosen, descent.tree.parents[level - 1])
+        scored = documents_scoring(true, chosen, inputs.tree.parents[level - 1])
     costs = None
-    if level == len(descent.tree.parents):  # that of the labels
+    if level == len(inputs.tree.parents):  # that of the labels
         by_column = heads.positive_costs(examples.labels)
-        costs = None if by_column is None else by_column[descent.tree.leaf_labels]
+        costs = None if by_column is None else by_column[inputs.tree.leaf_labels]
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        nodes_below = level_tree(descent.tree, level - 1)
+        nodes_below = level_tree(inputs.tree, level - 1)
         head = XrHead(encoder.width, nodes_below, heads, scored=scored, costs=costs)
     if start is not None:
         head.start_from(start.arrays["weights"], start.arrays["bias"])
-    network = network_of(encoder, head, descent.standard)
-    device = choose_device(descent.device)
+    network = network_of(encoder, head, inputs.standard)
+    device = choose_device(inputs.device)
     batches = make_batches(examples.tokens, encoder, training, device, seed)
-    nodes = LabelIndex([str(node) for node in range(descent.tree.widths[level - 1])])
+    nodes = LabelIndex([str(node) for node in range(inputs.tree.widths[level - 1])])
 
     def score() -> float:
         assert examples.held_out_tokens is not None
-        vectors = descent.embedded(encoder, examples.held_out_tokens)
+        vectors = inputs.embedded(encoder, examples.held_out_tokens)
         weights, bias = network.heads.weights()
-        children = descent.tree.children(level - 1)
+        children = inputs.tree.children(level - 1)
         margins = head_margins(vectors, weights, bias, children, device)
-        best = top_k(_predicted(descent, level, [margins], above, keep=5, held_out=True), 5)
+        best = top_k(_predicted(inputs, level, [margins], above, keep=5, held_out=True), 5)
         predictions = Predictions(best.columns, best.scores, best.counts, nodes, "margin")
-        truth = with_values(descent.held_out_counts[level - 1], 1)
+        truth = with_values(inputs.held_out_counts[level - 1], 1)
         values = evaluate(predictions, truth, metrics=CHOSEN_BY)
         return float(np.mean([values[metric] for metric in CHOSEN_BY]))
 
@@ -243,14 +245,14 @@ def fine_tune(
         prefetch=prefetched,
         stage=f"training level {level}",
     )
-    return network_part(network, result.story())
+    return network_part(network, result.summary())
 
 
 def shortlist_nodes(
-    descent: Descent,
+    inputs: LevelInputs,
     level: int,
     network: Part,
-    vectors: Vectors,
+    vectors: LevelVectors,
     above: Shortlists | None,
     keep: int,
     heads: XrParams,
@@ -263,33 +265,33 @@ def shortlist_nodes(
     linear = None
     if matcher is not None:
         linear = train_level(
-            descent.features(vectors),
-            descent.counts[level - 1],
-            level_tree(descent.tree, level - 1),
+            inputs.features(vectors),
+            inputs.counts[level - 1],
+            level_tree(inputs.tree, level - 1),
             matcher,
             weighted=False,
-            above=_chosen(descent, level, above, heads),
-            seed=descent.seed,
-            threads=descent.threads,
+            above=_chosen(inputs, level, above, heads),
+            seed=inputs.seed,
+            threads=inputs.threads,
         )
 
     def predicted(held_out: bool) -> CSR:
         models: list[Margins] = []
         if linear is not None:
-            features = descent.features(vectors, held_out=held_out)
-            models.append(linear_margins(features, linear, threads=descent.threads))
+            features = inputs.features(vectors, held_out=held_out)
+            models.append(linear_margins(features, linear, threads=inputs.threads))
         if heads.matcher != "linear":
             weights, bias = (network.arrays[f"heads/table.{n}"] for n in ("weight", "bias"))
             texts = vectors.held_out if held_out else vectors.train
-            children, device = descent.tree.children(level - 1), choose_device(descent.device)
+            children, device = inputs.tree.children(level - 1), choose_device(inputs.device)
             models.append(head_margins(texts, weights, bias, children, device))
-        return _predicted(descent, level, models, above, keep=keep, held_out=held_out)
+        return _predicted(inputs, level, models, above, keep=keep, held_out=held_out)
 
     return Shortlists(predicted(False), None if vectors.held_out is None else predicted(True))
 
 
 def _predicted(
-    descent: Descent,
+    inputs: LevelInputs,
     level: int,
     models: list[Margins],
     above: Shortlists | None,
@@ -298,18 +300,20 @@ def _predicted(
     held_out: bool,
 ) -> CSR:
     """The best nodes of a level below those that were predicted above; truth plays no part."""
-    counts = descent.held_out_counts if held_out else descent.counts
+    counts = inputs.held_out_counts if held_out else inputs.counts
     over = below_root(counts[0].shape[0])
     if above is not None:
         shortlist = above.held_out if held_out else above.train
         assert shortlist is not None
         over = shortlist
-    children = descent.tree.children(level - 1)
-    return best_nodes(models, over, children, keep, threads=descent.threads)
+    children = inputs.tree.children(level - 1)
+    return best_nodes(models, over, children, keep, threads=inputs.threads)
 
 
-def _chosen(descent: Descent, level: int, above: Shortlists | None, heads: XrParams) -> CSR | None:
+def _chosen(
+    inputs: LevelInputs, level: int, above: Shortlists | None, heads: XrParams
+) -> CSR | None:
     """Nodes above a level whose children see a document in training; None on the first level."""
     if above is None:
         return None
-    return chosen_nodes(descent.counts[level - 2], above.train, heads.negatives)
+    return chosen_nodes(inputs.counts[level - 2], above.train, heads.negatives)

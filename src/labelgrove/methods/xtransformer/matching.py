@@ -19,13 +19,13 @@ from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import Features
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.labels.features import l2_normalised, label_strings, pifa
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.methods.neural import Neural
-from labelgrove.methods.preparation import Examples, Prepared
+from labelgrove.methods.preparation import Prepared, TrainingExamples
 from labelgrove.methods.training import make_runner, train_heads
 from labelgrove.methods.xtransformer.net import MatcherNet, MatcherParams
 from labelgrove.methods.xtransformer.ranking import Matched
@@ -91,7 +91,7 @@ def stored_matcher(part: Part, params: MatcherParams) -> Network:
 
 
 @dataclass(frozen=True)
-class Matcher:
+class ClusterMatcher:
     """Trains matchers on prepared documents, with the settings of a method."""
 
     data: Prepared
@@ -100,7 +100,7 @@ class Matcher:
     indexing: IndexingParams
     heads: MatcherParams
 
-    def index_labels(self) -> Made[LabelTree]:
+    def index_labels(self) -> CachedResult[LabelTree]:
         """The clusters that ``indexing`` asks for.
 
         For fine-tuned pifa-neural a matcher of pifa-tfidf clusters is trained first; in a run
@@ -129,11 +129,11 @@ class Matcher:
             )
             return self._clusters(vectors, labels)
         terms = data.terms
-        first = self._clusters(Made(lambda: terms.value.rows, terms.key), labels)
+        first = self._clusters(CachedResult(lambda: terms.value.rows, terms.key), labels)
         if self.indexing.vectors == "pifa-tfidf":
             return first
         matched = self.match(self.train(first), data.tokens)
-        return self._clusters(Made(lambda: matched.value.vectors, matched.key), labels)
+        return self._clusters(CachedResult(lambda: matched.value.vectors, matched.key), labels)
 
     def _label_texts(self) -> tuple[EncoderParams, Strings]:
         encoder = EncoderParams(**self.model.encoder.get_params())
@@ -148,7 +148,9 @@ class Matcher:
         assert strings is not None
         return encoder, strings
 
-    def _clusters(self, vectors: Made[Any], labels: CSR | None = None) -> Made[LabelTree]:
+    def _clusters(
+        self, vectors: CachedResult[Any], labels: CSR | None = None
+    ) -> CachedResult[LabelTree]:
         return self.stages(
             "clusters",
             cluster_labels,
@@ -161,7 +163,7 @@ class Matcher:
             threads=self.model.n_jobs,
         )
 
-    def train(self, tree: Made[LabelTree]) -> Made[TrainedMatcher]:
+    def train(self, tree: CachedResult[LabelTree]) -> CachedResult[TrainedMatcher]:
         """A matcher of the tree's clusters, trained from the pretrained encoder.
 
         The checkpoint with the best mean of P@1, P@3 and P@5 over clusters is kept.
@@ -171,7 +173,7 @@ class Matcher:
             lambda: lifted_examples(examples.value, tree.value), examples=examples, tree=tree
         )
         # Training changes the encoder it is given, and another matcher may have used it before.
-        fresh = Made(lambda: load_encoder(self.model.encoder), self.data.encoder.key)
+        fresh = CachedResult(lambda: load_encoder(self.model.encoder), self.data.encoder.key)
         trained = self.stages(
             "network",
             train_heads,
@@ -188,16 +190,16 @@ class Matcher:
             network = stored_matcher(trained.value, self.heads)
             return TrainedMatcher(network, trained.value.config["story"])
 
-        return Made(restored, trained.key)
+        return CachedResult(restored, trained.key)
 
     def match(
         self,
-        matcher: Made[TrainedMatcher],
-        tokens: Made[Tokens],
+        matcher: CachedResult[TrainedMatcher],
+        tokens: CachedResult[Tokens],
         *,
         at_least: int = 1,
         part: str = "",
-    ) -> Made[Matched]:
+    ) -> CachedResult[Matched]:
         """What the matcher makes of documents: their vectors and best clusters, more than needed.
 
         ``part`` is the beginning of the stage's name: "held-out-" for the documents held out.
@@ -217,10 +219,10 @@ class TrainedMatcher(NamedTuple):
     """A trained network over clusters, and how its training went."""
 
     network: Network
-    story: dict[str, Any]
+    history: dict[str, Any]
 
 
-def lifted_examples(examples: Examples, tree: LabelTree) -> Examples:
+def lifted_examples(examples: TrainingExamples, tree: LabelTree) -> TrainingExamples:
     """The same documents with clusters in place of labels: there or not, however many labels."""
     index = LabelIndex([str(number) for number in range(tree.widths[0])])
     held_out = examples.held_out

@@ -17,16 +17,17 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Made
+from labelgrove.disk.stages import CachedResult
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural
 from labelgrove.methods.base import Model, Workers
+from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.explanation import Path as LabelPath
-from labelgrove.methods.explaining.explanation import Paths, Question
 from labelgrove.methods.explaining.networks import (
-    Reading,
+    NetworkInput,
     joined_steps,
     label_step,
     label_weights,
@@ -34,10 +35,9 @@ from labelgrove.methods.explaining.networks import (
     product,
 )
 from labelgrove.methods.explaining.rankers import node_path, probability
-from labelgrove.methods.fitted import Pieces
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.outline import Outline
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
@@ -46,8 +46,8 @@ from labelgrove.methods.training import make_runner
 from labelgrove.methods.updating.growth import GrowthView, Read
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
+    ClusterMatcher,
     IndexingParams,
-    Matcher,
     TrainedMatcher,
     cluster_count,
     match,
@@ -123,7 +123,7 @@ class XTransformer(Model):
             data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
             kept_apart = data.held_out is not None and not model.return_held_out
             check_ranking(model.ranking, model.ranker, held_out=kept_apart)
-            training = Matcher(data, stages, model, model.indexing, model.heads)
+            training = ClusterMatcher(data, stages, model, model.indexing, model.heads)
             tree = training.index_labels()
             matcher = training.train(tree)
             seen = data.for_ranker(stages, returned=model.return_held_out)
@@ -147,7 +147,7 @@ class XTransformer(Model):
                 seed=model.random_state,
                 threads=model.n_jobs,
             )
-            model.network_, model.story_ = matcher.value
+            model.network_, model.history_ = matcher.value
             model.vectorizer_ = data.terms.value.reader.tfidf
             model.orderer_ = ClusterRanker(ranker.value, model.ranking)
             known = without_matrix(corpus) if model.ranking.features == "neural" else corpus
@@ -156,7 +156,7 @@ class XTransformer(Model):
         return self
 
     def _held_out_report(
-        self, data: Prepared, training: Matcher, matcher: Made[TrainedMatcher]
+        self, data: Prepared, training: ClusterMatcher, matcher: CachedResult[TrainedMatcher]
     ) -> dict[str, Any]:
         """This method beside the linear one on the held-out part, if there is one."""
         if data.held_out is None or data.held_out_tokens is None or self.return_held_out:
@@ -168,9 +168,9 @@ class XTransformer(Model):
         terms = data.terms.value.reader.rows(data.held_out)
         best = None
         if self.ranking.combine == "learnt":
-            judges = terms, matched, data.held_out.labels
-            self.orderer_.learn(*judges, threads=threads)
-            best = self.orderer_.unseen(*judges, 10, threads=threads)
+            validation = terms, matched, data.held_out.labels
+            self.orderer_.learn(*validation, threads=threads)
+            best = self.orderer_.unseen(*validation, 10, threads=threads)
             if best is None:
                 training.stages.reporter.message(
                     "ranking.combine: too few held-out documents to measure the learnt score on "
@@ -181,9 +181,9 @@ class XTransformer(Model):
         recall = [self.orderer_.recall(matched, data.held_out.labels)]
         return neural.compared(self.method, data, training.stages, predictions, recall)
 
-    def settled(self, corpus: Corpus) -> Self:
+    def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
-        return neural.settled(self, corpus)
+        return neural.resolve_defaults(self, corpus)
 
     def learns_names(self) -> bool:
         """As ``label_texts`` says."""
@@ -239,12 +239,12 @@ class XTransformer(Model):
         terms, matched = self._matched(X, 1, threads)
         return ranker_features(terms, np.asarray(matched.vectors), self.ranking)
 
-    def paths(self, question: Question) -> Paths:
+    def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """One path of two steps: the cluster by the matcher, the label by the ranker."""
         ranker, params, learnt = self.orderer_.ranker, self.orderer_.params, self.orderer_.learnt
         column = question.column
         cluster = node_path(ranker.tree, column)[0]
-        reading = Reading(
+        reading = NetworkInput(
             self.network_.encoder, self.network_, question, choose_device(self.device)
         )
         reader = self._reader()
@@ -265,7 +265,7 @@ class XTransformer(Model):
                 replace(step, probability=probability(step.margin, kind), weight=0.5)
                 for step, kind in zip((above, own), kinds, strict=True)
             ]
-            return Paths(
+            return DecisionPaths(
                 [LabelPath("matcher and ranker", 1.0, product(steps), tuple(steps))], "product"
             )
         above = replace(above, counts=False, weight=0.0, probability=None)
@@ -273,10 +273,10 @@ class XTransformer(Model):
             assert learnt is not None
             both = joined_steps(above, own, learnt.cluster, learnt.label, learnt.constant)
             both = replace(both, probability=probability(both.margin, "sigmoid"))
-            return Paths(
+            return DecisionPaths(
                 [LabelPath("matcher and ranker", 1.0, product([both]), (both,))], "probability"
             )
-        return Paths([LabelPath("ranker", 1.0, own.margin, (above, own))], "margin")
+        return DecisionPaths([LabelPath("ranker", 1.0, own.margin, (above, own))], "margin")
 
     def growth(self) -> GrowthView:
         """Labels get a place in the matcher's clusters."""
@@ -299,19 +299,19 @@ class XTransformer(Model):
         reads_names = not self.facts_.given
         return GrowthView([ranker], self.ranker, leaf_size, read, replaced, reads_names)
 
-    def pieces(self) -> Pieces:
+    def exported_parts(self) -> ExportedParts:
         """The encoder for the graph; the head over clusters, tf-idf and the ranker beside it."""
         weight, bias = self.network_.heads.output_layer()
         config = {"reads": "single", "sigmoid": False, "probabilities": False, "kept": None}
         heads = Part(config, {"tables/0/weight": weight, "tables/0/bias": bias})
         return network_pieces(self.network_, {"heads": heads} | self._ranking_parts())
 
-    def outline(self, documents: int, labels: int) -> Outline:
+    def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
         """One level of clusters, and labels below them."""
         indexing = self.indexing
         twice = indexing.vectors == "pifa-neural" and indexing.embeddings == "fine-tuned"
         passes = 2 if twice else 1
-        return Outline(
+        return CostEstimate(
             self.tfidf,
             TreeParams(),
             self.ranker,
@@ -340,7 +340,7 @@ class XTransformer(Model):
 
     def parts(self) -> dict[str, Part]:
         """The matcher, tf-idf, the ranker, and how both margins become a score."""
-        network = network_part(self.network_, self.story_ or {}, dict(self.report_))
+        network = network_part(self.network_, self.history_ or {}, dict(self.report_))
         return {"network": network} | self._ranking_parts()
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
@@ -352,5 +352,5 @@ class XTransformer(Model):
         )
         self.network_ = stored_matcher(parts["network"], self.heads)
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
-        self.story_ = parts["network"].config["story"]
+        self.history_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}

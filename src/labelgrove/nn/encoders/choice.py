@@ -17,29 +17,29 @@ MULTILINGUAL = (
 )
 
 
-class Choice(NamedTuple):
+class EncoderChoice(NamedTuple):
     """The name of an encoder, and why it is this one."""
 
     name: str
     reason: str
 
 
-def choose_encoder(texts: Any) -> Choice:
+def choose_encoder(texts: Any) -> EncoderChoice:
     """An encoder for the language of the texts; files on this machine come before downloads."""
     english = are_english(texts)
     fitting = ENGLISH if english else MULTILINGUAL
     language = "the texts are in English" if english else "not all texts are in English"
     for name in fitting:
         if is_local(name):
-            return Choice(name, f"{language}, and it is on this machine")
+            return EncoderChoice(name, f"{language}, and it is on this machine")
     try:
         find_encoder(fitting[0])
-        return Choice(fitting[0], f"{language}; it comes from the Hugging Face Hub")
+        return EncoderChoice(fitting[0], f"{language}; it comes from the Hugging Face Hub")
     except (ConfigError, MissingExtraError):
         if not english:
             for name in ENGLISH:
                 if is_local(name):
-                    return Choice(
+                    return EncoderChoice(
                         name,
                         f"{language}, but no multilingual encoder can be reached; name a better "
                         "one with encoder.encoder",

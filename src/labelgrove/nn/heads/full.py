@@ -144,8 +144,10 @@ class FullHead(nn.Module):
             correction = correction.masked_fill(~here, 0.0)
             total += functional.softplus(logits).sum(1, True) + correction.sum(1, True)
             slopes = logits.sigmoid_()
-            chances = picked.sigmoid_()
-            slopes.scatter_add_(1, places, (costs * (chances - 1) - chances).masked_fill(~here, 0))
+            probabilities = picked.sigmoid_()
+            slopes.scatter_add_(
+                1, places, (costs * (probabilities - 1) - probabilities).masked_fill(~here, 0)
+            )
             slopes *= scale
             rounded = slopes.to(self.weight.dtype)
             gradient += rounded @ weight

@@ -56,7 +56,7 @@ class LoopResult:
     stopped_early: bool
     resumed_from: int
 
-    def story(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """What a model folder stores about its training."""
         names = ("steps", "best_step", "seconds", "tokens_per_second", "history")
         return {name: getattr(self, name) for name in names}
@@ -147,7 +147,7 @@ class _Run:
         self.resumed_from = self.progress.step
         self.seconds_before = self.progress.seconds
         self.started = self.saved = time.monotonic()
-        self.aside = 0.0  # seconds since then spent on evaluation and checkpoints
+        self.paused = 0.0  # seconds since then spent on evaluation and checkpoints
         self.logged_at = 0.0, self.progress.tokens
         self.interrupted: Callable[[], bool] = lambda: False
 
@@ -232,7 +232,7 @@ class _Run:
         if not self._is_over() and self._checkpoint_is_due(before):
             self._save()
             self.saved = time.monotonic()
-        self.aside += time.monotonic() - before
+        self.paused += time.monotonic() - before
         if self.interrupted() and not self._is_over():
             self._save()
             raise KeyboardInterrupt
@@ -246,7 +246,7 @@ class _Run:
         return bool(self.workers.agree(due)) if self.updates.divided else due
 
     def _seconds(self) -> float:
-        return time.monotonic() - self.started - self.aside
+        return time.monotonic() - self.started - self.paused
 
     def _log(self, stage: Stage) -> None:
         progress, total = self.progress, self.updates.loss_sum
@@ -268,7 +268,7 @@ class _Run:
             **record,
             epoch=round(progress.step / self.updates_per_epoch, 3),
             tokens_per_second=(progress.tokens - tokens) / max(now - then, 1e-9),
-            eta_seconds=(now + self.aside) / done * (self.total - progress.step),
+            eta_seconds=(now + self.paused) / done * (self.total - progress.step),
             memory_bytes=memory_in_use(self.workers.device),
         )
 

@@ -231,8 +231,8 @@ class Updates:
     def _full_state(self) -> dict[str, Tensor]:
         return {
             f"{name}.{key}": tensor
-            for name, descent in self.descents.items()
-            for key, tensor in descent.state().items()
+            for name, inputs in self.descents.items()
+            for key, tensor in inputs.state().items()
         }
 
     def _gradients(self, part: str) -> list[Tensor]:

@@ -24,7 +24,7 @@ class EncoderWork:
 
 
 @dataclass(frozen=True)
-class Outline:
+class CostEstimate:
     """``widths`` are the nodes per level of the tree that the linear models learn.
 
     With ``has_vectors``, the last ranker also reads the encoder's text vectors. With a

@@ -23,10 +23,10 @@ REFUSED = 64
 SPARE = 64
 
 
-class Gate:
+class ConnectionLimits:
     """The connections of one process, in total and by address.
 
-    >>> gate = Gate(ServeParams(max_connections_per_address=1), Metrics())
+    >>> gate = ConnectionLimits(ServeParams(max_connections_per_address=1), Metrics())
     >>> gate.enter("192.0.2.7"), gate.enter("192.0.2.7").code
     (None, 'too-many-connections')
     """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelgrove.labels.tree import TreeParams, build_tree
-from labelgrove.methods.outline import expected_widths
+from labelgrove.methods.cost_estimate import expected_widths
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ ASKED = "labelgrove.methods"
 NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
-class Door:
+class RequestLimits:
     """Wraps an app; refusals are problem+json like all errors."""
 
     def __init__(

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from labelgrove.serve import gate as gates
-from labelgrove.serve.gate import Gate, allow_descriptors
+from labelgrove.serve.connection_limits import ConnectionLimits, allow_descriptors
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.settings import ServeParams
 
 pytestmark = pytest.mark.slow
 
 
-def gate(total: int = 4, each: int = 2) -> Gate:
-    return Gate(ServeParams(max_connections=total, max_connections_per_address=each), Metrics())
+def gate(total: int = 4, each: int = 2) -> ConnectionLimits:
+    return ConnectionLimits(
+        ServeParams(max_connections=total, max_connections_per_address=each), Metrics()
+    )
 
 
 def test_one_address_cannot_take_all_connections() -> None:
