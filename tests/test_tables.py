@@ -19,12 +19,10 @@ pytest.importorskip("torch")
 import labelgrove
 from labelgrove.cli import app
 from labelgrove.core.params import read_toml
-from labelgrove.errors import LabelgroveError
 from labelgrove.experiments.bench import run
 from labelgrove.experiments.bench.config import Bench
-from labelgrove.experiments.bench.run import run_bench
+from labelgrove.experiments.bench.run import BenchFolder
 from labelgrove.experiments.bench.table import bench_table
-from labelgrove.experiments.bench.training import Training
 from support.small_models import COLOURS, THINGS, made_small, planted
 from support.tiny_encoders import make_encoder
 
@@ -145,15 +143,12 @@ def small(settings: dict[str, Any], encoders: dict[str, Path]) -> dict[str, Any]
     return result | {"method": method}
 
 
-def in_this_process(arguments: list[str], **_: Any) -> Training:
+def in_this_process(arguments: list[str], _: Any) -> tuple[int, str, str, str]:
     """A row's training, without the seconds that a new process takes to import torch."""
     output = io.StringIO()
-    try:
-        with redirect_stdout(output):
-            app(arguments, standalone_mode=False)
-    except LabelgroveError as error:
-        return Training(1, str(error), "", "")
-    return Training(0, output.getvalue(), "", "")
+    with redirect_stdout(output):
+        app(arguments, standalone_mode=False)
+    return 0, output.getvalue(), "", ""
 
 
 @pytest.mark.slow
@@ -176,7 +171,7 @@ def test_a_table_is_made_from_a_public_layout(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run, "train", in_this_process)
+    monkeypatch.setattr(run, "run_command", in_this_process)
     bench = read(name)
     rows = [
         replace(row, settings=small(row.settings, encoders)) if row.settings and not row.of else row
@@ -186,7 +181,7 @@ def test_a_table_is_made_from_a_public_layout(
     data.mkdir()
     layout(data)
     bench = replace(bench, rows=tuple(rows), params=replace(bench.params, intervals=0))
-    records = run_bench(bench, data, tmp_path / "run", only=ensembles)
+    records = BenchFolder(bench, data, tmp_path / "run").run(only=ensembles)
     by_name = {record["row"]: record for record in records}
     assert [r["error"] for r in records if "error" in r] == []
     table = bench_table(records)

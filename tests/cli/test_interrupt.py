@@ -152,7 +152,7 @@ def test_a_bench_goes_on(folder: Path, tmp_path: Path) -> None:
     hook = (
         "import os, signal; from labelgrove.experiments.bench import run\n"
         "from labelgrove.cli import main\n"
-        "run.run_bench = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
+        "run.BenchFolder = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()\n"
     )
     said = interrupted(hook, "bench", "--config", config, "--data", folder)

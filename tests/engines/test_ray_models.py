@@ -9,7 +9,7 @@ from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
 from labelgrove.experiments.bench.config import Bench
-from labelgrove.experiments.bench.run import run_bench
+from labelgrove.experiments.bench.run import BenchFolder
 from support.sharding import assert_same_bits
 from support.small_models import planted
 
@@ -88,8 +88,8 @@ def test_rows_are_those_of_one_process(engine, tmp_path):
         {"name": "both", "of": ["parabel", "linear"], "rule": "rank"},
     ]
     bench = Bench.from_config({"intervals": 0, "methods": rows})
-    one = run_bench(bench, data, tmp_path / "one")
-    many = run_bench(bench, data, tmp_path / "many", engine=engine, flags=["--threads", "1"])
+    one = BenchFolder(bench, data, tmp_path / "one").run()
+    many = BenchFolder(bench, data, tmp_path / "many", flags=["--threads", "1"]).run(engine=engine)
     told = ("row", "metrics", "error", "key")
     for mine, theirs in zip(one, many, strict=True):
         assert {k: mine.get(k) for k in told} == {k: theirs.get(k) for k in told}

@@ -50,7 +50,7 @@ def bench(
     from labelgrove.core.params import read_toml
     from labelgrove.experiments.bench.config import Bench
     from labelgrove.experiments.bench.costs import Costs, costs_table
-    from labelgrove.experiments.bench.run import price_models, run_bench
+    from labelgrove.experiments.bench.run import BenchFolder, price_models
     from labelgrove.experiments.bench.table import bench_table
 
     console = common.stderr_console()
@@ -84,24 +84,16 @@ def bench(
             for file, _ in pairs
         ]
         threads = where.threads(machine.threads)
-        flags = ["--threads", str(threads)] if threads else []
+        flags = ["--device", machine.device, *(["--threads", str(threads)] if threads else [])]
         for (file, corpus), rows in zip(pairs, benches, strict=True):
             place = folder or file.with_name(f"{file.stem}.bench")
             if len(pairs) > 1:
                 place /= f"{file.stem}-{corpus.name}"
             opened = nullcontext() if where.engine is None else where.open()
             with common.resumable(place), opened as engine:
-                part = run_bench(
-                    rows,
-                    corpus,
-                    place,
-                    only=only or [],
-                    flags=[*flags, "--device", machine.device],
-                    costs=how,
-                    engine=engine,
-                    settle=lambda model: common.use_device(model, machine.device),
-                    say=console.print,
-                    done=done,
+                opened_bench = BenchFolder(rows, corpus, place, flags=flags, device=machine.device)
+                part = opened_bench.run(
+                    only=only or [], costs=how, engine=engine, say=console.print, done=done
                 )
             if not as_json:
                 sys.stdout.write(bench_table(part) + "\n")

@@ -235,7 +235,8 @@ def allowed_nodes(
     Also the numbers of allowed children of the nodes above each level but the first, which
     :func:`nodes_needed` takes.
     """
-    levels, children = [allowed[tree.leaf_labels]], []
+    levels = [allowed[tree.leaf_labels]]
+    children: list[npt.NDArray[Any]] = []
     for level in range(len(tree.widths) - 1, 0, -1):
         counts = np.diff(offsets(levels[0])[tree.children(level)])
         children.insert(0, counts)

@@ -18,22 +18,11 @@ from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.experiments.bench import costs as module
 from labelgrove.experiments.bench.config import Bench
 from labelgrove.experiments.bench.costs import BATCHES, FEWEST, MOST, WARM_UP, Costs, costs_table
-from labelgrove.experiments.bench.run import price_models, run_bench
+from labelgrove.experiments.bench.run import BenchFolder, price_models
 from support.small_models import planted
 
 pytestmark = pytest.mark.slow
 QUICK = Costs(seconds=0.0)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data") / "shop"
-    folder.mkdir()
-    texts, labels = planted(150)
-    rows = [{"text": t, "labels": y} for t, y in zip(texts, labels, strict=True)]
-    for name, part in (("train", rows[:100]), ("dev", rows[100:])):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
-    return folder
 
 
 class Clock:
@@ -82,15 +71,15 @@ def test_a_network_is_measured_where_it_can_run(monkeypatch: pytest.MonkeyPatch)
 
 def test_rows_of_a_bench_have_costs_once(data: Path, tmp_path: Path) -> None:
     bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]})
-    run_bench(bench, data, tmp_path)
+    BenchFolder(bench, data, tmp_path).run()
     messages: list[str] = []
     seen: list[Any] = []
     for _ in range(2):
         options: dict[str, Any] = {"say": messages.append, "done": seen.append}
-        records = run_bench(bench, data, tmp_path, costs=QUICK, **options)
+        records = BenchFolder(bench, data, tmp_path).run(costs=QUICK, **options)
     before = "linear: measured before"
     assert messages == [before, "linear: measuring the costs of prediction", before]
-    run_bench(bench, data, tmp_path, costs=replace(QUICK, threads=1), say=messages.append)
+    BenchFolder(bench, data, tmp_path).run(costs=replace(QUICK, threads=1), say=messages.append)
     assert messages[3:] == messages[:2]  # with other threads the numbers are others
     assert seen[0]["prediction"] == seen[1]["prediction"] == records[0]["prediction"]
     assert records[0]["prediction"]["cpu"]["128"]["documents_per_second"] > 0
@@ -152,28 +141,30 @@ def test_the_command_runs_several_corpora(
     app([*flags, "--costs"], standalone_mode=False)
     assert "| ova | other |" in capfd.readouterr().out.replace("  ", " ")
     assert (tmp_path / "bench.bench" / "bench-other" / "rows" / "ova.json").exists()
-    with pytest.raises(ConfigError, match="3 --config and 2 --data do not fit"):
-        app([*flags, "--config", str(config), "--config", str(config)], standalone_mode=False)
-    with pytest.raises(ConfigError, match="give --config FILE, or the folders"):
-        app(["bench", "model", "--data", str(data)], standalone_mode=False)
-    with pytest.raises(ConfigError, match="trained models take none of them"):
-        app(["bench", "m", "--costs", "--data", str(data), "--only", "ova"], standalone_mode=False)
-    (tmp_path / "same").mkdir()
-    (tmp_path / "same" / data.name).symlink_to(data)
-    twice = ["bench", "--config", str(config), "--data", str(data)]
-    with pytest.raises(ConfigError, match="have the same names"):
-        app([*twice, "--data", str(tmp_path / "same" / data.name)], standalone_mode=False)
-    with pytest.raises(ConfigError, match="have the same names"):
-        app([*twice, "--data", str(data)], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--config", "a", "--config", "b", "--config", "c", "--data", "shop"], "do not fit"),
+        (["model"], "give --config"),
+        (["model", "--costs", "--only", "ova"], "take none of them"),
+        (["--config", "bench.toml", "--data", "other/shop"], "same names"),
+        (["--config", "bench.toml", "--data", "shop"], "same names"),
+    ],
+)
+def test_flags_that_do_not_fit_together(flags: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        app(["bench", *flags, "--data", "shop"], standalone_mode=False)
 
 
 def test_a_row_without_its_model_is_an_error_of_that_row(data: Path, tmp_path: Path) -> None:
     methods = [{"method": "linear"}, {"method": "ova"}]
     bench = Bench.from_config({"intervals": 0, "baseline": "linear", "methods": methods})
-    run_bench(bench, data, tmp_path)
+    BenchFolder(bench, data, tmp_path).run()
     shutil.rmtree(tmp_path / "models" / "linear")
     seen: list[Any] = []
-    records = run_bench(bench, data, tmp_path, costs=QUICK, done=seen.append)
+    records = BenchFolder(bench, data, tmp_path).run(costs=QUICK, done=seen.append)
     assert "no such" in records[0]["error"]
     assert "prediction" in records[1] and "gain" in seen[1]
-    assert "error" not in run_bench(bench, data, tmp_path)[0]  # it is measured all the same
+    assert "error" not in BenchFolder(bench, data, tmp_path).run()[0]  # it is measured all the same

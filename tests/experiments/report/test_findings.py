@@ -41,21 +41,21 @@ def test_sibling_confusion_counts_what_loops_count(judged: Judged, k: int) -> No
     tree = LabelTree([[0, 0, 0], [0, 0, 1, 1, 1, 2, 2]], [3, 1, 0, 6, 2, 5, 4])
     leaf = {int(c): int(p) for c, p in zip(tree.leaf_labels, tree.parents[-1], strict=True)}
     pairs: dict[tuple[int, int], int] = {}
-    wrong_places = beside = 0
+    wrong_ranks = beside = 0
     for row in range(len(judged)):
         missed = [c for c in true(judged, row) if c not in best(judged, row, k)]
         for label in best(judged, row, k):
             if label in true(judged, row):
                 continue
-            wrong_places += 1
+            wrong_ranks += 1
             siblings = [c for c in missed if leaf[c] == leaf[label]]
             beside += bool(siblings)
             for sibling in siblings:
                 pairs[sibling, label] = pairs.get((sibling, label), 0) + 1
-    found = sibling_confusion(judged, tree, k=k, most=1000)
-    assert {(p.true, p.predicted): p.documents for p in found.pairs} == pairs
-    assert (found.wrong, found.beside_missed, found.leaves) == (wrong_places, beside, 3)
-    counts = [pair.documents for pair in found.pairs]
+    result = sibling_confusion(judged, tree, k=k, most=1000)
+    assert {(p.true, p.predicted): p.documents for p in result.pairs} == pairs
+    assert (result.wrong, result.beside_missed, result.leaves) == (wrong_ranks, beside, 3)
+    counts = [pair.documents for pair in result.pairs]
     assert counts == sorted(counts, reverse=True)
     assert len(sibling_confusion(judged, tree, k=k, most=1).pairs) == min(1, len(pairs))
 
@@ -63,8 +63,8 @@ def test_sibling_confusion_counts_what_loops_count(judged: Judged, k: int) -> No
 def test_labels_that_only_other_runs_know_have_no_siblings() -> None:
     tree = LabelTree([[0, 0]], [0, 1])
     p = Predictions.from_scores([[0.1, 0.2, 0.9]], k=1, index=LabelIndex("abz"))
-    found = sibling_confusion(judge(p, [[1, 0, 0]]), tree, k=1)
-    assert (found.pairs, found.wrong) == ((), 1)
+    result = sibling_confusion(judge(p, [[1, 0, 0]]), tree, k=1)
+    assert (result.pairs, result.wrong) == ((), 1)
 
 
 @given(judgements(), st.integers(1, 4))
@@ -75,13 +75,13 @@ def test_calibration_is_the_mean_distance_over_bins(judged: Judged, k: int) -> N
         for row in range(len(judged))
         for place in range(len(best(judged, row, k)))
     ]
-    found = calibration(judged, k=k, bins=4)
+    result = calibration(judged, k=k, bins=4)
     if not pairs:
-        assert found is None
+        assert result is None
         return
-    assert found is not None
+    assert result is not None
     error = 0.0
-    for number, row in enumerate(found.bins):
+    for number, row in enumerate(result.bins):
         inside = [(s, hit) for s, hit in pairs if min(int(s * 4), 3) == number]
         assert row.labels == len(inside)
         if inside:
@@ -89,7 +89,7 @@ def test_calibration_is_the_mean_distance_over_bins(judged: Judged, k: int) -> N
             right = sum(hit for _, hit in inside) / len(inside)
             assert np.isclose(row.score, score) and np.isclose(row.right, right)
             error += len(inside) / len(pairs) * abs(score - right)
-    assert np.isclose(found.error, error)
+    assert np.isclose(result.error, error)
 
 
 def test_scores_outside_0_to_1_are_not_taken_for_probabilities() -> None:
@@ -102,8 +102,8 @@ def test_scores_outside_0_to_1_are_not_taken_for_probabilities() -> None:
 
 def test_probabilities_that_hold_have_no_error() -> None:
     p = Predictions.from_scores([[0.5]] * 4, k=1, index=LabelIndex("a"))
-    found = calibration(judge(p, [[1], [0], [1], [0]]), k=1)
-    assert found is not None and found.error == 0
+    result = calibration(judge(p, [[1], [0], [1], [0]]), k=1)
+    assert result is not None and result.error == 0
 
 
 @given(judgements(), st.lists(st.integers(0, 40), min_size=LABELS, max_size=LABELS))
@@ -131,16 +131,16 @@ def test_frequency_bands_add_up(judged: Judged, frequencies: list[int]) -> None:
 @given(judgements())
 @settings(max_examples=60, deadline=None)
 def test_most_wrong_documents_come_first_and_right_ones_never(judged: Judged) -> None:
-    found = most_wrong(judged, k=3, most=100)
-    values = [document.ndcg for document in found]
+    result = most_wrong(judged, k=3, most=100)
+    values = [document.ndcg for document in result]
     assert values == sorted(values)
-    rows = {document.row for document in found}
+    rows = {document.row for document in result}
     for row in range(len(judged)):
         size = int(judged.sizes[row])
         places = judged.hits[row, : min(3, size)]
         perfect = len(places) == min(3, size) and bool(places.all())
         assert (row in rows) == (size > 0 and not perfect)
-    for document in found:
+    for document in result:
         expected = [c for c in true(judged, document.row) if c not in best(judged, document.row, 3)]
         assert list(document.missed) == expected
 

@@ -42,9 +42,9 @@ def test_slices_have_the_values_of_evaluate(model: Linear) -> None:
     report = measure_report(
         model, corpus, slices={"language": languages}, intervals=30, against=[model], name="me"
     )
-    found = report.slices["language"]
-    assert [(one.value, one.documents) for one in found] == [("en", 12), ("de", 6), ("fi", 6)]
-    for one in found:
+    parts = report.slices["language"]
+    assert [(one.value, one.documents) for one in parts] == [("en", 12), ("de", 6), ("fi", 6)]
+    for one in parts:
         rows = np.flatnonzero(np.array(languages) == one.value)
         part = corpus.take(rows)
         expected = evaluate(
@@ -59,23 +59,23 @@ def test_slices_have_the_values_of_evaluate(model: Linear) -> None:
     table = page.tables["language, me, percent"]
     assert table[0][:3] == ["language", "documents", "P@1"]
     assert table[1][:2] == ["en", "12"]
-    assert table[1][2].startswith(f"{100 * found[0].evaluations[0]['P@1']:.2f} [")
+    assert table[1][2].startswith(f"{100 * parts[0].evaluations[0]['P@1']:.2f} [")
     assert report.to_dict()["slices"]["language"]["de"]["documents"] == 6
 
 
 def test_a_document_counts_for_each_of_its_values_or_for_none(model: Linear) -> None:
     corpus = Corpus.from_lists(TEXTS, LABELS)
     kinds = {"kind": [row["kind"] for row in ROWS]}
-    found = measure_report(model, corpus, slices=kinds, intervals=None).slices["kind"]
-    counts = [(one.value, one.documents) for one in found]
+    parts = measure_report(model, corpus, slices=kinds, intervals=None).slices["kind"]
+    counts = [(one.value, one.documents) for one in parts]
     assert counts == [("new", 12), ("sale", 12), ("(no value)", 6)]
 
 
 def test_many_values_are_joined(model: Linear) -> None:
     corpus = Corpus.from_lists(TEXTS, LABELS)
-    found = measure_report(model, corpus, slices={"n": range(24)}, intervals=None).slices["n"]
-    assert len(found) == MOST_VALUES + 1
-    assert (found[-1].value, found[-1].documents) == ("(4 other values)", 4)
+    parts = measure_report(model, corpus, slices={"n": range(24)}, intervals=None).slices["n"]
+    assert len(parts) == MOST_VALUES + 1
+    assert (parts[-1].value, parts[-1].documents) == ("(4 other values)", 4)
 
 
 def test_values_come_from_records_and_files(model: Linear, tmp_path: Path) -> None:

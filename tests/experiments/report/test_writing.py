@@ -25,8 +25,8 @@ def shop(documents: int, seed: int = 0) -> Corpus:
     texts, labels = [], []
     for number in range(documents):
         thing, colour = THINGS[rng.integers(5)], COLOURS[rng.integers(3)]
-        said = colour if rng.random() < 0.8 else COLOURS[rng.integers(3)]
-        texts.append(f"item {number}: {said} {thing}")
+        word = colour if rng.random() < 0.8 else COLOURS[rng.integers(3)]
+        texts.append(f"item {number}: {word} {thing}")
         labels.append([thing, colour] + (["sale"] if rng.random() < 0.1 else []))
     return Corpus.from_lists(texts, labels)
 

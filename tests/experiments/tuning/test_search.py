@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +17,10 @@ from labelgrove import Corpus, Linear, tune
 from labelgrove.core.params import read_toml
 from labelgrove.data.shop import shop_corpus
 from labelgrove.engines import LocalEngine
-from labelgrove.errors import ConfigError, DataError
-from labelgrove.experiments.tuning import attempts, search, study
-from labelgrove.experiments.tuning.attempts import Attempt
+from labelgrove.errors import ConfigError, DataError, StorageError
+from labelgrove.experiments import attempts
+from labelgrove.experiments.attempts import Attempt
+from labelgrove.experiments.tuning import search, study
 from labelgrove.experiments.tuning.search import Tuned
 from labelgrove.methods import create
 
@@ -37,6 +39,10 @@ def computed(folder: Path) -> list[str]:
     lines = (folder / "stages" / "log.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
     return [event["stage"] for event in events if event["kind"] == "stage_computing"]
+
+
+def interrupt(*_: Any) -> Any:
+    raise KeyboardInterrupt
 
 
 def test_features_and_trees_are_computed_once(parts: Any, tmp_path: Path) -> None:
@@ -94,11 +100,8 @@ def test_a_study_resumes(parts: Any, tmp_path: Path) -> None:
     folder = tmp_path / "study"
     tune("linear", *parts, trials=3, space=RANKER, folder=folder)
 
-    def stop(text: str) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        tune("linear", *parts, trials=3, space=RANKER, folder=folder, say=stop)
+        tune("linear", *parts, trials=3, space=RANKER, folder=folder, say=interrupt)
     result = tune("linear", *parts, trials=2, space=RANKER, folder=folder)
     assert [t.number for t in result.trials] == list(range(6))
     assert len({t.settings["ranker.C"] for t in result.trials}) == 6  # none is tried again
@@ -107,23 +110,52 @@ def test_a_study_resumes(parts: Any, tmp_path: Path) -> None:
     assert [json.loads(line)["value"] for line in lines] == [t.value for t in result.trials]
 
 
-def test_a_trial_that_was_killed_counts_as_failed(
+def test_a_trial_that_was_killed_is_forgotten(
     parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Attempt._measured
-    asked = []
+    folder = tmp_path / "s"
+    tune("linear", *parts, trials=1, space=RANKER, folder=folder)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(attempts, "measure", interrupt)
+        tune("linear", *parts, trials=3, space=RANKER, folder=folder)
+    with (folder / "trials.jsonl").open("a") as file:
+        file.write('{"number": 1, "set')  # by a process that was killed while it wrote
+    result = tune("linear", *parts, trials=1, space=RANKER, folder=folder)
+    assert [(t.number, t.state) for t in result.trials] == [(0, "complete"), (1, "complete")]
 
-    def measured(self: Any, model: Any, dev: Any) -> float:
-        asked.append(model)
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        return real(self, model, dev)
 
-    monkeypatch.setattr(Attempt, "_measured", measured)
-    with pytest.raises(KeyboardInterrupt):
-        tune("linear", *parts, trials=3, space=RANKER, folder=tmp_path / "s")
-    result = tune("linear", *parts, trials=1, space=RANKER, folder=tmp_path / "s")
-    assert [t.state for t in result.trials] == ["complete", "failed", "complete"]
+def test_pruned_and_failed_trials_are_remembered(
+    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "HALVING_FROM", 100)
+    ngrams = [(1, 1), (1, 2)]
+    space = {"ranker.threshold": {"low": 0.05, "high": 1.5}, "tfidf.ngram_range": ngrams}
+    settings: dict[str, Any] = {"space": space | {"n_trees": [1, 0]}, "folder": tmp_path / "s"}
+    first = tune("linear", *parts, trials=8, **settings)
+    assert {t.state for t in first.trials} == {"complete", "pruned", "failed"}
+    again = tune("linear", *parts, trials=1, **settings)
+    assert again.trials[:8] == first.trials
+    assert {t.settings["tfidf.ngram_range"] for t in again.trials} == set(ngrams)
+    assert [len(t.part_values) for t in first.trials if t.state == "pruned"] != []
+
+
+def test_a_full_disk_names_the_file(
+    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("labelgrove.core.jsonio.append_line", full)
+    with pytest.raises(StorageError, match="No space left"):
+        tune("linear", *parts, trials=1, space=RANKER, reuse=False, folder=tmp_path / "s")
+
+
+def test_a_study_of_an_earlier_version_is_refused(parts: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    tune("linear", *parts, trials=1, space=RANKER, folder=folder)
+    (folder / "journal.log").touch()
+    with pytest.raises(ConfigError, match="earlier version"):
+        tune("linear", *parts, trials=1, space=RANKER, folder=folder)
 
 
 def test_another_search_does_not_mix_with_a_study(parts: Any, tmp_path: Path) -> None:
@@ -144,13 +176,13 @@ def test_no_trial_starts_that_would_end_far_behind_the_budget(
     parts: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    real = Attempt._measured
+    real = attempts.measure
 
-    def measured(self: Any, model: Any, dev: Any) -> float:
+    def measure(*arguments: Any) -> Any:
         clock[0] += 3.0
-        return real(self, model, dev)
+        return real(*arguments)
 
-    monkeypatch.setattr(Attempt, "_measured", measured)
+    monkeypatch.setattr(attempts, "measure", measure)
     for module in (study, attempts):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     messages: list[str] = []
@@ -276,7 +308,7 @@ def test_workers_find_what_one_process_finds(
 ) -> None:
     monkeypatch.setattr(search, "HALVING_FROM", 100)
     space = {"ranker.threshold": {"low": 0.05, "high": 1.5}, "n_trees": [1, 0]}
-    settings: dict[str, Any] = {"trials": 6, "space": space, "seed": 1}
+    settings: dict[str, Any] = {"trials": 8, "space": space, "seed": 0}
     one = tune("linear", *parts, **settings)
     states = [trial.state for trial in one.trials]
     assert set(states) == {"complete", "pruned", "failed"}, states
@@ -296,16 +328,16 @@ def test_stages_that_several_trials_need_are_held(
     parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[set[str]] = []
-    real = Attempt.here
+    real = Attempt.__call__
 
-    def here(self: Any, part: Any, dev: Any, run: Any, callbacks: Any = ()) -> Any:
+    def call(self: Any, part: Any, dev: Any, run: Any, callbacks: Any = ()) -> Any:
         asked.append({name for name, key, _ in known if key in run.held})
-        found = real(self, part, dev, run, callbacks)
-        known.extend(found.stages)
-        return found
+        outcome = real(self, part, dev, run, callbacks)
+        known.extend(outcome.stages)
+        return outcome
 
     known: list[Any] = []
-    monkeypatch.setattr(Attempt, "here", here)
+    monkeypatch.setattr(Attempt, "__call__", call)
     tune("linear", *parts, trials=4, space=RANKER, engine="local", folder=tmp_path / "s")
     assert asked == [set(), set(), {"tfidf", "tree"}, {"tfidf", "tree"}]
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import tomllib
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+pytest.importorskip("optuna")
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
 from labelgrove import Corpus
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.experiments.tuning.space import (
-    Choice,
-    Range,
     built_in_space,
     checked_space,
+    default_settings,
+    ends,
     laid_over,
     parse_space,
     value_of,
 )
-from labelgrove.experiments.tuning.study import Study
 from labelgrove.methods import METHODS, create
 
 pytestmark = pytest.mark.slow
@@ -33,7 +35,7 @@ def test_built_in_spaces_fit_their_methods(method: str) -> None:
         pytest.skip("needs torch")
     space = checked_space(built_in_space(model), method, {})
     for key, span in space.items():
-        assert all(create(method, laid_over({}, {key: value})) for value in span.ends)
+        assert all(create(method, laid_over({}, {key: value})) for value in ends(span))
         value_of(model, key)  # every name leads somewhere
 
 
@@ -55,10 +57,10 @@ def test_spaces_from_toml() -> None:
     "tfidf.ngram_range" = {values = [[1, 1], [1, 2]]}
     """
     space = checked_space(parse_space(tomllib.loads(text)["space"]), "linear", {})
-    assert space["ranker.C"] == Range(0.1, 10.0, log=True)
-    assert space["tree.branching"] == Range(4.0, 32.0, step=4.0, whole=True)
-    assert space["ranker.negatives"] == Choice(("tfn", "tfn+man"))
-    assert space["tfidf.ngram_range"] == Choice(((1, 1), (1, 2)))
+    assert space["ranker.C"] == FloatDistribution(0.1, 10.0, log=True)
+    assert space["tree.branching"] == IntDistribution(4, 32, step=4)
+    assert space["ranker.negatives"] == CategoricalDistribution(("tfn", "tfn+man"))
+    assert ends(space["tfidf.ngram_range"]) == ((1, 1), (1, 2))
 
 
 @pytest.mark.parametrize(
@@ -66,13 +68,14 @@ def test_spaces_from_toml() -> None:
     [
         ({}, "is empty"),
         ({"ranker.C": 3}, "list of values"),
-        ({"ranker.C": []}, "at least one"),
-        ({"ranker.C": {"low": 1}}, "numbers"),
-        ({"ranker.C": {"low": 1, "high": "x"}}, "numbers"),
+        ({"ranker.C": []}, "one or more"),
+        ({"ranker.C": {"low": 1}}, "high must be a number"),
+        ({"ranker.C": {"low": 1, "high": "x"}}, "high must be a number"),
         ({"ranker.C": {"low": 2, "high": 1}}, "below"),
-        ({"ranker.C": {"low": 0, "high": 1, "log": True}}, "above 0"),
+        ({"ranker.C": {"low": 0, "high": 1, "log": True}}, "low > 0"),
         ({"ranker.C": {"low": 1, "high": 2, "log": "yes"}}, "true or false"),
         ({"ranker.C": {"low": 1, "high": 2, "step": 0}}, "step"),
+        ({"ranker.C": {"low": 1, "high": 2, "step": True}}, "step must be a number"),
         ({"ranker.C": {"low": 1, "hihg": 2}}, "did you mean ranker.C.high"),
         ({"ranker.C": {"values": [1], "log": True}}, "cannot go with"),
         ({"ranker.C": {"low": -1, "high": 2}}, "greater than 0"),
@@ -95,7 +98,6 @@ def test_a_search_begins_with_the_defaults_also_where_these_are_derived(method: 
     base = {"encoder": {"encoder": tiny_training()["encoder"]["encoder"]}, "device": "cpu"}
     space = checked_space(built_in_space(create(method, base)), method, base)
     corpus = Corpus.from_lists(*planted(60))
-    study: Any = SimpleNamespace(method=method, base=base, space=space, corpus=corpus)
-    defaults = Study._defaults(study)
+    defaults = default_settings(create(method, base), space, corpus)
     assert set(defaults) == set(space)
     assert defaults["training.epochs"] == create(method, base).settled(corpus).training.epochs

@@ -51,7 +51,8 @@ class Heads:
             raise ModelFormatError("the heads have other levels than the label tree")
         self.tree = tree
         # Batches of a call share their mask, so what follows from it is computed once.
-        self._allowed = None, allowed_nodes(tree, np.ones(labels, bool))
+        nodes = allowed_nodes(tree, np.ones(labels, bool))
+        self._allowed: tuple[LabelMask | None, tuple[list[Any], list[Any]]] = None, nodes
 
     @property
     def text_width(self) -> int:
@@ -128,7 +129,7 @@ class Heads:
         levels = len(self.tables)
         counted = 1 + self.config.get("weighted", False)
         counted = levels if self.config.get("path") else min(counted, levels)
-        scores = self._logits(levels - 1, vectors, rows, nodes)
+        scores: Float32 = self._logits(levels - 1, vectors, rows, nodes)
         if not self._probabilities:
             return scores
         scores = expit(scores)

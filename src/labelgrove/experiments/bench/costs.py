@@ -6,6 +6,7 @@ and end with an idle GPU, and come after a warm-up.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +16,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from labelgrove.core.memory import format_size
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.inputs import documents_of
 from labelgrove.disk.model_folder import model_size
 from labelgrove.experiments.bench.table import markdown
 from labelgrove.methods.base import Model
 
 BATCHES = (1, 128)
+LATENCY_WARM_UP = 5  # calls
 WARM_UP, FEWEST, MOST = 3, 3, 200  # calls; large batches on a CPU take seconds each
 
 
@@ -43,6 +48,11 @@ class Costs:
 
         return ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
 
+    def record(self, model: Model, corpus: Corpus) -> dict[str, Any]:
+        """The costs of prediction, the speed of the training of networks, and the machine."""
+        prediction = self.of(model, corpus)
+        return {"story": training_speed(model), "prediction": prediction, "machine": machine()}
+
     def of(self, model: Model, corpus: Corpus) -> dict[str, Any]:
         """Per device and size of a batch: milliseconds per document, documents per second."""
         result: dict[str, Any] = {}
@@ -57,7 +67,6 @@ class Costs:
 
     def _timed(self, model: Model, corpus: Corpus, size: int, *, warm: int) -> dict[str, float]:
         """Calls with ``size`` documents. A GPU warms up with as many; on a CPU that takes long."""
-        threads = self.threads or 0
         calls: list[float] = []
         begin = time.perf_counter()
         for number in range(-WARM_UP, MOST):
@@ -67,17 +76,41 @@ class Costs:
                 calls, begin = [], time.perf_counter()
             rows = [row % len(corpus) for row in range(number * size, (number + 1) * size)]
             documents = corpus.take(rows if number >= 0 else rows[:warm])
-            _synchronise()
-            start = time.perf_counter()
-            model.predict(documents, k=5, threads=threads)
-            _synchronise()
-            calls.append(time.perf_counter() - start)
+            calls.append(_seconds(model, documents, self.threads or 0))
         seconds = median(calls)
         return {
             "ms_per_document": round(1000 * seconds / size, 4),
             "documents_per_second": round(size / max(seconds, 1e-9), 2),
             "calls": len(calls),
         }
+
+
+def latency(model: Model, corpus: Corpus, documents: int) -> dict[str, float]:
+    """Milliseconds per document with one thread: median and 99th percentile."""
+    milliseconds = []
+    for number in range(min(documents, len(corpus)) + LATENCY_WARM_UP):
+        document = documents_of(corpus.take([number % len(corpus)])).plain
+        milliseconds.append(1000 * _seconds(model, document, 1))
+    p50, p99 = np.percentile(milliseconds[LATENCY_WARM_UP:], [50, 99])
+    return {"p50": round(float(p50), 4), "p99": round(float(p99), 4)}
+
+
+def _seconds(model: Model, documents: Any, threads: int) -> float:
+    """The time of one call, from an idle GPU to an idle GPU, if one is in use."""
+    torch = sys.modules.get("torch")
+    wait = torch.cuda.synchronize if torch and torch.cuda.is_initialized() else lambda: None
+    wait()
+    start = time.perf_counter()
+    model.predict(documents, k=5, threads=threads)
+    wait()
+    return time.perf_counter() - start
+
+
+def machine() -> dict[str, Any]:
+    """The cores, and the GPU if torch was imported to use it."""
+    torch = sys.modules.get("torch")
+    gpu = torch.cuda.get_device_name() if torch and torch.cuda.is_available() else None
+    return {"cores": os.cpu_count(), "gpu": gpu}
 
 
 def model_costs(model: Model, folder: Path) -> dict[str, Any]:
@@ -89,15 +122,15 @@ def model_costs(model: Model, folder: Path) -> dict[str, Any]:
     }
 
 
-def training_story(model: Model) -> dict[str, Any]:
+def training_speed(model: Model) -> dict[str, Any]:
     """Updates and speed of a network's training; of all networks of an ensemble together."""
-    stories = [part.story_ for part in model.submodels() or [model] if part.story_]
-    if not stories:
+    histories = [part.story_ for part in model.submodels() or [model] if part.story_]
+    if not histories:
         return {}
-    seconds = sum(story["seconds"] for story in stories)
-    tokens = sum(story["seconds"] * story["tokens_per_second"] for story in stories)
+    seconds = sum(history["seconds"] for history in histories)
+    tokens = sum(history["seconds"] * history["tokens_per_second"] for history in histories)
     return {
-        "updates": sum(story["steps"] for story in stories),
+        "updates": sum(history["steps"] for history in histories),
         "network_seconds": round(seconds, 2),
         "tokens_per_second": round(tokens / max(seconds, 1e-9)),
     }
@@ -113,10 +146,10 @@ def costs_table(records: Sequence[Mapping[str, Any]]) -> str:
         heads += [f"{device} ms, batch 1", f"{device} docs/s, batch 128"]
     lines = []
     for record in measured:
-        story = record.get("story", {})
+        speed = record.get("story", {})
         line = [record["row"], record["corpus"], f"{record['labels']:,}"]
         line.append(f"{record['train_seconds']:.1f}")
-        line += [f"{story['updates']:,}", f"{story['network_seconds']:.1f}"] if story else ["", ""]
+        line += [f"{speed['updates']:,}", f"{speed['network_seconds']:.1f}"] if speed else ["", ""]
         line.append(format_size(record["model_bytes"]))
         for device in devices:
             if sizes := record["prediction"].get(device):
@@ -126,13 +159,6 @@ def costs_table(records: Sequence[Mapping[str, Any]]) -> str:
                 line += ["", ""]
         lines.append(line)
     return markdown([heads, *lines])
-
-
-def _synchronise() -> None:
-    """Wait until the GPU is idle, if one is in use."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
 
 
 @contextmanager

@@ -17,8 +17,9 @@ RANKER_GROWTH = 1.1
 # A ranker over shortlists, per document, label and column, beside one below a tree: 2.1 to 2.8 ns
 # and 0.56 to 0.8 (384 dense columns, 500 and 2,000 documents of eurlex57k and tibkat).
 SHORTLIST_COST = 3.5
-# Seconds of a learnt merge per judge and member, with the lists that it merges: 0.6 to 1 ms with
-# 450 judges and two members (commits, eurlex57k, tibkat) on a fast core, twice that on a slow one.
+# Seconds of a learnt merge per validation document and member, with the lists that it merges: 0.6
+# to 1 ms with 450 of them and two members (commits, eurlex57k, tibkat) on a fast core, twice that
+# on a slow one.
 MERGE = 1.5e-3
 
 # Encoders. Seconds in which the first updates are compiled, on an H200 machine with 16 cores. Ten

@@ -72,101 +72,63 @@ def line_chart(
     *,
     title: str,
     summary: str,
-    x_name: str,
-    y_name: str,
-    x_ticks: Sequence[str] | None = None,
-    x_range: tuple[float, float] | None = None,
-    y_range: tuple[float, float] | None = None,
+    axes: tuple[str, str],
+    ticks: Sequence[str] = (),
+    percent: bool = False,
     log: bool = False,
     diagonal: bool = False,
 ) -> Chart:
-    """Curves over a common axis; ``log`` makes both axes logarithmic, ``x_ticks`` name 0, 1, ..."""
+    """Curves over common axes, whose names are ``axes``.
+
+    ``ticks`` name x = 0, 1, ...; with ``percent``, y ends at 0 and 100; ``log`` makes both axes
+    logarithmic; with a ``diagonal``, x ends at 0 and 1.
+    """
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     with _style():
-        figure, axes = _axes([(s.name, s.run) for s in series], x_name, y_name)
+        figure, area = _axes([(s.name, s.run) for s in series], *axes)
         if log:
-            axes.loglog()
-            axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-        elif x_range is None:
-            axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True))
-        if x_range is None:
-            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+            area.loglog()
+            area.yaxis.set_major_formatter(EngFormatter(sep=""))
+        elif not diagonal:
+            area.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True))
         if diagonal:
-            axes.plot((0, 1), (0, 1), ":", color=colours()["muted"], lw=1, transform=axes.transAxes)
+            area.plot((0, 1), (0, 1), ":", color=colours()["muted"], lw=1, transform=area.transAxes)
+            area.set_xlim(0, 1)
+        else:
+            area.xaxis.set_major_formatter(EngFormatter(sep=""))
         for one in reversed(series):  # the first is drawn last, on top
             look = _run(one.run)
             if band := [row for row in one.band if _finite(*row)]:
-                axes.fill_between(*zip(*band, strict=True), color=look["color"], alpha=0.18, lw=0)
+                area.fill_between(*zip(*band, strict=True), color=look["color"], alpha=0.18, lw=0)
             points = [p for p in one.points if _finite(*p) and not (log and min(p) <= 0)]
             marker = "o" if one.dots or len(points) == 1 else None
             x, y = zip(*points, strict=True) if points else ((), ())
-            axes.plot(x, y, marker=marker, ms=4.5, mew=0, **look)
-        if x_ticks is not None:
-            _name_ticks(axes, x_ticks)
-        axes.set(xlim=x_range, ylim=y_range)
-        if not log and axes.dataLim.y0 >= 0 > axes.get_ylim()[0]:
-            axes.set_ylim(bottom=0)
+            area.plot(x, y, marker=marker, ms=4.5, mew=0, **look)
+        if ticks:
+            step = max(1, math.ceil(len(ticks) * max(map(len, ticks)) / 52))
+            area.set_xticks(range(0, len(ticks), step), ticks[::step])
+            area.set_xlim(-0.3, len(ticks) - 0.7)
+        if percent:
+            area.set_ylim(0, 100)
+        elif ticks or (not log and area.dataLim.y0 >= 0 > area.get_ylim()[0]):
+            area.set_ylim(bottom=0)
     return Chart(figure, title, summary)
 
 
-def bar_chart(
-    groups: Sequence[str],
-    series: Sequence[tuple[str, Sequence[float]]],
-    *,
-    title: str,
-    summary: str,
-    x_name: str,
-    y_name: str,
-    y_range: tuple[float, float] | None = None,
-) -> Chart:
-    """Bars in groups, one per run; a value that is not a number has no bar."""
-    with _style():
-        names = [(name, run) for run, (name, _) in enumerate(series)]
-        figure, axes = _axes(names, x_name, y_name, lw=7, linestyle="-")
-        width = 0.8 / max(len(series), 2)
-        for run, (_, values) in enumerate(series):
-            bars = [
-                (group + (run - (len(series) - 1) / 2) * width, value)
-                for group, value in enumerate(values)
-                if _finite(value)
-            ]
-            if bars:
-                axes.bar(*zip(*bars, strict=True), width=0.94 * width, color=_run(run)["color"])
-        _name_ticks(axes, groups)
-        axes.set(xlim=(-0.5, len(groups) - 0.5), ylim=y_range)
-    return Chart(figure, title, summary)
-
-
-def row_chart(rows: Sequence[tuple[str, float, str]], *, title: str, summary: str) -> Chart:
-    """A horizontal bar per row, with its name and its value in words above it."""
-    with _style():
-        figure = _figure(8 + 34 * len(rows))
-        axes = figure.add_axes((4 / WIDTH, 0, 1 - 8 / WIDTH, 1))
-        axes.axis("off")
-        longest = max((value for _, value, _ in rows), default=0.0) or 1.0
-        for number, (name, value, words) in enumerate(rows):
-            axes.barh(number, longest, 0.27, color=colours()["line"], alpha=0.5)
-            axes.barh(number, max(value, longest / 400), 0.27, color=colours()["accent"])
-            axes.text(0, number - 0.25, _label(name, 40), color=colours()["ink"])
-            axes.text(longest, number - 0.25, words, ha="right", color=colours()["muted"])
-        axes.set(xlim=(0, longest), ylim=(len(rows) - 0.8, -0.7))
-    return Chart(figure, title, summary)
-
-
-def _axes(
-    names: Sequence[tuple[str, int]], x_name: str, y_name: str, **line: Any
-) -> tuple[Any, Any]:
+def _axes(names: Sequence[tuple[str, int]], x_name: str, y_name: str) -> tuple[Any, Any]:
     """An empty figure with axes, below a legend where there are several runs.
 
     What the axes show stands above one and below the other: vertical text is hard to read.
     """
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
 
     columns = 3 if all(len(name) <= 14 for name, _ in names) else 2
     rows = math.ceil(len(names) / columns) if len(names) > 1 else 0
-    figure = _figure(height := HEIGHT + LEGEND_ROW * rows)
+    height = HEIGHT + LEGEND_ROW * rows
+    figure = Figure((WIDTH / 72, height / 72))
     top = height - LEGEND_ROW * rows - 26
     # Fixed margins: matplotlib's own layouts take as long as all the drawing.
     axes = figure.add_axes(
@@ -177,35 +139,20 @@ def _axes(
     figure.text(4 / WIDTH, (top + 12) / height, y_name, color=muted)
     figure.text(1 - RIGHT / WIDTH, 6 / height, x_name, ha="right", color=muted)
     if rows:
-        lines = [Line2D((), (), **_run(run) | line) for _, run in names]
+        lines = [Line2D((), (), **_run(run)) for _, run in names]
         # Named afterwards, because matplotlib hides names that begin with an underscore.
         legend = figure.legend(
             lines, map(str, range(len(lines))), ncols=columns, loc="upper left", borderaxespad=0.3
         )
         for text, (name, _) in zip(legend.get_texts(), names, strict=True):
-            text.set_text(_label(name, NAME_LENGTH))
+            text.set_text(printable(shortened(name, NAME_LENGTH)))
     return figure, axes
-
-
-def _figure(height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure((WIDTH / 72, height / 72))
-
-
-def _name_ticks(axes: Any, names: Sequence[str]) -> None:
-    step = max(1, math.ceil(len(names) * max(map(len, names), default=1) / 52))
-    axes.set_xticks(range(0, len(names), step), names[::step])
 
 
 def _run(number: int) -> dict[str, Any]:
     """Colour and dashes of a run; runs of the same colour have different dashes."""
     dashes = DASHES[(number + number // len(RUNS)) % len(DASHES)]
     return {"color": colours()[RUNS[number % len(RUNS)]], "linestyle": dashes}
-
-
-def _label(name: str, length: int) -> str:
-    return printable(shortened(name, length))
 
 
 def _finite(*values: float) -> bool:

@@ -111,19 +111,23 @@ def sibling_confusion(
     # A key is a document and a leaf: a wrong label is confused with the missed ones of its key.
     keys = rows * leaves + leaf[missed]
     order = np.argsort(keys, kind="stable")
-    keys, missed_sorted = keys[order], missed[order]
-    wrong_keys = wrong_rows * leaves + leaf[wrong]
-    first, last = (np.searchsorted(keys, wrong_keys, side=side) for side in ("left", "right"))
-    matches = last - first
-    confused = np.repeat(wrong, matches)
-    offsets = np.arange(len(confused)) - np.repeat(np.cumsum(matches) - matches, matches)
-    true = missed_sorted[np.repeat(first, matches) + offsets]
-    pairs, counts = np.unique(true * columns + confused, return_counts=True)
+    left, right = equal_pairs(keys[order], wrong_rows * leaves + leaf[wrong])
+    pairs, counts = np.unique(missed[order[left]] * columns + wrong[right], return_counts=True)
     best = np.lexsort((pairs, -counts))[:most]
     all_missed = np.bincount(missed, minlength=columns)
-    found = zip(*np.divmod(pairs[best], columns), counts[best], strict=True)
-    confusions = [Confusion(int(t), int(p), int(n), int(all_missed[t])) for t, p, n in found]
-    return SiblingConfusion(tuple(confusions), total, int((matches > 0).sum()), leaves)
+    confusions = [
+        Confusion(int(t), int(p), int(n), int(all_missed[t]))
+        for t, p, n in zip(*np.divmod(pairs[best], columns), counts[best], strict=True)
+    ]
+    return SiblingConfusion(tuple(confusions), total, len(np.unique(right)), leaves)
+
+
+def equal_pairs(left: Int64, right: Int64) -> tuple[Int64, Int64]:
+    """Where the same value is in both arrays, for all such pairs; ``left`` is sorted."""
+    first, last = (np.searchsorted(left, right, side=side) for side in ("left", "right"))
+    counts = last - first
+    offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(first, counts) + offsets, np.repeat(np.arange(len(right)), counts)
 
 
 def missed_labels(judged: Judged, k: int) -> tuple[Int64, Int64]:

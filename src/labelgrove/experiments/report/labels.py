@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from labelgrove.evaluation.metrics import LabelScores, by_label
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.metrics.ranking import Judged
-from labelgrove.experiments.report.findings import Int64, missed_labels
+from labelgrove.experiments.report.findings import Int64, equal_pairs, missed_labels
 
 EXAMPLES = 3
 
@@ -67,18 +68,15 @@ def label_table(judged: Sequence[Judged], *, k: int) -> LabelTable:
     hits = counted & subject.hits
     right_in, right = np.nonzero(hits)[0], row_of[subject.predictions.columns[hits]]
     best = _first_of_each(right, right_in, -subject.predictions.scores[hits])
-    # Missed and wrongly predicted documents take turns.
     misses = _first_of_each(row_of[missed], missed_in, missed_in)
     alarms = _first_of_each(row_of[wrongly], wrong_in, -subject.predictions.scores[wrong])
     errors = [
-        [
-            example
-            for turn in range(EXAMPLES)
-            for one, kind in ((left, True), (other, False))
-            for example in ([Example(one[turn], kind)] if turn < len(one) else [])
-        ][:EXAMPLES]
-        for left, other in zip(
-            _lists(misses, len(columns)), _lists(alarms, len(columns)), strict=True
+        # Missed and wrongly predicted documents take turns.
+        [e for turn in zip_longest(misses_of, alarms_of) for e in turn if e][:EXAMPLES]
+        for misses_of, alarms_of in zip(
+            ([Example(row, True) for row in rows] for rows in _lists(misses, len(columns))),
+            ([Example(row, False) for row in rows] for rows in _lists(alarms, len(columns))),
+            strict=True,
         )
     ]
     return LabelTable(
@@ -101,11 +99,8 @@ def _confused(
     """
     rows, true = missed
     wrong_rows, predicted = wrong  # both in the order of the documents
-    first, last = (np.searchsorted(wrong_rows, rows, side=side) for side in ("left", "right"))
-    matches = last - first
-    offsets = np.arange(matches.sum()) - np.repeat(np.cumsum(matches) - matches, matches)
-    left = np.repeat(true, matches)
-    right = predicted[np.repeat(first, matches) + offsets]
+    wrong_places, missed_places = equal_pairs(wrong_rows, rows)
+    left, right = true[missed_places], predicted[wrong_places]
     keys = np.concatenate([left * labels + right, right * labels + left])
     pairs, counts = np.unique(keys, return_counts=True)
     one, other = np.divmod(pairs, max(labels, 1))

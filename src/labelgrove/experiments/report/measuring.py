@@ -27,10 +27,9 @@ FAMILIES = ("P", "nDCG", "PSP", "R")
 class Report:
     """The content of a report: the first run is its subject, the others are for comparison.
 
-    ``depth`` is the largest k of the curves, ``at`` the k of everything else. ``evaluations`` hold
-    P, nDCG, R and, if training frequencies are known, PSP for k up to ``depth``, per run;
-    ``comparisons`` are the subject minus each other run, ``contest`` has all pairs. ``slices`` are
-    evaluations by the values of a field.
+    ``depth`` is the largest k of the curves. ``evaluations`` hold P, nDCG, R and, if training
+    frequencies are known, PSP for k up to ``depth``, per run. ``contest`` compares all pairs.
+    ``slices`` are evaluations by the values of a field.
     """
 
     title: str
@@ -39,10 +38,8 @@ class Report:
     runs: tuple[Run, ...]
     judged: tuple[Judged, ...]
     evaluations: tuple[Evaluation, ...]
-    comparisons: tuple[Comparison, ...]
     training: TrainingFacts | None
     depth: int
-    at: int
     worst: int
     contest: Contest | None = None
     slices: Mapping[str, list[Slice]] = field(default_factory=dict)
@@ -51,6 +48,18 @@ class Report:
     def subject(self) -> Run:
         """The run that the report is about."""
         return self.runs[0]
+
+    @property
+    def at(self) -> int:
+        """The k of tables that have one k."""
+        return min(5, self.depth)
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """The subject minus each other run."""
+        if self.contest is None:
+            return ()
+        return tuple(self.contest.pairs[0, other] for other in range(1, len(self.runs)))
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -67,15 +76,10 @@ class Report:
         """Per run, results of head, torso, tail and unseen labels; empty without frequencies."""
         if self.training is None:
             return ()
+        options: dict[str, Any] = {"train_frequencies": self.training.frequencies, "k": self.at}
         return tuple(
-            by_frequency(
-                judged.predictions,
-                judged.truth,
-                train_frequencies=self.training.frequencies,
-                k=self.at,
-                unknown=judged.unknown,
-            )
-            for judged in self.judged
+            by_frequency(one.predictions, one.truth, unknown=one.unknown, **options)
+            for one in self.judged
         )
 
     @cached_property
@@ -84,9 +88,7 @@ class Report:
         if self.training is None:
             return ()
         frequencies = self.training.frequencies
-        return tuple(
-            findings.frequency_bands(judged, frequencies, k=self.at) for judged in self.judged
-        )
+        return tuple(findings.frequency_bands(one, frequencies, k=self.at) for one in self.judged)
 
     @cached_property
     def calibrations(self) -> tuple[findings.Calibration | None, ...]:
@@ -133,17 +135,12 @@ class Report:
                     run.name: {key: _json(value) for key, value in evaluation.values.items()}
                     for run, evaluation in zip(self.runs, one.evaluations, strict=True)
                 }
-                for one in found
+                for one in values
             }
-            for name, found in self.slices.items()
+            for name, values in self.slices.items()
         }
-        return {
-            "title": self.title,
-            "data": self.data_name,
-            "at": self.at,
-            "runs": runs,
-            "slices": slices,
-        }
+        about = {"title": self.title, "data": self.data_name, "at": self.at}
+        return about | {"runs": runs, "slices": slices}
 
 
 def _json(value: float) -> float | None:

@@ -21,13 +21,14 @@ from labelgrove.data.formats.files import replacing
 from labelgrove.data.records import words_of
 from labelgrove.disk.model_folder import model_size
 from labelgrove.evaluation.metrics.bins import HEAD_ABOVE, TAIL_UP_TO
-from labelgrove.experiments.report.figures import BIN_RANGES, figures, stage_timings
+from labelgrove.experiments.report.figures import figures
 from labelgrove.experiments.report.labels import as_json
 from labelgrove.experiments.report.look import LOOK, duration, percent, printable, shortened
 from labelgrove.experiments.report.measuring import Report
 
 TEMPLATES = Path(__file__).with_name("templates")
 TILES = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")
+BIN_RANGES = {"head": "over 100", "torso": "11–100", "tail": "1–10", "unseen": "none"}
 TEXT_LENGTH = 300
 MOST_LABELS = 12
 EXAMPLE_LENGTH = 160
@@ -83,7 +84,7 @@ def to_html(report: Report) -> str:
         label_data=Markup(label_data(report)),
         script=Markup(script),
         script_hash=Markup(f"'sha256-{digest}'"),
-        timings=[stage_timings(run) for run in report.runs],
+        timings=[{} if run.model is None else run.model.timings_ for run in report.runs],
         sizes=[None if run.folder is None else model_size(run.folder) for run in report.runs],
         settings=[
             (run.name, to_toml({"method": run.model.method} | run.model.trained_config()))
@@ -146,17 +147,11 @@ def _example(report: Report, row: int) -> list[str]:
 
 def label_data(report: Report) -> str:
     """The whole table of labels for the page's script."""
-    table, index = report.labels, report.subject.predictions.index
-    names = [shortened(index.names[column], 80) for column in table.columns]
-    data = {
-        "at": report.at,
-        "others": [run.name for run in report.runs[1:]],
-        "names": names,
-        "ids": None,
-    }
-    if index.ids is not index.names:
-        data["ids"] = [shortened(index.ids[column], 200) for column in table.columns]
-    return as_json(table, data, lambda row: _example(report, row))
+    columns, index = report.labels.columns, report.subject.predictions.index
+    ids = [] if index.ids is index.names else [shortened(index.ids[c], 200) for c in columns]
+    names = [shortened(index.names[column], 80) for column in columns]
+    data = {"names": names, "ids": ids or None}
+    return as_json(report.labels, data, lambda row: _example(report, row))
 
 
 def _labels(report: Report) -> Iterator[dict[str, Any]]:

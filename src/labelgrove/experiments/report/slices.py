@@ -39,23 +39,14 @@ def measure_slices(
     **settings: Any,
 ) -> dict[str, list[Slice]]:
     """Evaluations by the values of each field; ``settings`` are those of ``evaluate``."""
+
+    def measured(value: str, rows: Int64) -> Slice:
+        of_rows = {"unknown": unknown[rows], **settings}
+        evaluations = [evaluate(r.predictions.of_rows(rows), truth[rows], **of_rows) for r in runs]
+        return Slice(value, len(rows), tuple(evaluations))
+
     return {
-        field: [
-            Slice(
-                value,
-                len(rows),
-                tuple(
-                    evaluate(
-                        run.predictions.of_rows(rows),
-                        truth[rows],
-                        unknown=unknown[rows],
-                        **settings,
-                    )
-                    for run in runs
-                ),
-            )
-            for value, rows in _rows(of_documents).items()
-        ]
+        field: [measured(value, rows) for value, rows in _rows(of_documents).items()]
         for field, of_documents in values.items()
     }
 
@@ -73,7 +64,7 @@ def _rows(values: Sequence[Sequence[str]]) -> dict[str, Int64]:
     for row, one in enumerate(values):
         for name in {value if value in frequent else rest for value in one} or {WITHOUT}:
             rows[name].append(row)
-    return {value: np.array(found, np.int64) for value, found in rows.items() if found}
+    return {value: np.array(numbers, np.int64) for value, numbers in rows.items() if numbers}
 
 
 def slice_values(

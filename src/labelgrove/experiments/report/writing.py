@@ -108,13 +108,9 @@ def write_report(
             evaluations[place] = replace(evaluations[place], notes=notes)
     contest = None
     if len(runs) > 1:
-        contest = compare_all(
-            [run.predictions for run in runs],
-            truth.labels,
-            metrics=table,
-            intervals=intervals or 1000,
-            **shared,
-        )
+        shown = [run.predictions for run in runs]
+        options = shared | {"metrics": table, "intervals": intervals or 1000}
+        contest = compare_all(shown, truth.labels, **options)
     shared |= {"metrics": [name for name in TILES if name in table], "intervals": intervals or None}
     sliced = measure_slices(values, runs, truth.labels, **shared)
     data_name = data_name or "the evaluated documents"
@@ -125,12 +121,8 @@ def write_report(
         runs=tuple(runs),
         judged=judged,
         evaluations=tuple(evaluations),
-        comparisons=()
-        if contest is None
-        else tuple(contest.pairs[0, other] for other in range(1, len(runs))),
         training=training,
         depth=depth,
-        at=min(5, depth),
         worst=worst,
         contest=contest,
         slices=sliced,

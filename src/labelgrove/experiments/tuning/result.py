@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,17 @@ class Trial:
     state: str  # complete, pruned or failed
     note: str = ""
     defaults: bool = False  # whether the settings are the method's defaults
+    part_values: tuple[float, ...] = ()  # after learning from a part of the documents
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Trial:
+        """A trial from its JSON, where tuples are lists."""
+        settings = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in record["settings"].items()
+        }
+        parts = tuple(record["part_values"])
+        return cls(**{**record, "settings": settings, "part_values": parts})
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ A study is a folder. Its trials share one run folder, so that trials with equal 
 trees, tokens or embeddings compute them once::
 
     study.json     what is searched, on which data
-    journal.log    the trials in Optuna's format
     stages/        the run folder
-    trials.jsonl   one line per trial
+    trials.jsonl   the finished trials, one line each
     best.toml      the best settings, for labelgrove train --config
 """
 
@@ -18,6 +17,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Callback, Reporter
@@ -31,15 +32,17 @@ from labelgrove.disk.atomic import unfinished, write_file
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine, engine_for
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.metrics.scoring import scorer
 from labelgrove.experiments.tuning.result import Trial as Trial
 from labelgrove.experiments.tuning.result import Tuned as Tuned
 from labelgrove.experiments.tuning.space import built_in_space, checked_space, parse_space
-from labelgrove.experiments.tuning.study import Study
+from labelgrove.experiments.tuning.space import load_optuna as load_optuna
+from labelgrove.experiments.tuning.study import Search, Study
 from labelgrove.methods import create
 
 HALVING_FROM = 4_000  # documents; a quarter of fewer says too little
+HALVING_SHARE = 4  # a trial first learns from one document in this many
 
 
 def tune(
@@ -96,7 +99,6 @@ def tune(
             raise DataError(
                 f"{len(corpus):,} documents are too few to hold out a share of {held_out}; give dev"
             )
-    optuna = load_optuna()
     train, dev = _packed(train), _packed(dev)
     identity = {
         "method": method,
@@ -106,29 +108,28 @@ def tune(
         "data": content_hash([[c.texts, c.features, c.labels] for c in (train, dev)]),
         "version": VERSION,
     }
+    parts = [train]
+    if halving and len(train) >= HALVING_FROM:
+        order = np.random.default_rng([seed, 1]).permutation(len(train))
+        parts.insert(0, train.take(np.sort(order[: len(train) // HALVING_SHARE])))
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary) / "study" if folder is None else Path(folder)
         _open_folder(place, identity)
         with engine_for(engine) as workers, RunFolder(place / "stages") as run:
             study = Study(
-                optuna,
-                place,
-                run,
-                method,
-                base,
-                spans,
-                score,
-                train,
+                Search(method, base, spans, score),
+                parts,
                 dev.reindex(train.index),
-                halving=halving and len(train) >= HALVING_FROM,
-                reuse=reuse,
+                place,
+                run if reuse else None,
                 seed=seed,
                 engine=workers,
-                callbacks=list(callbacks),
+                callbacks=callbacks,
             )
             with nullcontext() if workers is None else run.shared():
-                study.search(seconds, trials, Reporter(callbacks), say)
-            return study.result(None if folder is None else place)
+                study.run_trials(seconds, trials, Reporter(callbacks), say)
+            result = study.result()
+    return result if folder is not None else replace(result, folder=None)
 
 
 def _packed(corpus: Corpus) -> Corpus:
@@ -138,21 +139,16 @@ def _packed(corpus: Corpus) -> Corpus:
     return replace(corpus, texts=StringTable.from_strings(corpus.texts))
 
 
-def load_optuna() -> Any:
-    """The package optuna, or an error that says how to install it."""
-    try:
-        import optuna
-    except ImportError as missing:
-        raise MissingExtraError("tune", "searching for settings") from missing
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
-
-
 def _open_folder(place: Path, identity: Mapping[str, Any]) -> None:
     """Make the folder, or refuse one that contains another study or other files."""
     file = place / "study.json"
     if file.is_file():
         stored = jsonio.parse(file.read_bytes(), file=file)
+        if (place / "journal.log").exists():
+            raise ConfigError(
+                f"{place}: contains a study of an earlier version, which cannot be continued; "
+                "choose another folder (--run or --out), or delete this one"
+            )
         if stored == identity:
             return
         known = stored if isinstance(stored, dict) else {}

@@ -3,46 +3,30 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labelgrove.core.params import unknown_key, with_setting
-from labelgrove.errors import ConfigError
+from labelgrove.data.corpus import Corpus
+from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.methods import create
 from labelgrove.methods.base import Model
 
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
-@dataclass(frozen=True)
-class Range:
-    """Numbers from ``low`` to ``high``, or only whole numbers."""
-
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-    whole: bool = False
-
-    @property
-    def ends(self) -> tuple[Any, ...]:
-        """Values that the method must accept."""
-        return (round(self.low), round(self.high)) if self.whole else (self.low, self.high)
+Space = dict[str, "BaseDistribution"]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One of several values, without an order."""
-
-    values: tuple[Any, ...]
-
-    @property
-    def ends(self) -> tuple[Any, ...]:
-        """Values that the method must accept."""
-        return self.values
-
-
-Span = Range | Choice
-Space = dict[str, Span]
+def load_optuna() -> Any:
+    """The package optuna, or an error that says how to install it."""
+    try:
+        import optuna
+    except ImportError as missing:
+        raise MissingExtraError("tune", "searching for settings") from missing
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
 
 
 def built_in_space(model: Model) -> Space:
@@ -61,8 +45,9 @@ def parse_space(table: Mapping[str, Any]) -> Space:
     A value is a list of choices, ``{values = [...]}``, or ``{low, high}`` with ``log = true`` or a
     ``step``. Names are dotted and quoted (``"ranker.C"``), or tables within the table.
 
-    >>> parse_space({"ranker.C": [0.5, 2.0], "tree": {"branching": [8, 16]}})
-    {'ranker.C': Choice(values=(0.5, 2.0)), 'tree.branching': Choice(values=(8, 16))}
+    >>> space = parse_space({"ranker.C": [0.5, 2.0], "tree": {"branching": [8, 16]}})
+    >>> {key: span.choices for key, span in space.items()}
+    {'ranker.C': (0.5, 2.0), 'tree.branching': (8, 16)}
     """
     space: Space = {}
     for key, value in table.items():
@@ -76,40 +61,43 @@ def parse_space(table: Mapping[str, Any]) -> Space:
     return space
 
 
-def _parsed(key: str, value: Any) -> Span:
-    if isinstance(value, (Range, Choice)):
-        return value
+def _parsed(key: str, value: Any) -> BaseDistribution:
+    kinds = load_optuna().distributions
     if isinstance(value, Mapping) and "values" in value:
         if len(value) > 1:
             raise ConfigError(f"space: {key}: values cannot go with low, high, log or step")
         value = value["values"]
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if not value:
-            raise ConfigError(f"space: {key}: give at least one value")
-        # Optuna needs choices that it can compare and store: a list becomes a tuple.
-        return Choice(tuple(tuple(v) if isinstance(v, list) else v for v in value))
-    if not isinstance(value, Mapping):
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_list and not isinstance(value, Mapping):
         raise ConfigError(
             f"space: {key}: must be a list of values or {{low = ..., high = ...}}, got {value!r}"
         )
-    for name in value:
-        if name not in ("low", "high", "log", "step"):
-            raise ConfigError("space: " + unknown_key(name, ["low", "high", "log", "step"], key))
-    low, high, log, step = (value.get(name) for name in ("low", "high", "log", "step"))
-    for bound in (low, high):
-        if isinstance(bound, bool) or not isinstance(bound, (int, float)):
-            raise ConfigError(f"space: {key}: low and high must be numbers, got {dict(value)!r}")
-    assert low is not None and high is not None
-    log = False if log is None else log
-    if not isinstance(log, bool):
-        raise ConfigError(f"space: {key}: log must be true or false, got {log!r}")
+    try:
+        with warnings.catch_warnings(category=UserWarning, action="ignore"):
+            if is_list:
+                # Optuna compares choices: a list becomes a tuple.
+                choices = [tuple(v) if isinstance(v, list) else v for v in value]
+                return kinds.CategoricalDistribution(choices)
+            return kinds.FloatDistribution(**_range(key, value))
+    except ValueError as error:
+        raise ConfigError(f"space: {key}: {error}") from error
+
+
+def _range(key: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    names = ["low", "high", "log", "step"]
+    for name in table:
+        if name not in names:
+            raise ConfigError("space: " + unknown_key(name, names, key))
+    values: dict[str, Any] = {"low": None, "high": None, "log": False, **table}
+    if not isinstance(values["log"], bool):
+        raise ConfigError(f"space: {key}: log must be true or false, got {values['log']!r}")
+    for name, number in values.items():
+        if name != "log" and (isinstance(number, bool) or not isinstance(number, (int, float))):
+            raise ConfigError(f"space: {key}: {name} must be a number, got {number!r}")
+    low, high = values["low"], values["high"]
     if not low < high or not math.isfinite(high - low):
         raise ConfigError(f"space: {key}: low must be below high, got {low} and {high}")
-    if log and low <= 0:
-        raise ConfigError(f"space: {key}: with log, low must be above 0, got {low}")
-    if step is not None and (log or isinstance(step, (bool, str)) or not step > 0):
-        raise ConfigError(f"space: {key}: step must be above 0, and without log, got {step!r}")
-    return Range(float(low), float(high), log, None if step is None else float(step))
+    return values
 
 
 def checked_space(space: Space, method: str, base: Mapping[str, Any]) -> Space:
@@ -117,21 +105,27 @@ def checked_space(space: Space, method: str, base: Mapping[str, Any]) -> Space:
     return {key: _checked(key, span, method, base) for key, span in space.items()}
 
 
-def _checked(key: str, span: Span, method: str, base: Mapping[str, Any]) -> Span:
-    spans: list[Span] = [span]
-    if isinstance(span, Range):
-        numbers = (span.low, span.high, span.step or 1.0)
+def _checked(key: str, span: Any, method: str, base: Mapping[str, Any]) -> BaseDistribution:
+    spans, kinds = [span], load_optuna().distributions
+    if isinstance(span, kinds.FloatDistribution):
+        numbers = [span.low, span.high, span.step or 1.0]
         if all(number.is_integer() for number in numbers):
-            spans.append(replace(span, whole=True))
+            low, high, step = map(int, numbers)
+            spans.append(kinds.IntDistribution(low, high, span.log, step))
     errors = []
     for candidate in spans:
         try:
-            for value in candidate.ends:
+            for value in ends(candidate):
                 create(method, laid_over(base, {key: value}))
             return candidate
         except ConfigError as error:
             errors.append(error)
     raise ConfigError(f"space: {errors[0]}") from errors[0]
+
+
+def ends(span: Any) -> tuple[Any, ...]:
+    """Values that the method must accept: the ends of a range, or all choices."""
+    return getattr(span, "choices", None) or (span.low, span.high)
 
 
 def laid_over(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,6 +134,23 @@ def laid_over(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str,
     for key, value in settings.items():
         merged = with_setting(merged, key, list(value) if isinstance(value, tuple) else value)
     return merged
+
+
+def default_settings(model: Model, space: Space, corpus: Corpus) -> dict[str, Any]:
+    """The settings of an unfitted model, as far as the space contains them."""
+    resolved = model.settled(corpus)  # numbers for settings that are "auto"
+    settings = {}
+    for key, span in space.items():
+        value, choices = value_of(model, key), getattr(span, "choices", None)
+        if value == "auto" and choices is None:
+            value = value_of(resolved, key)
+        if choices is not None:
+            inside = value in choices
+        else:
+            inside = isinstance(value, (int, float)) and ends(span)[0] <= value <= ends(span)[1]
+        if inside:
+            settings[key] = value
+    return settings
 
 
 def value_of(model: Model, key: str) -> Any:

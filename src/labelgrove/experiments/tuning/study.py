@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from labelgrove.core import jsonio
-from labelgrove.core.callbacks import Reporter
+from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.storing import storing
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.run_folder import RunFolder, run_status
 from labelgrove.engines import Engine, LocalEngine
 from labelgrove.engines.engine import Ref
 from labelgrove.errors import ConfigError, LabelgroveError, StorageError
-from labelgrove.experiments.tuning.attempts import Attempt, Found, attempt_elsewhere
-from labelgrove.experiments.tuning.journal import open_journal
+from labelgrove.evaluation.metrics.scoring import Scorer
+from labelgrove.experiments.attempts import Attempt, Outcome, read_lines
 from labelgrove.experiments.tuning.result import Trial, Tuned
-from labelgrove.experiments.tuning.space import Choice, Space, laid_over, value_of
+from labelgrove.experiments.tuning.space import Space, default_settings, laid_over, load_optuna
 from labelgrove.methods import create
 
-HALVING_SHARE = 4  # a trial first learns from one document in this many
 CACHE_BYTES = 8 << 30  # size of the stages that a study keeps
 HELD_BYTES = 2 << 30  # of these, what an engine holds
+STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}  # ours and Optuna's
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched: settings in ``space``, over the settings ``base`` of all trials."""
+
+    method: str
+    base: Mapping[str, Any]
+    space: Space
+    score: Scorer
 
 
 @dataclass(frozen=True)
@@ -37,72 +45,72 @@ class Pending:
     """A trial whose model is being fitted to one of the parts of the corpus."""
 
     trial: Any
-    settings: dict[str, Any]
-    rung: int
-    seconds: float  # of the rungs before
     ref: Ref
+    values: tuple[float, ...] = ()  # of the smaller parts
+    seconds: float = 0.0  # that these took
 
 
-@dataclass(eq=False)
 class Study:
-    """One search, in one folder.
+    """One search in one folder, whose file ``trials.jsonl`` has the finished trials.
 
+    A trial is fitted to each of the ``parts``, and goes on to the next if it is in the better half.
     With an ``engine``, as many trials run at the same time as it has workers. Results are taken in
     the order in which trials began, so they do not depend on which worker is faster.
     """
 
-    optuna: Any
-    place: Path
-    run: RunFolder
-    method: str
-    base: Mapping[str, Any]
-    space: Space
-    score: Any
-    corpus: Corpus
-    dev: Corpus
-    halving: bool
-    reuse: bool
-    seed: int
-    engine: Engine | None = None
-    callbacks: list[Any] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        optuna, corpus = self.optuna, self.corpus
-        self.parts = [corpus]
-        if self.halving:
-            rng = np.random.default_rng([self.seed, 1])
-            few = np.sort(rng.permutation(len(corpus))[: len(corpus) // HALVING_SHARE])
-            self.parts = [corpus.take(few), corpus]
-        self.study = optuna.create_study(
-            study_name="labelgrove",
-            storage=open_journal(optuna, self.place / "journal.log"),
-            direction="maximize",
-            load_if_exists=True,
-            pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
-        )
-        before = self.study.get_trials(deepcopy=False)
+    def __init__(
+        self,
+        search: Search,
+        parts: Sequence[Corpus],
+        dev: Corpus,
+        folder: Path,
+        run: RunFolder | None,
+        *,
+        seed: int,
+        engine: Engine | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.search, self.parts, self.folder, self.run = search, parts, folder, run
+        self.seed, self.engine, self.callbacks = seed, engine, callbacks
+        self.optuna = optuna = load_optuna()
+        self.states = optuna.trial.TrialState
+        self.file = folder / "trials.jsonl"
+        finished = sorted(read_lines(self.file), key=lambda record: record["number"])
         # With the same seed, the same first settings would come again after each interruption.
-        self.study.sampler = optuna.samplers.TPESampler(
-            seed=self.seed + len(before), multivariate=True, n_startup_trials=8
+        sampler = optuna.samplers.TPESampler(
+            seed=seed + len(finished), multivariate=True, n_startup_trials=8
         )
-        self.states = states = optuna.trial.TrialState
-        for trial in before:
-            if trial.state == states.RUNNING:  # we hold the lock, so its process is gone
-                self.study.tell(trial.number, state=states.FAIL)
-        self.defaults = self._defaults()
+        self.study = optuna.create_study(direction="maximize", sampler=sampler)
+        self.trials: list[Trial] = []
+        for number, record in enumerate(finished):
+            self._take_over(Trial.from_record(record | {"number": number}))
+        model = create(search.method, search.base)
+        self.defaults = default_settings(model, search.space, parts[-1])
         self.started = time.perf_counter()
         self._used: dict[tuple[str, str], None] = {}  # stages, in the order of their last use
         self._best: list[tuple[str, str]] = []
-        self._workers = self.engine or LocalEngine()
-        self._corpora = [self._workers.put(each) for each in (self.dev, *self.parts)]
+        self._workers = engine or LocalEngine()
+        self._dev, *self._parts = [self._workers.put(corpus) for corpus in (dev, *parts)]
         self._held: dict[str, Ref] = {}  # stages that several trials used, by their keys
         self._held_bytes = 0
 
-    def search(
+    def _take_over(self, trial: Trial) -> None:
+        """Lets Optuna learn from a trial that an earlier process finished."""
+        self.trials.append(trial)
+        earlier = self.optuna.trial.create_trial(
+            state=getattr(self.states, STATES[trial.state]),
+            value=trial.value,
+            params=trial.settings,
+            distributions=self.search.space,
+            intermediate_values=dict(enumerate(trial.part_values)),
+        )
+        self.study.add_trial(earlier)
+
+    def run_trials(
         self, budget: float, trials: int | None, reporter: Reporter, say: Callable[[str], None]
     ) -> None:
         """Run trials until the time or their number is used up."""
-        if not self._complete():
+        if self._best_value() is None:
             self.study.enqueue_trial(self.defaults)
         durations: list[float] = []
         pending: deque[Pending] = deque()
@@ -121,181 +129,154 @@ class Study:
                         continue
                     if not pending:
                         break
-                    first = pending.popleft()
-                    outcome = self._take(first)
+                    outcome = self._take(pending.popleft())
                     if isinstance(outcome, Pending):
                         pending.append(outcome)
                         continue
-                    message, seconds = outcome
-                    durations.append(seconds)
-                    say(message)
+                    durations.append(outcome[0])
+                    say(outcome[1])
             finally:
                 self._workers.cancel([each.ref for each in pending])
 
     def _ask(self) -> Pending:
         """Starts one more trial."""
-        trial = self.study.ask()
-        settings = {key: self._suggest(trial, key) for key in self.space}
-        return Pending(trial, settings, 1, 0.0, self._start(settings, 1))
+        trial = self.study.ask(self.search.space)
+        return Pending(trial, self._start(trial.params, 0))
 
-    def _start(self, settings: Mapping[str, Any], rung: int) -> Ref:
-        whole = laid_over(self.base, settings)
-        attempt = Attempt(self.method, whole, self.score.metric, self.score.k)
-        dev, part = self._corpora[0], self._corpora[rung]
+    def _start(self, settings: Mapping[str, Any], part: int) -> Ref:
+        search = self.search
+        whole = laid_over(search.base, settings)
+        model = create(search.method, search.base)
+        if self.engine and model.get_params(deep=False).get("n_jobs", 0) is None:
+            whole["n_jobs"] = self.engine.threads
+        attempt = Attempt(search.method, whole, search.score)
+        corpora = self._parts[part], self._dev
         if self.engine is None:
-            run = self.run if self.reuse else None
-            return self._workers.call(attempt.here, part, dev, run, self.callbacks)
-        model = create(self.method, self.base)
-        if model.get_params(deep=False).get("n_jobs", 0) is None:
-            attempt = replace(attempt, settings={**whole, "n_jobs": self.engine.threads})
-        folder = str(self.run.path.resolve()) if self.reuse else None
-        arguments = (attempt, part, dev, folder, *self._held.values())
-        return self.engine.call(attempt_elsewhere, *arguments, gpu=bool(model.encoders()))
+            return self._workers.call(attempt, *corpora, self.run, self.callbacks)
+        folder = None if self.run is None else str(self.run.path.resolve())
+        arguments = (*corpora, folder, *self._held.values())
+        return self.engine.call(attempt.as_guest, *arguments, gpu=bool(model.encoders()))
 
-    def _take(self, pending: Pending) -> tuple[str, float] | Pending:
-        """Waits for a trial: a message that says how it went and its seconds, or its next rung."""
-        trial, rung = pending.trial, pending.rung
-        best = self.study.best_trial.value if self._complete() else None
+    def _take(self, pending: Pending) -> tuple[float, str] | Pending:
+        """Waits for a trial: its seconds and a message how it went, or its fit to the next part."""
+        trial, number, best = pending.trial, pending.trial.number, self._best_value()
         start = time.perf_counter()
         try:
-            found: Found = self._workers.get(pending.ref)
+            outcome: Outcome = self._workers.get(pending.ref)
         except Exception as error:
-            if not _is_about_settings(error):
-                raise
-            trial.set_user_attr("note", str(error))
-            self.study.tell(trial, state=self.states.FAIL)
-            if best is None and trial.number == 0:
+            if not _is_about_settings(error) or (best is None and number == 0):
                 raise  # not even the defaults work: the caller must change something
             seconds = pending.seconds + time.perf_counter() - start
-            return f"trial {trial.number}: failed: {error}", seconds
-        seconds, value = pending.seconds + found.seconds, found.value
-        if rung < len(self.parts):
-            trial.report(value, rung)
-            if not (trial.number and trial.should_prune()):
-                self._tidy(found, best=False)
-                ref = self._start(pending.settings, rung + 1)
-                return replace(pending, rung=rung + 1, seconds=seconds, ref=ref)
-            trial.set_user_attr("seconds", seconds)
-            self.study.tell(trial, state=self.states.PRUNED)
-            self._tidy(found, best=False)
-            return f"trial {trial.number}: pruned", seconds
-        trial.set_user_attr("seconds", seconds)
-        self.study.tell(trial, value)
+            self._finish(pending, "failed", 0.0, note=str(error))
+            return seconds, f"trial {number}: failed: {error}"
+        seconds, value = pending.seconds + outcome.seconds, outcome.value
+        part = len(pending.values)
+        if part < len(self.parts) - 1:
+            trial.report(value, part)
+            pending = replace(pending, values=(*pending.values, value), seconds=seconds)
+            self._tidy(outcome, best=False)
+            if number and not self._is_in_better_half(value, part):
+                self._finish(pending, "pruned", seconds)
+                return seconds, f"trial {number}: pruned"
+            return replace(pending, ref=self._start(trial.params, part + 1))
+        done = self._finish(pending, "complete", seconds, value)
         better = best is None or value > best
-        self._tidy(found, best=better)
-        mark = " (defaults)" if self._is_default(trial) else " (best so far)" if better else ""
-        return f"trial {trial.number}: {self.score.metric} {100 * value:.2f}{mark}", seconds
+        self._tidy(outcome, best=better)
+        mark = " (defaults)" if done.defaults else " (best so far)" if better else ""
+        return seconds, f"trial {number}: {self.search.score.metric} {100 * value:.2f}{mark}"
 
-    def _suggest(self, trial: Any, key: str) -> Any:
-        span = self.space[key]
-        if isinstance(span, Choice):
-            # Optuna stores choices as plain values, so lists are stored as text.
-            names = {_name(value): value for value in span.values}
-            return names[trial.suggest_categorical(key, list(names))]
-        if span.whole:
-            step = int(span.step or 1)
-            return trial.suggest_int(key, int(span.low), int(span.high), log=span.log, step=step)
-        return trial.suggest_float(key, span.low, span.high, log=span.log, step=span.step)
+    def _is_in_better_half(self, value: float, part: int) -> bool:
+        """Whether a value is in the better half of those of all trials on a part."""
+        trials = [trial.intermediate_values for trial in self.study.get_trials(deepcopy=False)]
+        values = sorted((values[part] for values in trials if part in values), reverse=True)
+        return bool(value >= values[max(len(values) // 2 - 1, 0)])
 
-    def _defaults(self) -> dict[str, Any]:
-        """The base settings, as far as the space contains them."""
-        model = create(self.method, self.base)
-        settled = model.settled(self.corpus)  # numbers for settings that are "auto"
-        defaults = {}
-        for key, span in self.space.items():
-            value = value_of(model, key)
-            if isinstance(span, Choice):
-                if value in span.values:
-                    defaults[key] = _name(value)
-                continue
-            value = value_of(settled, key) if value == "auto" else value
-            if isinstance(value, (int, float)) and span.low <= value <= span.high:
-                defaults[key] = value
-        return defaults
+    def _finish(
+        self,
+        pending: Pending,
+        state: str,
+        seconds: float,
+        value: float | None = None,
+        note: str = "",
+    ) -> Trial:
+        """Tells Optuna how a trial ended, and adds it to the file."""
+        trial = pending.trial
+        self.study.tell(trial, value, state=getattr(self.states, STATES[state]))
+        defaults = len(self.defaults) == len(self.search.space) and trial.params == self.defaults
+        seconds = round(seconds, 3)
+        done = Trial(
+            trial.number, trial.params, value, seconds, state, note, defaults, pending.values
+        )
+        self.trials.append(done)
+        with storing(self.file):
+            jsonio.append_line(self.file, vars(done))
+        return done
 
-    def _is_default(self, trial: Any) -> bool:
-        return len(self.defaults) == len(self.space) and trial.params == self.defaults
-
-    def _tidy(self, found: Found, *, best: bool) -> None:
+    def _tidy(self, outcome: Outcome, *, best: bool) -> None:
         """Delete stages that do not fit; keep those of the best trial and the last used ones."""
-        stages = [(name, key) for name, key, _ in found.stages]
+        if self.run is None:
+            return
+        stages = [(name, key) for name, key, _ in outcome.stages]
         self._best = stages if best else self._best
         for stage in (*stages, *self._best):
             self._used.pop(stage, None)
             self._used[stage] = None
-        stored = {(s.name, s.key): s.bytes for s in run_status(self.run.path).stages}
+        sizes = {(s.name, s.key): s.bytes for s in run_status(self.run.path).stages}
         if self.engine is not None:
-            for name, key, there in found.stages:
-                if there:
-                    self._hold(name, key, stored.get((name, key)))
-        total = sum(stored.values())
-        order = [stage for stage in stored if stage not in self._used] + list(self._used)
+            for name, key, was_there in outcome.stages:
+                if was_there and (size := sizes.get((name, key))) is not None:
+                    self._hold(self.run, name, key, size)
+        total = sum(sizes.values())
+        order = [stage for stage in sizes if stage not in self._used] + list(self._used)
         for name, key in order:
             if total <= CACHE_BYTES:
                 break
-            total -= stored.get((name, key), 0)
+            total -= sizes.get((name, key), 0)
             self.run.discard(name, key)
             self._used.pop((name, key), None)
 
-    def _hold(self, name: str, key: str, size: int | None) -> None:
+    def _hold(self, run: RunFolder, name: str, key: str, size: int) -> None:
         """Gives the engine a stage that a second trial needed, so that no other reads the disk."""
-        if size is None or key in self._held or self._held_bytes + size > HELD_BYTES:
-            return
-        self._held[key] = self._workers.put({key: self.run.read(name, key)})
-        self._held_bytes += size
+        if key not in self._held and self._held_bytes + size <= HELD_BYTES:
+            self._held[key] = self._workers.put({key: run.read(name, key)})
+            self._held_bytes += size
 
-    def _complete(self) -> list[Any]:
-        trials = self.study.get_trials(deepcopy=False)
-        return [t for t in trials if t.state == self.states.COMPLETE]
+    def _best_value(self) -> float | None:
+        return max((t.value for t in self.trials if t.value is not None), default=None)
 
-    def result(self, folder: Path | None) -> Tuned:
+    def result(self) -> Tuned:
         """The result, also written to the study's folder."""
-        complete = self._complete()
+        trials = sorted(self.trials, key=lambda trial: trial.number)
+        complete = [trial for trial in trials if trial.value is not None]
         if not complete:
             raise ConfigError("no trial finished; give a larger budget or another space")
-        trials = [self._record(t) for t in self.study.get_trials(deepcopy=False)]
-        best = self.study.best_trial
-        chosen = next(t for t in trials if t.number == best.number)
-        defaults = next((t.value for t in trials if t.defaults and t.value is not None), None)
+        best = max(complete, key=lambda trial: trial.value or 0.0)
+        search = self.search
         result = Tuned(
-            method=self.method,
-            metric=self.score.metric,
-            config=laid_over(self.base, chosen.settings),
-            settings=chosen.settings,
-            value=float(best.value),
-            default_value=defaults,
+            method=search.method,
+            metric=search.score.metric,
+            config=laid_over(search.base, best.settings),
+            settings=best.settings,
+            value=best.value or 0.0,
+            default_value=next((t.value for t in complete if t.defaults), None),
             trials=trials,
             importances=self._importances(complete),
             seconds=time.perf_counter() - self.started,
-            folder=folder,
+            folder=self.folder,
         )
-        lines = "".join(
-            json.dumps(jsonio.plain(vars(trial)), ensure_ascii=False) + "\n" for trial in trials
-        )
-        write_file(self.place / "trials.jsonl", lines.encode(), exclusive=False)
-        write_file(self.place / "best.toml", result.to_toml().encode(), exclusive=False)
+        lines = b"".join(jsonio.dump(vars(trial), indent=None) + b"\n" for trial in trials)
+        write_file(self.file, lines, exclusive=False)
+        write_file(self.folder / "best.toml", result.to_toml().encode(), exclusive=False)
         return result
 
-    def _record(self, trial: Any) -> Trial:
-        names = {"COMPLETE": "complete", "PRUNED": "pruned"}
-        state = names.get(trial.state.name, "failed")
-        settings = dict(trial.params)
-        for key, value in settings.items():
-            span = self.space[key]
-            if isinstance(span, Choice):
-                settings[key] = next(v for v in span.values if _name(v) == value)
-        value = float(trial.value) if state == "complete" else None
-        seconds = round(float(trial.user_attrs.get("seconds", 0.0)), 3)
-        note = str(trial.user_attrs.get("note", ""))
-        return Trial(trial.number, settings, value, seconds, state, note, self._is_default(trial))
-
-    def _importances(self, complete: list[Any]) -> dict[str, float]:
+    def _importances(self, complete: Sequence[Trial]) -> dict[str, float]:
         """How much each setting explains of the differences; empty for fewer than 8 trials."""
-        if len(complete) < 8 or len({t.value for t in complete}) < 2:
+        if len(complete) < 8 or len({trial.value for trial in complete}) < 2:
             return {}
-        evaluator = self.optuna.importance.FanovaImportanceEvaluator(seed=self.seed)
+        importance = self.optuna.importance
+        evaluator = importance.FanovaImportanceEvaluator(seed=self.seed)
         try:
-            shares = self.optuna.importance.get_param_importances(self.study, evaluator=evaluator)
+            shares = importance.get_param_importances(self.study, evaluator=evaluator)
         except (ValueError, RuntimeError):  # no setting was common to all trials, or none varied
             return {}
         return {name: round(float(share), 4) for name, share in shares.items()}
@@ -308,7 +289,3 @@ def _is_about_settings(error: Exception) -> bool:
     if any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__):
         return True
     return isinstance(error, (LabelgroveError, MemoryError)) and not isinstance(error, StorageError)
-
-
-def _name(value: Any) -> Any:
-    return repr(value) if isinstance(value, (tuple, list)) else value
