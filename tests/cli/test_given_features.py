@@ -133,7 +133,7 @@ def test_what_is_missing_is_named(
         ((pecos, "--labels", pecos / "Y.trn.npz"), "labelgrove train FOLDER"),
         ((pecos, "--read", "features=false", "--set", "features=given"), "needs a matrix"),
         ((pecos, "--read", "features=perhaps"), "true or false"),
-        ((pecos, "--set", "features=mine"), "must be one of auto, own, given, both"),
+        ((pecos, "--set", "features=mine"), "must be one of 'auto', 'own', 'given', 'both'"),
         (
             (pecos, *2 * ("--features", pecos / "X.trn.npz")),
             "--features: give a file",

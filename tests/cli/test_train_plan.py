@@ -202,7 +202,7 @@ def test_tune_takes_spaces_from_files(call_both: Any, folder: Path, tmp_path: Pa
         ('space = ["ranker.C"]\n', "[space]"),
         ("[space]\n", "name at least one setting"),
         ('[space]\n"ranker.X" = [3.0]\n', "unknown key"),
-        ('[space]\n"ranker.C" = {low = 3}\n', "numbers"),
+        ('[space]\n"ranker.C" = {low = 3}\n', "error: space: ranker.C: high must be a number"),
     ):
         space.write_text(text)
         code, _, said = call_both(*tune)

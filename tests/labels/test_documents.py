@@ -66,5 +66,5 @@ def test_what_has_no_rows_for_labels_is_refused(extra):
     }[extra]
     with pytest.raises(ConfigError, match="label_texts"):
         Linear(label_texts="names").fit(TEXTS, LABELS, **{extra: given})
-    with pytest.raises(ConfigError, match="label_texts: must be names or none"):
+    with pytest.raises(ConfigError, match="label_texts: must be one of 'names', 'none'"):
         Linear(label_texts="both").fit(TEXTS, LABELS)

@@ -51,7 +51,11 @@ def test_what_is_shown_is_what_was_changed() -> None:
         ("linear", {"n_jobs": 1.5}, "n_jobs: must be a whole number, got 1.5"),
         ("linear", {"n_jobs": 0}, "n_jobs: must be at least 1"),
         ("linear", {"random_state": -1}, "random_state: must be at least 0, got -1"),
-        ("linear", {"label_texts": "text"}, "label_texts: must be one of 'names', got 'text'"),
+        (
+            "linear",
+            {"label_texts": "text"},
+            "label_texts: must be one of 'names', 'none', got 'text'",
+        ),
         ("lightxml", {"baseline": "yes"}, "baseline: must be true or false, got 'yes'"),
         ("cascadexml", {"held_out": "many"}, "held_out: must be a number or"),
         ("xrtransformer", {"refine": 2}, "refine: must be true or false, got 2"),

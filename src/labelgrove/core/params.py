@@ -192,7 +192,10 @@ def checked(value: Any, hint: Any, where: str) -> Any:
             return None  # TOML has no null: the word "none" means None
         options = [a for a in arguments if a is not type(None)]
         if len(options) == 1:
-            return checked(value, options[0], where)
+            only = options[0]
+            if typing.get_origin(only) is typing.Literal:
+                only = typing.Literal[(*typing.get_args(only), "none")]
+            return checked(value, only, where)
         rules = []
         for option in options:
             try:

@@ -72,10 +72,8 @@ def test_a_later_document_cannot_add_a_column(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_written(tmp_path):
-    with pytest.raises(ConfigError, match=r"use a name that ends in \.jsonl, \.csv or \.parquet"):
-        write_corpus(ODD, tmp_path / "a.docx")
-    with pytest.raises(ConfigError, match="compressed already"):
-        write_corpus(ODD, tmp_path / "a.parquet.gz")
+    pytest.raises(ConfigError, write_corpus, ODD, tmp_path / "a.docx").match("name that ends in")
+    pytest.raises(ConfigError, write_corpus, ODD, tmp_path / "a.parquet.gz").match("compressed")
     with pytest.raises(DataError, match="features but no texts"):
         write_corpus(
             Corpus(None, LabelIndex("a").encode([["a"]])[0], LabelIndex("a"), features=[[1.0]]),

@@ -72,13 +72,14 @@ def _parsed(key: str, value: Any) -> BaseDistribution:
         raise ConfigError(
             f"space: {key}: must be a list of values or {{low = ..., high = ...}}, got {value!r}"
         )
+    limits = {} if is_list else _range(key, value)
     try:
         with warnings.catch_warnings(category=UserWarning, action="ignore"):
             if is_list:
                 # Optuna compares choices: a list becomes a tuple.
                 choices = [tuple(v) if isinstance(v, list) else v for v in value]
                 return kinds.CategoricalDistribution(choices)
-            return kinds.FloatDistribution(**_range(key, value))
+            return kinds.FloatDistribution(**limits)
     except ValueError as error:
         raise ConfigError(f"space: {key}: {error}") from error
 
