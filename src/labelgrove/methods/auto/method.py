@@ -61,7 +61,7 @@ from labelgrove.text.tfidf import TfidfParams
 ENOUGH_JUDGES, LARGEST_SHARE, FEWEST_JUDGES = 100, 0.2, 20
 # What a fitted model knows about itself, the same for Auto and for what it has chosen.
 SHARED = (
-    *("index_", "facts_", "vectorizer_", "calibration_", "dev_metrics_", "report_", "story_"),
+    *("index_", "facts_", "vectorizer_", "calibration_", "dev_metrics_", "report_", "history_"),
     *("timings_", "created_", "derived_", "tried_"),
 )
 
