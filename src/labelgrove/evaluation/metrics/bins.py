@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.arrays import entry_rows
 from labelgrove.errors import DataError
 from labelgrove.evaluation.metrics.measures import Float64, Ratio
 from labelgrove.evaluation.metrics.names import BIN_NAMES, Metric
@@ -55,7 +56,7 @@ def _hits_in_bin(
 
 
 def _true_in_bin(judged: Judged, bin_of: npt.NDArray[np.int8], position: int) -> Float64:
-    rows = judged.true_rows()[bin_of[judged.truth.indices] == position]
+    rows = entry_rows(judged.truth)[bin_of[judged.truth.indices] == position]
     true = np.bincount(rows, minlength=len(judged)).astype(np.float64)
     return true + judged.unknown if BIN_NAMES[position] == "unseen" else true
 

@@ -1,4 +1,4 @@
-"""``evaluate`` and ``compare`` measure predictions against true labels."""
+"""``evaluate`` measures predictions against true labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from labelgrove.core import notebook
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.metrics.bins import bin_measure, check_frequencies, frequency_bin
-from labelgrove.evaluation.metrics.intervals import Interval, bootstrap, has_interval, interval
+from labelgrove.evaluation.metrics.intervals import Interval, bootstrap, interval
 from labelgrove.evaluation.metrics.measures import Float64, Measure, Ratio
 from labelgrove.evaluation.metrics.names import (
     MACRO,
@@ -108,15 +108,15 @@ class Evaluation:
 class Comparison:
     """Two sets of predictions for the same documents; ``differences`` are second minus first.
 
-    A difference whose interval does not include zero is probably not due to chance. ``p``, the
-    result of a paired test, comes from ``compare_all``.
+    A difference whose interval does not include zero is probably not due to chance. ``p`` is the
+    result of a paired test.
     """
 
     first: Evaluation
     second: Evaluation
     differences: dict[str, float]
     intervals: dict[str, Interval]
-    p: dict[str, float] = field(default_factory=dict)
+    p: dict[str, float]
 
     def table(self) -> str:
         """The differences in percentage points, each with its interval."""
@@ -197,46 +197,6 @@ def with_intervals(
     return replace(evaluation, intervals=ranges)
 
 
-def compare(
-    first: Predictions,
-    second: Predictions,
-    truth: Any,
-    *,
-    unknown: Any = None,
-    metrics: Sequence[str] | None = None,
-    train_frequencies: Any = None,
-    n_train: int | None = None,
-    propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
-    filter_pairs: Any = None,
-    intervals: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Comparison:
-    """Whether ``second`` is better than ``first``: paired differences over resampled documents.
-
-    >>> from labelgrove.data.corpus import LabelIndex
-    >>> worse = Predictions.from_scores([[0.9, 0.5], [0.2, 0.7]], k=1, index=LabelIndex("ab"))
-    >>> better = Predictions.from_scores([[0.9, 0.5], [0.8, 0.7]], k=1, index=LabelIndex("ab"))
-    >>> compare(worse, better, [[1, 0], [1, 0]], metrics=["P@1"]).differences
-    {'P@1': 0.5}
-    """
-    if metrics is None:
-        metrics = _usual_metrics(min(first.k, second.k), train_frequencies, n_train)[0]
-    request = checked_request(first, metrics, train_frequencies, n_train, propensity)
-    measures_1, before = request.measure(first, truth, unknown, filter_pairs)
-    measures_2, after = request.measure(second, truth, unknown, filter_pairs)
-    names = [name for name, measure in measures_1.items() if has_interval(measure)]
-    both = [measures[name] for measures in (measures_1, measures_2) for name in names]
-    draws = bootstrap(both, len(first), times=intervals, seed=seed)
-    changes = draws[:, len(names) :] - draws[:, : len(names)]
-    return Comparison(
-        before,
-        after,
-        {name: after.values[name] - before.values[name] for name in measures_1},
-        {name: interval(changes[:, i], level) for i, name in enumerate(names)},
-    )
-
-
 @dataclass(frozen=True)
 class MetricRequest:
     """The checked arguments of an evaluation."""
@@ -268,7 +228,7 @@ class MetricRequest:
         return max((metric.k for metric in self.metrics if metric.k is not None), default=0)
 
     def judge(
-        self, predictions: Predictions, truth: Any, unknown: Any, *, all_labels: bool = False
+        self, predictions: Predictions, truth: Any, unknown: Any
     ) -> tuple[dict[str, Measure], Facts]:
         """The measures by name, and what else is to be said about the documents."""
         ks = [metric.k for metric in self.metrics if metric.k is not None]
@@ -292,7 +252,7 @@ class MetricRequest:
             if metric.family in MICRO:
                 return micro_measure(judged, metric)
             if metric.family in MACRO or metric.family == "coverage":
-                return per_label_measure(judged, metric, all_labels=all_labels)
+                return per_label_measure(judged, metric)
             return ranking_measure(judged, metric)
 
         measures = {str(metric): measured(metric) for metric in self.metrics}

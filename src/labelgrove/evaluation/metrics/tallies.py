@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labelgrove.evaluation.metrics.evaluation import Evaluation, checked_request, with_intervals
-from labelgrove.evaluation.metrics.measures import LabelCounts, PerLabel, Ratio, Sums
+from labelgrove.evaluation.metrics.measures import PerLabel, Ratio, Sums
 from labelgrove.evaluation.metrics.propensity import Propensity
 from labelgrove.evaluation.metrics.ranking import Facts
 from labelgrove.evaluation.predictions import Predictions
@@ -23,7 +23,7 @@ class Tally:
     Ratios stay ratios, with two numbers per document, if documents are to be resampled.
     """
 
-    measures: dict[str, Sums | Ratio | LabelCounts]
+    measures: dict[str, Sums | Ratio | PerLabel]
     facts: Facts
     longest: int
     propensity: Propensity
@@ -43,13 +43,11 @@ class Tally:
     ) -> Tally:
         """The arguments are those of :func:`evaluate`; the documents must be some."""
         request = checked_request(predictions, metrics, train_frequencies, n_train, propensity)
-        measures, facts = request.judge(predictions, truth, unknown, all_labels=True)
-        parts: dict[str, Sums | Ratio | LabelCounts] = {}
-        for name, measure in measures.items():
-            if isinstance(measure, PerLabel):
-                parts[name] = measure.counts()
-            else:
-                parts[name] = measure if resampled else measure.sums()
+        measures, facts = request.judge(predictions, truth, unknown)
+        parts = {
+            name: measure if resampled or isinstance(measure, PerLabel) else measure.sums()
+            for name, measure in measures.items()
+        }
         return cls(parts, facts, request.longest, request.propensity)
 
     @staticmethod
