@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Int64, as_csr, offsets
+from labelgrove.core.arrays import CSR, Float64, Int64, as_csr, offsets
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.part import Part
 from labelgrove.core.topk import merge_lists
@@ -28,8 +28,6 @@ from labelgrove.evaluation.merging import (
     true_pairs,
 )
 from labelgrove.evaluation.predictions import Predictions
-
-Float64 = npt.NDArray[np.float64]
 
 # Labels have a weight and an exponent in common if their training documents are at least as many as
 # one of these numbers and fewer than the next. Scores of rare labels mean something else.
@@ -235,7 +233,7 @@ class MemberLists(NamedTuple):
     found: list[Predictions]
     truth: CSR
 
-    def of(self, rows: npt.NDArray[np.int64]) -> MemberLists:
+    def of(self, rows: Int64) -> MemberLists:
         return MemberLists([part.of_rows(rows) for part in self.found], self.truth[rows])
 
 
@@ -261,8 +259,8 @@ def _checked(
 class _Entries(NamedTuple):
     """The entries that are learnt from, sorted by document and label."""
 
-    places: npt.NDArray[np.int64]  # in targets
-    kinds: npt.NDArray[np.int64]  # member * bins + bin
+    places: Int64  # in targets
+    kinds: Int64  # member * bins + bin
     odds: Float64  # logarithms, with mean 0 and deviation 1 for each member
     targets: Float64  # of each (document, label) that any list has: 1 if it is right
 

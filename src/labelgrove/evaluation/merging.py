@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, entry_rows
+from labelgrove.core.arrays import CSR, Bools, Float32, Float64, Int32, Int64, entry_rows
 from labelgrove.core.late import expit
 from labelgrove.core.topk import Combine, merge_lists
 from labelgrove.errors import ConfigError, DataError
@@ -69,7 +68,7 @@ def merge(
 
 def list_arrays(
     found: Sequence[Predictions],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+) -> tuple[Int32, Float32]:
     """Models x documents x ranks: columns and scores, -1 and -inf after the end of a list."""
     shape = (len(found), len(found[0]), max(part.k for part in found))
     columns = np.full(shape, -1, np.int32)
@@ -86,7 +85,7 @@ def _combine(rule: Rule, kind: ScoreKind) -> Combine:
     return "mean-or-last" if rule == "mean" and kind == "margin" else "mean"
 
 
-def _values(rule: Rule, scores: npt.NDArray[np.float32], places: int) -> npt.NDArray[np.float32]:
+def _values(rule: Rule, scores: Float32, places: int) -> Float32:
     """The values of scores, which are -inf after the end of a list."""
     if rule == "mean":
         return scores
@@ -142,25 +141,25 @@ def precision_of(predictions: Predictions, truth: CSR) -> tuple[float, ...]:
     return _precision(predictions, true_pairs(truth))
 
 
-def true_pairs(truth: CSR) -> npt.NDArray[np.int64]:
+def true_pairs(truth: CSR) -> Int64:
     """(document, label) pairs as sorted numbers."""
     return np.sort(entry_rows(truth) * truth.shape[1] + truth.indices)
 
 
-def precision_rows(predictions: Predictions, truth: CSR) -> npt.NDArray[np.float64]:
+def precision_rows(predictions: Predictions, truth: CSR) -> Float64:
     """P@1, P@3 and P@5 of each document."""
     hits = _hits(predictions, true_pairs(truth))
     return np.stack([hits[:, :k].sum(axis=1) / k for k in MEASURED_AT], axis=1)
 
 
-def _precision(predictions: Predictions, true: npt.NDArray[np.int64]) -> tuple[float, ...]:
+def _precision(predictions: Predictions, true: Int64) -> tuple[float, ...]:
     hits = _hits(predictions, true)
     return tuple(float(hits[:, :k].sum() / (k * max(1, len(hits)))) for k in MEASURED_AT)
 
 
-def _hits(predictions: Predictions, true: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _hits(predictions: Predictions, true: Int64) -> Bools:
     """Which of the first labels are right."""
     first = predictions.top(max(MEASURED_AT))
     rows = np.arange(len(first), dtype=np.int64)[:, None]
-    right: npt.NDArray[np.bool_] = np.isin(rows * len(first.index) + first.columns, true)
+    right: Bools = np.isin(rows * len(first.index) + first.columns, true)
     return right & (first.columns >= 0)

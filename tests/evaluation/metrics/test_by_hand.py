@@ -103,9 +103,8 @@ def test_bins_by_hand():
 
 
 def test_bins_of_the_five_best_labels_without_those_filtered_out():
-    rows = by_frequency(
-        PREDICTIONS, TRUTH, train_frequencies=[101, 11, 10, 1, 0], filter_pairs=[(0, 0)]
-    )
+    fewer = PREDICTIONS.without([(0, 0)])
+    rows = by_frequency(fewer, TRUTH, train_frequencies=[101, 11, 10, 1, 0])
     assert [(row.labels, row.occurrences, row.hits) for row in rows] == [
         (1, 1, 0),
         (1, 0, 0),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import entry_rows
+from labelgrove.core.arrays import Float64, entry_rows
 from labelgrove.errors import DataError
-from labelgrove.evaluation.metrics.measures import Float64, Ratio
+from labelgrove.evaluation.metrics.measures import Ratio
 from labelgrove.evaluation.metrics.names import BIN_NAMES, Metric
-from labelgrove.evaluation.metrics.ranking import Judged, judge
+from labelgrove.evaluation.metrics.ranking import Counts, Judged, Truth, judge
 from labelgrove.evaluation.predictions import Predictions
 
 HEAD_ABOVE = 100
@@ -26,7 +26,7 @@ def frequency_bin(frequencies: npt.ArrayLike) -> npt.NDArray[np.int8]:
     ).astype(np.int8)
 
 
-def check_frequencies(frequencies: Any, labels: int) -> Float64:
+def check_frequencies(frequencies: npt.ArrayLike, labels: int) -> Float64:
     """Training frequencies as numbers, one per label."""
     counts = np.asarray(frequencies, dtype=np.float64)
     if counts.shape != (labels,):
@@ -77,12 +77,11 @@ class BinScore(NamedTuple):
 
 def by_frequency(
     predictions: Predictions,
-    truth: Any,
+    truth: Truth,
     *,
     train_frequencies: npt.ArrayLike,
     k: int = 5,
-    unknown: Any = None,
-    filter_pairs: Any = None,
+    unknown: Counts = None,
 ) -> list[BinScore]:
     """The hits of the k best labels in each frequency bin, from head to unseen.
 
@@ -97,8 +96,6 @@ def by_frequency(
     tail 0 of 1
     unseen 0 of 0
     """
-    if filter_pairs is not None:
-        predictions = predictions.without(filter_pairs)
     judged = judge(predictions.top(k), truth, unknown=unknown)
     bin_of = frequency_bin(check_frequencies(train_frequencies, len(predictions.index)))
     rows = []

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
+from labelgrove.core.arrays import Float64
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics.evaluation import Comparison, Evaluation, checked_request
 from labelgrove.evaluation.metrics.intervals import bootstrap, interval
-from labelgrove.evaluation.metrics.measures import Float64, Ratio
+from labelgrove.evaluation.metrics.measures import Ratio
 from labelgrove.evaluation.metrics.propensity import Propensity
+from labelgrove.evaluation.metrics.ranking import Counts, Truth
 from labelgrove.evaluation.predictions import Predictions
 
 FLIPS = 2000
@@ -34,11 +35,11 @@ class Contest:
 
 def compare_all(
     runs: Sequence[Predictions],
-    truth: Any,
+    truth: Truth,
     *,
-    unknown: Any = None,
+    unknown: Counts = None,
     metrics: Sequence[str],
-    train_frequencies: Any = None,
+    train_frequencies: Counts = None,
     n_train: int | None = None,
     propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
     intervals: int = 1000,

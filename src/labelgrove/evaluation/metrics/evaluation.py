@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from labelgrove.core import notebook
+from labelgrove.core.arrays import Float64
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.metrics.bins import bin_measure, check_frequencies, frequency_bin
 from labelgrove.evaluation.metrics.intervals import Interval, bootstrap, interval
-from labelgrove.evaluation.metrics.measures import Float64, Measure, Ratio
+from labelgrove.evaluation.metrics.measures import Measure, Ratio
 from labelgrove.evaluation.metrics.names import (
     MACRO,
     MICRO,
@@ -24,13 +25,15 @@ from labelgrove.evaluation.metrics.names import (
 )
 from labelgrove.evaluation.metrics.propensity import LabelWeights, Propensity, propensity_measure
 from labelgrove.evaluation.metrics.ranking import (
+    Counts,
     Facts,
+    Truth,
     judge,
     micro_measure,
     per_label_measure,
     ranking_measure,
 )
-from labelgrove.evaluation.predictions import Predictions
+from labelgrove.evaluation.predictions import Pairs, Predictions
 
 DEFAULT_METRICS = (
     *("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5"),
@@ -71,7 +74,7 @@ class Evaluation:
     def __len__(self) -> int:
         return len(self.values)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Everything as values for JSON; a metric that is not defined becomes None."""
         return {
             "documents": self.n,
@@ -137,14 +140,14 @@ class Comparison:
 
 def evaluate(
     predictions: Predictions,
-    truth: Any,
+    truth: Truth,
     *,
-    unknown: Any = None,
+    unknown: Counts = None,
     metrics: Sequence[str] | None = None,
-    train_frequencies: Any = None,
+    train_frequencies: Counts = None,
     n_train: int | None = None,
     propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
-    filter_pairs: Any = None,
+    filter_pairs: Pairs | None = None,
     intervals: int | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -182,7 +185,7 @@ def evaluate(
 
 def with_intervals(
     evaluation: Evaluation,
-    measures: Mapping[str, Any],
+    measures: Mapping[str, object],
     *,
     times: int,
     level: float = 0.95,
@@ -208,7 +211,7 @@ class MetricRequest:
     notes: tuple[str, ...]
 
     def measure(
-        self, predictions: Predictions, truth: Any, unknown: Any, filter_pairs: Any
+        self, predictions: Predictions, truth: Truth, unknown: Counts, filter_pairs: Pairs | None
     ) -> tuple[dict[str, Measure], Evaluation]:
         """The measures by name, for resampling, and their values."""
         notes = [*self.notes]
@@ -228,7 +231,7 @@ class MetricRequest:
         return max((metric.k for metric in self.metrics if metric.k is not None), default=0)
 
     def judge(
-        self, predictions: Predictions, truth: Any, unknown: Any
+        self, predictions: Predictions, truth: Truth, unknown: Counts
     ) -> tuple[dict[str, Measure], Facts]:
         """The measures by name, and what else is to be said about the documents."""
         ks = [metric.k for metric in self.metrics if metric.k is not None]
@@ -262,7 +265,7 @@ class MetricRequest:
 def checked_request(
     predictions: Predictions,
     names: Sequence[str] | None,
-    train_frequencies: Any,
+    train_frequencies: Counts,
     n_train: int | None,
     propensity: Propensity | str,
 ) -> MetricRequest:
@@ -290,7 +293,7 @@ def checked_request(
 
 
 def _usual_metrics(
-    predicted: int, train_frequencies: Any, n_train: int | None
+    predicted: int, train_frequencies: Counts, n_train: int | None
 ) -> tuple[list[str], list[str]]:
     """The default metrics that these arguments allow, and notes on the others."""
     names = [name for name in DEFAULT_METRICS if (parse_metric(name).k or 0) <= max(predicted, 5)]

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labelgrove.core.arrays import Float64
 from labelgrove.errors import ConfigError
-from labelgrove.evaluation.metrics.measures import Float64, Ratio
+from labelgrove.evaluation.metrics.measures import Ratio
 
 _WEIGHTS_AT_ONCE = 4_000_000  # 32 MB of weights for any number of documents
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from labelgrove.core.arrays import Float64, Int64
 
 
 @dataclass(frozen=True)

@@ -9,27 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr, entry_rows
+from labelgrove.core.arrays import CSR, Bools, Float64, Int64, MatrixLike, as_csr, entry_rows
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.frames import label_column
 from labelgrove.errors import DataError
-from labelgrove.evaluation.metrics.measures import (
-    Float64,
-    Int64,
-    LabelScores,
-    PerLabel,
-    Ratio,
-    mean,
-)
+from labelgrove.evaluation.metrics.measures import LabelScores, PerLabel, Ratio, mean
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.predictions import Predictions
 
-Bools = npt.NDArray[np.bool_]
+# A matrix has a row per document and a column per label; label lists may be a column or a frame.
+Truth: TypeAlias = Corpus | Sequence[Sequence[str]] | MatrixLike
+Counts: TypeAlias = npt.ArrayLike | None
 
 
 @dataclass(frozen=True)
@@ -101,9 +96,9 @@ class Facts(NamedTuple):
         return notes
 
 
-def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judged:
+def judge(predictions: Predictions, truth: Truth, *, unknown: Counts = None) -> Judged:
     """Compares predictions with the truth, in which stored values above zero are labels."""
-    truth, unknown = as_truth(truth, predictions.index, unknown)
+    truth, unknown = _as_matrix(truth, predictions.index, unknown)
     truth = _binary(truth)
     n, labels = len(predictions), len(predictions.index)
     if n == 0:
@@ -124,12 +119,8 @@ def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judge
     return Judged(predictions, truth, unseen, hits)
 
 
-def as_truth(truth: Any, index: LabelIndex, unknown: Any) -> tuple[Any, Any]:
-    """The truth as a matrix, from a Corpus, label lists or a matrix, and counts of unknown labels.
-
-    Label lists may be a column or a frame. With a Corpus or label lists, ``unknown`` is counted
-    here; a matrix needs it.
-    """
+def _as_matrix(truth: Truth, index: LabelIndex, unknown: Counts) -> tuple[MatrixLike, Counts]:
+    """The truth as a matrix, and counts of unknown labels, which only a matrix needs."""
     if isinstance(truth, Corpus):
         moved = truth.reindex(index)
         return moved.labels, moved.unknown
@@ -140,16 +131,13 @@ def as_truth(truth: Any, index: LabelIndex, unknown: Any) -> tuple[Any, Any]:
     return truth, unknown
 
 
-def _holds_labels(truth: Sequence[Any]) -> bool:
-    rows = (row for row in truth if isinstance(row, Iterable) and not _is_numbers(row))
-    return any(isinstance(label, str) for row in rows for label in row)
+def _holds_labels(truth: Sequence[object]) -> bool:
+    numbers = (isinstance(row, np.ndarray) and row.dtype.kind not in "OU" for row in truth)
+    rows = (row for row, known in zip(truth, numbers, strict=True) if not known)
+    return any(isinstance(label, str) for row in rows if isinstance(row, Iterable) for label in row)
 
 
-def _is_numbers(row: Any) -> bool:
-    return isinstance(row, np.ndarray) and row.dtype.kind not in "OU"
-
-
-def _binary(truth: Any) -> CSR:
+def _binary(truth: MatrixLike) -> CSR:
     truth = as_csr(truth, name="truth")
     if len(truth.data) and not truth.data.min() > 0:
         truth = truth.copy()

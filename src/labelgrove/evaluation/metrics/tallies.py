@@ -12,7 +12,7 @@ from typing import Any
 from labelgrove.evaluation.metrics.evaluation import Evaluation, checked_request, with_intervals
 from labelgrove.evaluation.metrics.measures import PerLabel, Ratio, Sums
 from labelgrove.evaluation.metrics.propensity import Propensity
-from labelgrove.evaluation.metrics.ranking import Facts
+from labelgrove.evaluation.metrics.ranking import Counts, Facts, Truth
 from labelgrove.evaluation.predictions import Predictions
 
 
@@ -32,11 +32,11 @@ class Tally:
     def of(
         cls,
         predictions: Predictions,
-        truth: Any,
+        truth: Truth,
         *,
         metrics: Sequence[str],
-        unknown: Any = None,
-        train_frequencies: Any = None,
+        unknown: Counts = None,
+        train_frequencies: Counts = None,
         n_train: int | None = None,
         propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
         resampled: bool = False,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.experiments.report.charts import Chart, Series, line_chart
 from labelgrove.experiments.report.findings import tail_curve, thinned
 from labelgrove.experiments.report.look import percent
@@ -125,9 +123,9 @@ def _training_curves(report: Report) -> dict[str, Chart]:
     return charts
 
 
-def histories(run: Run) -> dict[str, list[Mapping[str, Any]]]:
+def histories(run: Run) -> dict[str, list[JsonObject]]:
     """The training log of each of a run's networks, by run, member and level."""
-    logs: dict[str, list[Mapping[str, Any]]] = {}
+    logs: dict[str, list[JsonObject]] = {}
     if run.model is None:
         return logs
     models = [("", run.model)]

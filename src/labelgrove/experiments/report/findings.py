@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from labelgrove.core.arrays import Int64
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.metrics.ranking import Judged, ranking_measure
 from labelgrove.labels.tree import LabelTree
 
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
+Point = tuple[float, float]
 
 
 class ScoreBin(NamedTuple):
@@ -188,7 +187,7 @@ class FrequencyBand(NamedTuple):
         return str(self.low) if self.low == self.high else f"{self.low:,}–{self.high:,}"
 
 
-def frequency_bands(judged: Judged, frequencies: Any, *, k: int) -> list[FrequencyBand]:
+def frequency_bands(judged: Judged, frequencies: Int64, *, k: int) -> list[FrequencyBand]:
     """Recall of the k best labels by their number of training documents: 0, 1, 2-3, 4-7, ..."""
     counts = np.asarray(frequencies, dtype=np.int64)
     band_of = np.where(counts > 0, np.frexp(np.maximum(counts, 1))[1], 0)  # 0, then 1 + log2
@@ -206,7 +205,7 @@ def frequency_bands(judged: Judged, frequencies: Any, *, k: int) -> list[Frequen
     ]
 
 
-def tail_curve(frequencies: Any, *, points: int = 120) -> list[tuple[int, int]]:
+def tail_curve(frequencies: Int64, *, points: int = 120) -> list[tuple[int, int]]:
     """(rank, training documents) of labels from the most to the least frequent, at ranks that are
     even on a logarithmic scale; labels without documents are left out."""
     counts = np.sort(np.asarray(frequencies, dtype=np.int64))[::-1]
@@ -217,7 +216,7 @@ def tail_curve(frequencies: Any, *, points: int = 120) -> list[tuple[int, int]]:
     return [(int(rank), int(counts[rank - 1])) for rank in ranks]
 
 
-def thinned(points: Sequence[Any], most: int = 300) -> list[Any]:
+def thinned(points: Sequence[Point], most: int = 300) -> list[Point]:
     """At most ``most`` of many points, including the first and the last."""
     if len(points) <= most:
         return list(points)

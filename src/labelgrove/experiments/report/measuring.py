@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 import labelgrove.experiments.report.findings as findings
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.evaluation.metrics import BinScore, Comparison, Contest, Evaluation
@@ -76,7 +76,7 @@ class Report:
         """Per run, results of head, torso, tail and unseen labels; empty without frequencies."""
         if self.training is None:
             return ()
-        options: dict[str, Any] = {"train_frequencies": self.training.frequencies, "k": self.at}
+        options: JsonObject = {"train_frequencies": self.training.frequencies, "k": self.at}
         return tuple(
             by_frequency(one.predictions, one.truth, unknown=one.unknown, **options)
             for one in self.judged
@@ -111,12 +111,12 @@ class Report:
         """How well each label is predicted, with examples of the subject."""
         return label_table(self.judged, k=self.at)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The main numbers per run, for JSON; without texts of documents."""
         runs = []
         for number, run in enumerate(self.runs):
             scores = self.calibrations[number]
-            entry: dict[str, Any] = {"name": run.name, **self.evaluations[number].to_dict()}
+            entry: JsonObject = {"name": run.name, **self.evaluations[number].to_dict()}
             entry["expected_calibration_error"] = None if scores is None else scores.error
             if run.seconds is not None:
                 entry["seconds"], entry["cpu_seconds"] = run.seconds, run.cpu_seconds
