@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Bools, Float32, Float64, Int32, Int64, entry_rows
+from labelgrove.core.arrays import CSR, Float32, Float64, Int32, Int64, entry_rows
 from labelgrove.core.late import expit
 from labelgrove.core.topk import Combine, merge_lists
 from labelgrove.errors import ConfigError, DataError
@@ -136,30 +136,19 @@ def _kind_of_result(found: Sequence[Predictions], rule: Rule) -> ScoreKind:
     return "product"
 
 
-def precision_of(predictions: Predictions, truth: CSR) -> tuple[float, ...]:
-    """P@1, P@3 and P@5."""
-    return _precision(predictions, true_pairs(truth))
-
-
 def true_pairs(truth: CSR) -> Int64:
     """(document, label) pairs as sorted numbers."""
     return np.sort(entry_rows(truth) * truth.shape[1] + truth.indices)
 
 
+def precision_of(predictions: Predictions, truth: CSR) -> tuple[float, ...]:
+    """P@1, P@3 and P@5."""
+    return tuple(precision_rows(predictions, truth).mean(axis=0).tolist())
+
+
 def precision_rows(predictions: Predictions, truth: CSR) -> Float64:
     """P@1, P@3 and P@5 of each document."""
-    hits = _hits(predictions, true_pairs(truth))
-    return np.stack([hits[:, :k].sum(axis=1) / k for k in MEASURED_AT], axis=1)
-
-
-def _precision(predictions: Predictions, true: Int64) -> tuple[float, ...]:
-    hits = _hits(predictions, true)
-    return tuple(float(hits[:, :k].sum() / (k * max(1, len(hits)))) for k in MEASURED_AT)
-
-
-def _hits(predictions: Predictions, true: Int64) -> Bools:
-    """Which of the first labels are right."""
     first = predictions.top(max(MEASURED_AT))
-    rows = np.arange(len(first), dtype=np.int64)[:, None]
-    right: Bools = np.isin(rows * len(first.index) + first.columns, true)
-    return right & (first.columns >= 0)
+    keys = np.arange(len(first))[:, None] * len(first.index) + first.columns
+    hits = first.used & np.isin(keys, true_pairs(truth))
+    return np.stack([hits[:, :k].sum(axis=1) / k for k in MEASURED_AT], axis=1)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Float64, entry_rows
+from labelgrove.core.arrays import Array, Float64, Int64, entry_rows
 from labelgrove.errors import DataError
 from labelgrove.evaluation.metrics.measures import Ratio
 from labelgrove.evaluation.metrics.names import BIN_NAMES, Metric
@@ -40,25 +40,24 @@ def bin_measure(judged: Judged, metric: Metric, bin_of: npt.NDArray[np.int8]) ->
     """A bin's share of P@k (the shares of all bins add up to it), or the recall of its labels."""
     name, _, family = metric.family.partition("-")
     position = BIN_NAMES.index(name)
-    hits = _hits_in_bin(judged, metric, bin_of, position)
+    counted = judged.hits & judged.counted(metric)
+    hits = (counted & (bin_of[judged.predictions.columns] == position)).sum(1, dtype=np.float64)
     if family == "P":
         assert metric.k is not None
         return Ratio(hits, np.full(len(hits), float(metric.k)))
-    return Ratio(hits, _true_in_bin(judged, bin_of, position))
-
-
-def _hits_in_bin(
-    judged: Judged, metric: Metric, bin_of: npt.NDArray[np.int8], position: int
-) -> Float64:
-    in_bin = bin_of[judged.predictions.columns] == position
-    hits: Float64 = (judged.hits & judged.counted(metric) & in_bin).sum(axis=1, dtype=np.float64)
-    return hits
-
-
-def _true_in_bin(judged: Judged, bin_of: npt.NDArray[np.int8], position: int) -> Float64:
     rows = entry_rows(judged.truth)[bin_of[judged.truth.indices] == position]
     true = np.bincount(rows, minlength=len(judged)).astype(np.float64)
-    return true + judged.unknown if BIN_NAMES[position] == "unseen" else true
+    return Ratio(hits, true + judged.unknown if name == "unseen" else true)
+
+
+def counts_by_group(
+    judged: Judged, group_of: Array, groups: int, k: int
+) -> tuple[Int64, Int64, Int64]:
+    """Per group of labels: the labels, their true occurrences, and those among the k best."""
+    right = judged.hits & judged.counted(Metric("P", k=k))
+    columns = np.arange(len(group_of)), judged.truth.indices, judged.predictions.columns[right]
+    labels, true, hits = (np.bincount(group_of[each], minlength=groups) for each in columns)
+    return labels, true, hits
 
 
 class BinScore(NamedTuple):
@@ -98,11 +97,11 @@ def by_frequency(
     """
     judged = judge(predictions.top(k), truth, unknown=unknown)
     bin_of = frequency_bin(check_frequencies(train_frequencies, len(predictions.index)))
+    labels, true, hits = counts_by_group(judged, bin_of, len(BIN_NAMES), k)
+    true[-1] += judged.unknown.sum()
     rows = []
-    for position, name in enumerate(BIN_NAMES):
-        hits = int(_hits_in_bin(judged, Metric("P", k=k), bin_of, position).sum())
-        true = int(_true_in_bin(judged, bin_of, position).sum())
-        labels = int((bin_of == position).sum())
-        recall = hits / true if true else float("nan")
-        rows.append(BinScore(name, labels, true, hits, recall, hits / (k * len(judged))))
+    for name, size, occurrences, found in zip(BIN_NAMES, labels, true, hits, strict=True):
+        recall = float(found / occurrences) if occurrences else float("nan")
+        share = float(found / (k * len(judged)))
+        rows.append(BinScore(name, int(size), int(occurrences), int(found), recall, share))
     return rows

@@ -9,12 +9,14 @@ from functools import cached_property
 import numpy as np
 
 import labelgrove.experiments.report.findings as findings
+from labelgrove.core.arrays import Bools, Float64
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.evaluation.metrics import BinScore, Comparison, Contest, Evaluation
 from labelgrove.evaluation.metrics.bins import by_frequency
 from labelgrove.evaluation.metrics.ranking import Judged
+from labelgrove.evaluation.reliability import Reliability, reliability
 from labelgrove.experiments.report.labels import ReportLabels, label_table
 from labelgrove.experiments.report.runs import Run
 from labelgrove.experiments.report.slices import Slice
@@ -76,9 +78,15 @@ class Report:
         """Per run, results of head, torso, tail and unseen labels; empty without frequencies."""
         if self.training is None:
             return ()
-        options: JsonObject = {"train_frequencies": self.training.frequencies, "k": self.at}
+        frequencies = self.training.frequencies
         return tuple(
-            by_frequency(one.predictions, one.truth, unknown=one.unknown, **options)
+            by_frequency(
+                one.predictions,
+                one.truth,
+                unknown=one.unknown,
+                train_frequencies=frequencies,
+                k=self.at,
+            )
             for one in self.judged
         )
 
@@ -91,9 +99,14 @@ class Report:
         return tuple(findings.frequency_bands(one, frequencies, k=self.at) for one in self.judged)
 
     @cached_property
-    def calibrations(self) -> tuple[findings.CalibrationFinding | None, ...]:
-        """Per run, how right its scores are; None if they cannot be probabilities."""
-        return tuple(findings.calibration(judged, k=self.at) for judged in self.judged)
+    def best_scores(self) -> tuple[tuple[Float64, Bools] | None, ...]:
+        """Per run, scores and which are right; None if they cannot be probabilities."""
+        return tuple(findings.best_scores(judged, k=self.at) for judged in self.judged)
+
+    @cached_property
+    def calibrations(self) -> tuple[Reliability | None, ...]:
+        """Per run, how reliable its scores are as probabilities."""
+        return tuple(None if pair is None else reliability(*pair) for pair in self.best_scores)
 
     @cached_property
     def siblings(self) -> findings.SiblingConfusion | None:
@@ -117,7 +130,7 @@ class Report:
         for number, run in enumerate(self.runs):
             scores = self.calibrations[number]
             entry: JsonObject = {"name": run.name, **self.evaluations[number].to_dict()}
-            entry["expected_calibration_error"] = None if scores is None else scores.error
+            entry["expected_calibration_error"] = None if scores is None else scores.ece
             if run.seconds is not None:
                 entry["seconds"], entry["cpu_seconds"] = run.seconds, run.cpu_seconds
             if number:
