@@ -200,8 +200,7 @@ MARGINS = {"name": "m", "method": "linear", "search": {"last_level": "noop"}}
     ],
 )
 def test_wrong_configs_are_refused_before_training(config: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Bench.from_config(config)
+    pytest.raises(ConfigError, Bench.from_config, config).match(message)
 
 
 def test_rows_start_from_others_from_files_and_from_flags(tmp_path: Path) -> None:
@@ -242,16 +241,14 @@ def test_files_that_do_not_fit_are_refused(
     data: Path, tmp_path: Path, config: dict[str, Any], message: str
 ) -> None:
     bench = Bench.from_config({"methods": [{"method": "linear"}], **config})
-    with pytest.raises(ConfigError, match=message):
-        BenchFolder(bench, data, tmp_path)
+    pytest.raises(ConfigError, BenchFolder, bench, data, tmp_path).match(message)
 
 
 def test_a_folder_needs_one_file_of_each_kind(data: Path, tmp_path: Path) -> None:
     bench = Bench.from_config({"methods": [{"method": "linear"}]})
     for name, message in [("train.txt", "no file test"), ("train.jsonl", "several files train")]:
         (tmp_path / name).touch()
-        with pytest.raises(ConfigError, match=message):
-            BenchFolder(bench, tmp_path, tmp_path / "run")
+        pytest.raises(ConfigError, BenchFolder, bench, tmp_path, tmp_path / "run").match(message)
 
 
 def test_joined_rows_leave_a_model(finished: Any) -> None:

@@ -311,8 +311,7 @@ def test_layers_as_published_and_for_other_depths():
             ends = [layers[-1] for layers in cascade_layers(depth, levels)]
             assert ends == sorted(ends)
             assert ends[-1] == depth
-    with pytest.raises(ConfigError, match="needs layers and levels"):
-        cascade_layers(12, 0)
+    pytest.raises(ConfigError, cascade_layers, 12, 0).match("needs layers and levels")
 
 
 def test_layers_of_ones_own():
@@ -324,12 +323,10 @@ def test_layers_of_ones_own():
         ([6, 7, 13], "layers 1 to 12 .*, got 13"),
         ([6, -1, 12], "got -1"),
     ):
-        with pytest.raises(ConfigError, match=f"heads.layers: .*{message}"):
-            cascade_layers(12, 3, kind)
+        pytest.raises(ConfigError, cascade_layers, 12, 3, kind).match(f"heads.layers: .*{message}")
     given = {"layers": [[9, 10], 11, 12]}
     assert CascadeParams.from_dict(given).layers == [[9, 10], 11, 12]
-    with pytest.raises(ConfigError, match="layers"):
-        CascadeParams.from_dict({"layers": [1.5, 2]})
+    pytest.raises(ConfigError, CascadeParams.from_dict, {"layers": [1.5, 2]}).match("layers")
     params = CascadeParams(layers=[11, 12], clusters=[8, 64])
     with pytest.raises(ConfigError, match=r"heads\.layers: must have 3 values, got 2"):
         cascade_tree_params(1000, params, TreeParams())

@@ -250,8 +250,7 @@ def test_batches_bring_true_nodes_and_shortlists():
 def test_levels_above_the_limit_are_left_out():
     tree = random_tree(np.random.default_rng(0), WIDTHS)
     assert [fine_tuned_levels(tree, limit) for limit in (4, 11, 44, 45)] == [1, 2, 2, 3]
-    with pytest.raises(ConfigError, match="first level has 4 nodes already"):
-        fine_tuned_levels(tree, 3)
+    pytest.raises(ConfigError, fine_tuned_levels, tree, 3).match("first level has 4 nodes already")
 
 
 def test_every_level_has_its_own_steps_and_rate():
