@@ -7,7 +7,7 @@ where a list without the label counts as 0. A list has the labels of one documen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -61,8 +61,8 @@ def merge(
     columns, scores = list_arrays(found)
     width = scores.shape[2]
     values = _values(rule, scores, width if places is None else max(places, width))
-    options: dict[str, Any] = {"combine": _combine(rule, kind), "weights": weights}
-    best = merge_lists(columns, values, k, **options, threads=threads)
+    combine = _combine(rule, kind)
+    best = merge_lists(columns, values, k, combine=combine, weights=weights, threads=threads)
     return Predictions(*best, found[0].index, kind)
 
 

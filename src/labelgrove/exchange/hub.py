@@ -11,8 +11,10 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from labelgrove.disk.atomic import write_file, write_folder
 from labelgrove.disk.bundle import MANIFEST, UNCHECKED, read_manifest
@@ -195,9 +197,8 @@ def _plain_errors(repo_id: str) -> Iterator[None]:
         raise ConfigError(f"hub:{repo_id}: {hints.get(kind, first)}") from error
 
 
-def _hub() -> Any:
+def _hub() -> ModuleType:
     try:
-        import huggingface_hub
+        return import_module("huggingface_hub")
     except ImportError as error:
         raise MissingExtraError("hub", "the Hugging Face Hub") from error
-    return huggingface_hub

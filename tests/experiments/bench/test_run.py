@@ -15,6 +15,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.experiments.bench.config import Bench, BenchRow, create_row
 from labelgrove.experiments.bench.run import BenchFolder, encoders_of
 from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
+from support.run_logs import computed
 from support.sharding import assert_same_bits
 
 pytestmark = pytest.mark.slow
@@ -69,9 +70,7 @@ def test_rows_are_trained_and_measured(finished: Any) -> None:
 
 def test_stages_of_other_rows_are_reused_and_their_time_is_counted(finished: Any) -> None:
     folder, records = finished
-    log = (folder / "cache" / "log.jsonl").read_text().splitlines()
-    made = [e["stage"] for e in map(json.loads, log) if e["kind"] == "stage_computing"]
-    assert made.count("tfidf") == 1
+    assert computed(folder / "cache").count("tfidf") == 1
     linear, other = records[1]["stages"], records[2]["stages"]
     kinds = sorted(name.split()[0] for name in linear.keys() & other.keys())
     assert kinds == ["tfidf", "tree"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from labelgrove.evaluation.metrics.evaluation import Evaluation, checked_request, with_intervals
 from labelgrove.evaluation.metrics.measures import PerLabel, Ratio, Sums
@@ -54,10 +53,10 @@ class Tally:
     def joined(tallies: Sequence[Tally]) -> Tally:
         """The tally of all parts, in the order of their documents."""
         first = tallies[0]
-        measures = {}
-        for name, measure in first.measures.items():
-            parts: list[Any] = [tally.measures[name] for tally in tallies]
-            measures[name] = type(measure).joined(parts)
+        measures = {
+            name: measure.joined([tally.measures[name] for tally in tallies])  # type: ignore[misc]
+            for name, measure in first.measures.items()
+        }
         facts = Facts.joined([tally.facts for tally in tallies])
         return Tally(measures, facts, first.longest, first.propensity)
 

@@ -14,6 +14,8 @@ from typing import Any, NoReturn, Self, TypeAlias
 import numpy as np
 
 from labelgrove.core.arrays import Float32, csr_parts
+from labelgrove.core.jsonio import JsonObject
+from labelgrove.core.params import Settings
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.documents import Documents
@@ -57,11 +59,11 @@ class ExportedModel(Model):
     fp32 or int8.
     """
 
-    params: dict[str, Any]
+    params: Settings
     precision: str
     stored: dict[str, Part]
     folder: Path
-    metadata: dict[str, Any]
+    metadata: JsonObject
     engine: Engine
 
     def __init__(self, *, n_jobs: int | None = None) -> None:
