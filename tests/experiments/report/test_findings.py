@@ -85,14 +85,15 @@ def test_scores_of_the_best_labels_are_taken_for_probabilities_if_they_can_be() 
 def test_frequency_bands_add_up(judged: Judged, frequencies: list[int]) -> None:
     bands = frequency_bands(judged, np.array(frequencies), k=3)
     for band in bands:
-        inside = [c for c in range(LABELS) if band.low <= frequencies[c] <= band.high]
+        low, high = (int(end) for end in (band.name.split("–") * 2)[:2])
+        inside = [c for c in range(LABELS) if low <= frequencies[c] <= high]
         occurrences = sum(c in inside for row in range(len(judged)) for c in true(judged, row))
         hits = sum(
             c in inside and c in true(judged, row)
             for row in range(len(judged))
             for c in best(judged, row, 3)
         )
-        unknown = int(judged.unknown.sum()) if band.low == 0 else 0
+        unknown = int(judged.unknown.sum()) if low == 0 else 0
         assert (band.labels, band.occurrences, band.hits) == (
             len(inside),
             occurrences + unknown,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Array, Float64, Int64, entry_rows
+from labelgrove.core.arrays import Array, Float64, entry_rows
 from labelgrove.errors import DataError
 from labelgrove.evaluation.metrics.measures import Ratio
 from labelgrove.evaluation.metrics.names import BIN_NAMES, Metric
@@ -50,16 +51,6 @@ def bin_measure(judged: Judged, metric: Metric, bin_of: npt.NDArray[np.int8]) ->
     return Ratio(hits, true + judged.unknown if name == "unseen" else true)
 
 
-def counts_by_group(
-    judged: Judged, group_of: Array, groups: int, k: int
-) -> tuple[Int64, Int64, Int64]:
-    """Per group of labels: the labels, their true occurrences, and those among the k best."""
-    right = judged.hits & judged.counted(Metric("P", k=k))
-    columns = np.arange(len(group_of)), judged.truth.indices, judged.predictions.columns[right]
-    labels, true, hits = (np.bincount(group_of[each], minlength=groups) for each in columns)
-    return labels, true, hits
-
-
 class BinScore(NamedTuple):
     """A frequency bin: its labels, their true occurrences, and how many were predicted (hits).
 
@@ -72,6 +63,21 @@ class BinScore(NamedTuple):
     hits: int
     recall: float
     precision_share: float
+
+
+def bin_scores(
+    judged: Judged, bin_of: Array, names: Sequence[str], *, k: int, unseen: int
+) -> list[BinScore]:
+    """The hits of the k best labels in each bin; ``unseen`` has the labels without a column."""
+    right = judged.hits & judged.counted(Metric("P", k=k))
+    columns = np.arange(len(bin_of)), judged.truth.indices, judged.predictions.columns[right]
+    labels, true, hits = (np.bincount(bin_of[each], minlength=len(names)) for each in columns)
+    true[unseen] += judged.unknown.sum()
+    rows = []
+    for name, *counts in zip(names, labels.tolist(), true.tolist(), hits.tolist(), strict=True):
+        recall = counts[2] / counts[1] if counts[1] else float("nan")
+        rows.append(BinScore(name, *counts, recall, counts[2] / (k * len(judged))))
+    return rows
 
 
 def by_frequency(
@@ -97,11 +103,4 @@ def by_frequency(
     """
     judged = judge(predictions.top(k), truth, unknown=unknown)
     bin_of = frequency_bin(check_frequencies(train_frequencies, len(predictions.index)))
-    labels, true, hits = counts_by_group(judged, bin_of, len(BIN_NAMES), k)
-    true[-1] += judged.unknown.sum()
-    rows = []
-    for name, size, occurrences, found in zip(BIN_NAMES, labels, true, hits, strict=True):
-        recall = float(found / occurrences) if occurrences else float("nan")
-        share = float(found / (k * len(judged)))
-        rows.append(BinScore(name, int(size), int(occurrences), int(found), recall, share))
-    return rows
+    return bin_scores(judged, bin_of, BIN_NAMES, k=k, unseen=BIN_NAMES.index("unseen"))

@@ -78,8 +78,10 @@ class Evaluation:
         """Everything as values for JSON; a metric that is not defined becomes None."""
         return {
             "documents": self.n,
-            "values": {name: _json(value) for name, value in self.values.items()},
-            "intervals": {name: [_json(v) for v in pair] for name, pair in self.intervals.items()},
+            "values": {name: json_number(value) for name, value in self.values.items()},
+            "intervals": {
+                name: [json_number(v) for v in pair] for name, pair in self.intervals.items()
+            },
             "propensity": {"A": self.propensity.a, "B": self.propensity.b},
             "notes": list(self.notes),
         }
@@ -366,5 +368,6 @@ def _percent(value: float, signed: bool) -> str:
     return f"{100 * value:+.2f}" if signed else f"{100 * value:.2f}"
 
 
-def _json(value: float) -> float | None:
+def json_number(value: float) -> float | None:
+    """The value for JSON, which has no NaN."""
     return None if math.isnan(value) else value

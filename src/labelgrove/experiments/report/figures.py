@@ -72,7 +72,7 @@ def _bands(report: Report) -> Chart:
         summary=f"Recall@{report.at} of labels by their number of training documents, from "
         f"{bands[0].name} to {bands[-1].name}.",
         axes=("training documents of the label, from", f"among the {report.at} best, percent"),
-        ticks=[f"{band.low:,}" for band in bands],
+        ticks=[band.name.partition("–")[0] for band in bands],
         percent=True,
     )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labelgrove.core.arrays import Bools, Float64, Int64, entry_rows
-from labelgrove.evaluation.metrics.bins import counts_by_group
+from labelgrove.evaluation.metrics.bins import BinScore, bin_scores
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.metrics.ranking import Judged, ranking_measure
 from labelgrove.labels.tree import LabelTree
@@ -131,40 +131,13 @@ def most_wrong(judged: Judged, *, k: int, most: int = 20) -> list[WrongDocument]
     ]
 
 
-class FrequencyBand(NamedTuple):
-    """Labels with ``low`` to ``high`` training documents, and how many of them were found."""
-
-    low: int
-    high: int
-    labels: int
-    occurrences: int
-    hits: int
-
-    @property
-    def recall(self) -> float:
-        """The share of occurrences that were found; NaN where there are none."""
-        return self.hits / self.occurrences if self.occurrences else float("nan")
-
-    @property
-    def name(self) -> str:
-        """The range in words."""
-        return str(self.low) if self.low == self.high else f"{self.low:,}–{self.high:,}"
-
-
-def frequency_bands(judged: Judged, frequencies: Int64, *, k: int) -> list[FrequencyBand]:
-    """Recall of the k best labels by their number of training documents: 0, 1, 2-3, 4-7, ..."""
-    band_of = np.where(
-        frequencies > 0, np.frexp(np.maximum(frequencies, 1))[1], 0
-    )  # 0, then 1 + log2
-    size = int(band_of.max(initial=0)) + 1
-    labels, true, hits = counts_by_group(judged, band_of, size, k)
-    true[0] += int(judged.unknown.sum())
-    bounds = [(0, 0), *((2 ** (b - 1), 2**b - 1) for b in range(1, size))]
-    return [
-        FrequencyBand(*bounds[b], int(labels[b]), int(true[b]), int(hits[b]))
-        for b in range(size)
-        if labels[b] or true[b]
-    ]
+def frequency_bands(judged: Judged, frequencies: Int64, *, k: int) -> list[BinScore]:
+    """Recall of the k best labels by their number of training documents: 0, 1, 2–3, 4–7, ..."""
+    band_of = np.where(frequencies > 0, np.frexp(np.maximum(frequencies, 1))[1], 0)  # 1 + log2
+    tops = range(2, int(band_of.max(initial=0)) + 1)
+    names = ["0", "1", *(f"{2 ** (b - 1):,}–{2**b - 1:,}" for b in tops)]
+    bands = bin_scores(judged, band_of, names, k=k, unseen=0)
+    return [band for band in bands if band.labels or band.occurrences]
 
 
 def tail_curve(frequencies: Int64, *, points: int = 120) -> list[tuple[int, int]]:

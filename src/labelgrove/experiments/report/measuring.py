@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
 import labelgrove.experiments.report.findings as findings
 from labelgrove.core.arrays import Bools, Float64
 from labelgrove.core.jsonio import JsonObject
@@ -15,6 +13,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.evaluation.metrics import BinScore, Comparison, Contest, Evaluation
 from labelgrove.evaluation.metrics.bins import by_frequency
+from labelgrove.evaluation.metrics.evaluation import json_number
 from labelgrove.evaluation.metrics.ranking import Judged
 from labelgrove.evaluation.reliability import Reliability, reliability
 from labelgrove.experiments.report.labels import ReportLabels, label_table
@@ -91,7 +90,7 @@ class Report:
         )
 
     @cached_property
-    def bands(self) -> tuple[list[findings.FrequencyBand], ...]:
+    def bands(self) -> tuple[list[BinScore], ...]:
         """Per run, recall by doubling training frequency; empty without frequencies."""
         if self.training is None:
             return ()
@@ -136,16 +135,16 @@ class Report:
             if number:
                 compared = self.comparisons[number - 1]
                 entry["subject_minus_this"] = {
-                    name: [_json(v) for v in (value, *compared.intervals.get(name, ()))]
+                    name: [json_number(v) for v in (value, *compared.intervals.get(name, ()))]
                     for name, value in compared.differences.items()
                 }
-                entry["p"] = {name: _json(value) for name, value in compared.p.items()}
+                entry["p"] = {name: json_number(value) for name, value in compared.p.items()}
             runs.append(entry)
         slices = {
             name: {
                 one.value: {"documents": one.documents}
                 | {
-                    run.name: {key: _json(value) for key, value in evaluation.values.items()}
+                    run.name: {key: json_number(value) for key, value in evaluation.values.items()}
                     for run, evaluation in zip(self.runs, one.evaluations, strict=True)
                 }
                 for one in values
@@ -154,7 +153,3 @@ class Report:
         }
         about = {"title": self.title, "data": self.data_name, "at": self.at}
         return about | {"runs": runs, "slices": slices}
-
-
-def _json(value: float) -> float | None:
-    return None if np.isnan(value) else value
