@@ -23,13 +23,12 @@ MEASURED_AT = (1, 3, 5)  # the ranks at which members and merges are compared
 
 
 def merge(
-    found: Sequence[Predictions],
+    parts: Sequence[Predictions],
     *,
     k: int,
     rule: Rule = "mean",
     weights: Sequence[float] | None = None,
     places: int | None = None,
-    threads: int | None = None,
 ) -> Predictions:
     """The k best labels of each document over the predictions of several models.
 
@@ -52,28 +51,28 @@ def merge(
     >>> merge([first, second], k=3, rule="round-robin").names()
     [['a', 'c', 'b']]
     """
-    check_lists(found)
+    check_lists(parts)
     if rule not in get_args(Rule):
         raise ConfigError(f"rule: must be one of {', '.join(get_args(Rule))}, got {rule!r}")
     if rule == "round-robin" and weights is not None:
         raise ConfigError("weights: round-robin takes all members in turn and has no weights")
-    kind = _kind_of_result(found, rule)
-    columns, scores = list_arrays(found)
+    kind = _kind_of_result(parts, rule)
+    columns, scores = list_arrays(parts)
     width = scores.shape[2]
     values = _values(rule, scores, width if places is None else max(places, width))
     combine = _combine(rule, kind)
-    best = merge_lists(columns, values, k, combine=combine, weights=weights, threads=threads)
-    return Predictions(*best, found[0].index, kind)
+    best = merge_lists(columns, values, k, combine=combine, weights=weights)
+    return Predictions(*best, parts[0].index, kind)
 
 
 def list_arrays(
-    found: Sequence[Predictions],
+    parts: Sequence[Predictions],
 ) -> tuple[Int32, Float32]:
     """Models x documents x ranks: columns and scores, -1 and -inf after the end of a list."""
-    shape = (len(found), len(found[0]), max(part.k for part in found))
+    shape = (len(parts), len(parts[0]), max(part.k for part in parts))
     columns = np.full(shape, -1, np.int32)
     scores = np.full(shape, -np.inf, np.float32)
-    for number, part in enumerate(found):
+    for number, part in enumerate(parts):
         columns[number, :, : part.k] = np.where(part.used, part.columns, -1)
         scores[number, :, : part.k] = np.where(part.used, part.scores, -np.inf)
     return columns, scores
@@ -105,26 +104,26 @@ def _values(rule: Rule, scores: Float32, places: int) -> Float32:
         return np.asarray(powers / powers.sum(axis=2, keepdims=True), np.float32)
 
 
-def check_lists(found: Sequence[Predictions]) -> None:
+def check_lists(parts: Sequence[Predictions]) -> None:
     """Refuses predictions of different documents or over different labels."""
-    if not found:
+    if not parts:
         raise DataError("nothing to merge: no predictions were given")
-    for number, part in enumerate(found[1:], 2):
-        if part.index is not found[0].index and part.index != found[0].index:
+    for number, part in enumerate(parts[1:], 2):
+        if part.index is not parts[0].index and part.index != parts[0].index:
             raise DataError(
                 f"predictions 1 and {number} are over different labels "
-                f"({len(found[0].index):,} and {len(part.index):,}) and cannot be merged"
+                f"({len(parts[0].index):,} and {len(part.index):,}) and cannot be merged"
             )
-        if len(part) != len(found[0]):
+        if len(part) != len(parts[0]):
             raise DataError(
-                f"predictions 1 and {number} are of {len(found[0]):,} and {len(part):,} documents"
+                f"predictions 1 and {number} are of {len(parts[0]):,} and {len(part):,} documents"
             )
 
 
-def _kind_of_result(found: Sequence[Predictions], rule: Rule) -> ScoreKind:
+def _kind_of_result(parts: Sequence[Predictions], rule: Rule) -> ScoreKind:
     if rule in ("rank", "round-robin"):
         return "margin"
-    kinds = {part.score_kind for part in found}
+    kinds = {part.score_kind for part in parts}
     if rule == "mean":
         if len(kinds) == 1:
             return kinds.pop()
