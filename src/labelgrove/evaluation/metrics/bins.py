@@ -69,14 +69,15 @@ def bin_scores(
     judged: Judged, bin_of: Array, names: Sequence[str], *, k: int, unseen: int
 ) -> list[BinScore]:
     """The hits of the k best labels in each bin; ``unseen`` has the labels without a column."""
-    right = judged.hits & judged.counted(Metric("P", k=k))
-    columns = np.arange(len(bin_of)), judged.truth.indices, judged.predictions.columns[right]
+    counted = judged.hits & judged.counted(Metric("P", k=k))
+    columns = np.arange(len(bin_of)), judged.truth.indices, judged.predictions.columns[counted]
     labels, true, hits = (np.bincount(bin_of[each], minlength=len(names)) for each in columns)
     true[unseen] += judged.unknown.sum()
     rows = []
-    for name, *counts in zip(names, labels.tolist(), true.tolist(), hits.tolist(), strict=True):
-        recall = counts[2] / counts[1] if counts[1] else float("nan")
-        rows.append(BinScore(name, *counts, recall, counts[2] / (k * len(judged))))
+    for place, name in enumerate(names):
+        size, occurrences, right = int(labels[place]), int(true[place]), int(hits[place])
+        recall = right / occurrences if occurrences else float("nan")
+        rows.append(BinScore(name, size, occurrences, right, recall, right / (k * len(judged))))
     return rows
 
 
