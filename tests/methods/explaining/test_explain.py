@@ -160,24 +160,6 @@ def test_texts_without_any_known_word_and_empty_texts() -> None:
     assert explain(model, "red", "colour red").notes == ()
 
 
-def test_predictions_are_the_same_after_explaining() -> None:
-    model = fitted()
-    before = model.predict([TEXT], k=5)
-    explain_best(model, TEXT, k=3)
-    after = model.predict([TEXT], k=5)
-    assert before.scores.tobytes() == after.scores.tobytes()
-
-
-def test_saved_models_explain_the_same(tmp_path: Any) -> None:
-    import labelgrove
-
-    model = fitted()
-    model.save(tmp_path / "model")
-    assert explain(labelgrove.load(tmp_path / "model"), TEXT, "colour red") == explain(
-        model, TEXT, "colour red"
-    )
-
-
 def test_a_calibrated_model_tells_its_probability_besides() -> None:
     model = fitted()
     plain = explain(model, TEXT, "colour red")

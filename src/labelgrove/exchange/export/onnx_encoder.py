@@ -7,13 +7,14 @@ import threading
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from labelgrove.core.arrays import Float32, Int64
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.resources import thread_count
+from labelgrove.data.corpus import Strings
 from labelgrove.errors import MissingExtraError, ModelFormatError
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 
@@ -61,7 +62,7 @@ class OnnxEncoder:
         except Exception as error:  # the library raises plain Exception
             raise ModelFormatError(f"{file}: cannot be read ({error})") from error
 
-    def tokens(self, texts: Any) -> Tokens:
+    def tokens(self, texts: Strings) -> Tokens:
         """Token ids of texts, as in training."""
         return tokenize(texts, self, self.max_tokens)
 
@@ -92,7 +93,7 @@ class OnnxEncoder:
                 mask[line, place] = 1
             yield rows, session.run(None, {"ids": ids, "mask": mask})[0]
 
-    def vectors(self, texts: Any) -> Float32:
+    def vectors(self, texts: Strings) -> Float32:
         """The states of all layers, side by side, for each document."""
         tokens = self.tokens(texts)
         vectors = np.empty((len(tokens), self.layers * self.width), np.float32)
