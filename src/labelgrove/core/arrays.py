@@ -17,6 +17,7 @@ from labelgrove.core.late import sparse
 from labelgrove.core.structure import check_structure
 from labelgrove.errors import DataError
 
+Array: TypeAlias = npt.NDArray[Any]  # of any type of numbers
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
@@ -125,7 +126,7 @@ def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrP
     return CsrParts(indptr, indices[:nnz], data[:nnz], int(cols))
 
 
-def all_finite(numbers: npt.NDArray[Any]) -> bool:
+def all_finite(numbers: Array) -> bool:
     """Whether no number is NaN or infinite; looks at some at a time, which saves memory."""
     return all(
         np.isfinite(numbers[first : first + _CHECKED]).all()
@@ -156,14 +157,14 @@ def matrix_parts(matrix: Any, *, name: str = "matrix") -> CsrParts:
     return csr_parts(as_csr(matrix, name=name), name=name)
 
 
-def csr_arrays(matrix: CSR, prefix: str) -> dict[str, npt.NDArray[Any]]:
+def csr_arrays(matrix: CSR, prefix: str) -> dict[str, Array]:
     """A CSR matrix as named arrays of a Part; :func:`csr_from_arrays` reads them."""
     parts = csr_parts(matrix, name=prefix)._asdict()
     parts["shape"] = np.array(matrix.shape, dtype=np.int64)
     return {f"{prefix}.{name}": parts[name] for name in ("indptr", "indices", "data", "shape")}
 
 
-def csr_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> CSR:
+def csr_from_arrays(arrays: Mapping[str, Array], prefix: str) -> CSR:
     """The inverse of :func:`csr_arrays`; memory-mapped arrays stay memory-mapped where they can."""
     indptr, indices, data, shape = (
         arrays[f"{prefix}.{name}"] for name in ("indptr", "indices", "data", "shape")
@@ -175,7 +176,7 @@ def csr_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> CSR:
 
 def narrow_csr(data: Float32, indices: Int32, indptr: Int64, shape: tuple[int, int]) -> CSR:
     """A CSR matrix that keeps its 32-bit ``indices``, which SciPy would widen with ``indptr``."""
-    pointers: npt.NDArray[Any] = indptr
+    pointers: Array = indptr
     if len(indices) <= np.iinfo(np.int32).max:
         pointers = indptr.astype(np.int32)
     return sparse.csr_array((data, indices, pointers), shape=shape)

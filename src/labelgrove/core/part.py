@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy.typing as npt
+from labelgrove.core.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -13,4 +13,4 @@ class Part:
     """JSON-able ``config`` and named ``arrays``: what ``state()`` and ``from_state()`` exchange."""
 
     config: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)

@@ -19,10 +19,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, narrow_csr, offsets
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, narrow_csr, offsets
 from labelgrove.core.storing import storing
-
-Array = npt.NDArray[Any]
 
 # Rows of a large matrix that are processed at once. Smaller corpora are one block.
 BLOCK_ROWS = 1 << 17
@@ -206,7 +204,7 @@ class ListJoiner:
         return ColumnLists(indptr, rows, values)
 
 
-def entry_ranges(indptr: npt.NDArray[Any], most: int) -> Iterator[slice]:
+def entry_ranges(indptr: Array, most: int) -> Iterator[slice]:
     """Slices of lists that have up to so many entries together, or of one list.
 
     >>> list(entry_ranges(np.array([0, 2, 3, 9]), 3))

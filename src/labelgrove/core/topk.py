@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts, offsets
+from labelgrove.core.arrays import CSR, Array, CsrParts, Float32, Int32, as_csr, csr_parts, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError, DataError
@@ -33,9 +33,7 @@ class TopK(NamedTuple):
         return lists_to_csr(self.columns, None if ones else self.scores, self.counts, columns)
 
 
-def lists_to_csr(
-    columns: Int32, values: Float32 | None, counts: npt.NDArray[Any], width: int
-) -> CSR:
+def lists_to_csr(columns: Int32, values: Float32 | None, counts: Array, width: int) -> CSR:
     """Padded lists of columns, as :class:`TopK` has them, as a sparse matrix; None means ones."""
     used = np.arange(columns.shape[1]) < counts[:, None]
     data = np.ones(int(used.sum()), np.float32) if values is None else values[used]

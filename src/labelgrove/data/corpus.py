@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr, offsets
+from labelgrove.core.arrays import CSR, Array, as_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
@@ -196,7 +196,7 @@ class LabelIndex:
         strings = {"ids": self.ids, "texts": self.texts}
         if self.names is not self.ids:
             strings["names"] = self.names
-        arrays: dict[str, npt.NDArray[Any]] = {}
+        arrays: dict[str, Array] = {}
         for name, values in strings.items():
             if values is not None:
                 arrays |= StringTable.from_strings(values).arrays(name)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.arrays import Array
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.fingerprints import Fingerprints
@@ -56,7 +57,7 @@ class TrainingFacts:
         }
         if self.fields is not None:
             config["fields"] = self.fields.to_dict()
-        arrays: dict[str, npt.NDArray[Any]] = {"frequencies": self.frequencies}
+        arrays: dict[str, Array] = {"frequencies": self.frequencies}
         if self.fingerprints is not None:
             arrays["fingerprints"] = self.fingerprints.hashes
             config["fingerprints_below"] = self.fingerprints.limit

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.arrays import Array
 from labelgrove.core.strings import StringTable
 from labelgrove.core.structure import check_structure
 from labelgrove.disk.tensors import array_blocks
@@ -130,7 +131,7 @@ def _add_chunk(digest: Any, lengths: npt.NDArray[np.int64], content: bytes | mem
     digest.update(content)
 
 
-def _array(value: npt.NDArray[Any], where: str) -> bytes:
+def _array(value: Array, where: str) -> bytes:
     if value.dtype.kind in "OU":  # texts and labels come in such arrays too
         return _sequence(value.tolist(), where) if value.ndim else _digest(value.item(), where)
     if value.dtype.kind not in "biuf":
@@ -140,7 +141,7 @@ def _array(value: npt.NDArray[Any], where: str) -> bytes:
     return digest.digest()
 
 
-def _add_array(digest: Any, array: npt.NDArray[Any]) -> None:
+def _add_array(digest: Any, array: Array) -> None:
     for block in array_blocks(array):
         digest.update(block)
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
 from labelgrove.core import jsonio
+from labelgrove.core.arrays import Array
 from labelgrove.errors import ConfigError, ModelFormatError
 
 _CODES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
@@ -35,7 +35,7 @@ _ALIGNMENT = 64
 _BLOCK = 16 << 20
 
 
-def write_tensors(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+def write_tensors(path: Path, arrays: Mapping[str, Array]) -> str:
     """Writes named arrays to a new file, syncs it to disk and returns its SHA-256."""
     header: dict[str, Any] = {}
     position = 0
@@ -63,7 +63,7 @@ def write_tensors(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+def read_tensors(path: Path) -> dict[str, Array]:
     """The arrays of a file as read-only views of one memory map.
 
     A header that does not describe the file exactly is a ModelFormatError.
@@ -75,7 +75,7 @@ def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise ModelFormatError(f"{path}: cannot be read ({error})") from error
-    arrays: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, Array] = {}
     for name, (dtype, shape, begin) in _checked_entries(header, path, size - start).items():
         array = np.ndarray(shape, dtype, buffer=mapped, offset=start + begin)
         if not array.flags.aligned:  # not in our own files; kernels cannot read such arrays
@@ -93,7 +93,7 @@ def tensor_sizes(path: Path) -> dict[str, int]:
     return {name: math.prod(entry["shape"]) for name, entry in header.items()}
 
 
-def array_blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
+def array_blocks(array: Array) -> Iterator[memoryview]:
     """An array's little-endian bytes in C order, in pieces that copy a few megabytes at most."""
     little = _little(array.dtype)
     if array.size == 0:
@@ -111,9 +111,7 @@ def array_blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
         yield from array_blocks(np.ascontiguousarray(array, dtype=little))
 
 
-def _ordered(
-    arrays: Mapping[str, npt.NDArray[Any]], path: Path
-) -> list[tuple[str, npt.NDArray[Any]]]:
+def _ordered(arrays: Mapping[str, Array], path: Path) -> list[tuple[str, Array]]:
     checked = []
     for name, given in arrays.items():
         array = np.asarray(given) if isinstance(given, np.generic) else given

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, offsets
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import lists_to_csr
 from labelgrove.data.features import Features
@@ -183,7 +183,7 @@ def solve_columns(
 
 
 def _cluster_documents(
-    tree: LabelTree, examples: GrowthExamples, clusters: npt.NDArray[Any], params: RankerParams
+    tree: LabelTree, examples: GrowthExamples, clusters: Array, params: RankerParams
 ) -> tuple[CSR, list[CSR], CSR | None]:
     """The documents with a label of each cluster, its negatives, and those that are mined."""
     if len(tree.parents) == 1:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.arrays import (
+    Array,
     CsrParts,
     Float32,
     as_csr,
@@ -168,7 +169,7 @@ class Ranker(BeamSearch):
         )
 
     def state(self) -> Part:
-        arrays: dict[str, npt.NDArray[Any]] = {
+        arrays: dict[str, Array] = {
             f"tree.{name}": array for name, array in self.tree.state().arrays.items()
         }
         for name, array in _level_arrays(self.levels).items():
@@ -359,7 +360,7 @@ def _miner(
     return lambda rows: as_csr(mined[rows])
 
 
-def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, npt.NDArray[Any]]:
+def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, Array]:
     return {
         f"{number}.{name}": array
         for number, level in enumerate(levels)
@@ -379,7 +380,7 @@ def _finished_levels(saved: Checkpoints) -> list[ChunkedWeights]:
     ]
 
 
-def _below(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
+def _below(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
     """The arrays whose names have the prefix, under the rest of their names."""
     return {
         name.removeprefix(prefix): array

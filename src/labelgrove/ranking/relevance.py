@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Float32, Int32, as_csr, offsets, with_values
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, as_csr, offsets, with_values
 from labelgrove.core.late import sparse
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
@@ -39,7 +38,7 @@ def relevance(labels: Any, tree: LabelTree, *, norm: Norm = "none") -> list[CSR]
 class Frequencies(NamedTuple):
     """How many training documents have each label column, of how many documents."""
 
-    labels: npt.NDArray[Any]
+    labels: Array
     documents: int
 
     @classmethod

@@ -27,12 +27,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, entry_rows
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, entry_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.scratch import Scratch
 from labelgrove.errors import ConfigError, DataError
 
-Array = npt.NDArray[Any]
 Storage = Literal["float32", "float16", "int8"]
 
 WIDEST_CLUSTER = 2**16  # children are stored as offsets of 16 bits
@@ -86,7 +85,7 @@ class ChunkedWeights:
     def from_entries(
         cls,
         nodes: Int64,
-        features: npt.NDArray[Any],
+        features: Array,
         values: Array,
         children: Int64,
         *,

@@ -9,12 +9,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, Array, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.scratch import GrowingArray, Scratch
@@ -146,9 +145,7 @@ def build_corpus(
     return Corpus(texts.table(), matrix, index, doc_ids, unknown=unknown)
 
 
-def make_csr(
-    data: npt.NDArray[Any], indices: npt.NDArray[Any], indptr: npt.NDArray[Any], columns: int
-) -> CSR:
+def make_csr(data: Array, indices: Array, indptr: Array, columns: int) -> CSR:
     """A CSR matrix of these arrays without copying ``indices``.
 
     SciPy gives both index arrays the same type, so an int64 ``indptr`` would double ``indices``.
