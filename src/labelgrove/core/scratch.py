@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +65,7 @@ class GrowingArray:
         self.size = 0
         self._folder = scratch.folder
         self._blocks: list[Array] = []
-        self._file: Any = None
+        self._file: IO[bytes] | None = None
         if self._folder is not None:
             with storing(self._folder):
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, Array, CsrParts, Float32, Int32, as_csr, csr_parts, offsets
+from labelgrove.core.arrays import (
+    CSR,
+    Array,
+    CsrParts,
+    Float32,
+    Int32,
+    MatrixLike,
+    as_csr,
+    csr_parts,
+    offsets,
+)
 from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError, DataError
@@ -58,7 +68,9 @@ def drop_repeated(columns: Int32) -> None:
     np.put_along_axis(columns, order, ranked, 1)
 
 
-def top_k(matrix: Any, k: int, *, threads: int | None = None, name: str = "score matrix") -> TopK:
+def top_k(
+    matrix: MatrixLike, k: int, *, threads: int | None = None, name: str = "score matrix"
+) -> TopK:
     """The k best entries of each row, by (-score, column): of equal scores the lower column wins.
 
     In a sparse matrix only stored entries compete (an explicit 0 counts). An entry of -inf is never

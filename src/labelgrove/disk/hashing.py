@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Array
+from labelgrove.core.arrays import Array, check_structure
 from labelgrove.core.strings import StringTable
-from labelgrove.core.structure import check_structure
 from labelgrove.disk.tensors import array_blocks
 from labelgrove.errors import ConfigError
 
