@@ -132,8 +132,7 @@ class Params:
 
     def validate(self, path: str = "") -> Self:
         """Checks every value against its type and bounds; the error names the dotted path."""
-        cls: type[Params] = type(self)
-        hints = _type_hints(cls)
+        hints = _type_hints(type(self))  # type: ignore[arg-type]
         for field in dataclasses.fields(self):
             where = f"{path}.{field.name}" if path else field.name
             value = checked(getattr(self, field.name), hints[field.name], where)

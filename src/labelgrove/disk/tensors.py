@@ -17,13 +17,16 @@ import os
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 
 from labelgrove.core import jsonio
 from labelgrove.core.arrays import Array
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.errors import ConfigError, ModelFormatError
+
+DType: TypeAlias = "np.dtype[np.generic]"
 
 _CODES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
 _DTYPES = {code: np.dtype(f"<{code[0].lower()}{int(code[1:]) // 8}") for code in _CODES}
@@ -37,7 +40,7 @@ _BLOCK = 16 << 20
 
 def write_tensors(path: Path, arrays: Mapping[str, Array]) -> str:
     """Writes named arrays to a new file, syncs it to disk and returns its SHA-256."""
-    header: dict[str, Any] = {}
+    header: JsonObject = {}
     position = 0
     ordered = _ordered(arrays, path)
     for name, array in ordered:
@@ -126,11 +129,11 @@ def _ordered(arrays: Mapping[str, Array], path: Path) -> list[tuple[str, Array]]
     return sorted(checked, key=lambda item: (-item[1].itemsize, item[0]))
 
 
-def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _little(dtype: DType) -> DType:
     return dtype.newbyteorder("<")
 
 
-def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[dict[str, Any], int]:
+def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[JsonObject, int]:
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(_MAX_HEADER, size - 8):
         raise ModelFormatError(f"{path}: not a safetensors file, or cut off; copy it again")
@@ -142,10 +145,10 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[dict[str, Any],
 
 
 def _checked_entries(
-    header: Mapping[str, Any], path: Path, data_size: int
-) -> dict[str, tuple[np.dtype[Any], tuple[int, ...], int]]:
+    header: JsonObject, path: Path, data_size: int
+) -> dict[str, tuple[DType, tuple[int, ...], int]]:
     """Name -> dtype, shape, begin; refuses arrays that do not fill the data exactly."""
-    entries: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]] = {}
+    entries: dict[str, tuple[DType, tuple[int, ...], int]] = {}
     extents: list[tuple[int, int]] = []
     for name, entry in header.items():
         if name == "__metadata__":
@@ -179,5 +182,5 @@ def _checked_entries(
     return entries
 
 
-def _whole_numbers(values: Any) -> bool:
+def _whole_numbers(values: object) -> bool:
     return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)

@@ -26,15 +26,15 @@ class Engine(ABC):
     threads: int | None = None  # that each of them should use; None: all
 
     @abstractmethod
-    def put(self, value: Any) -> Ref:
+    def put(self, value: object) -> Ref:
         """Holds a value that several calls share."""
 
     @abstractmethod
-    def call(self, function: Callable[..., Any], *arguments: Any, gpu: bool = False) -> Ref:
+    def call(self, function: Callable[..., object], *arguments: object, gpu: bool = False) -> Ref:
         """Starts ``function(*arguments)``, with a GPU if it can use one and there is one."""
 
     @abstractmethod
-    def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
+    def split(self, function: Callable[..., object], *arguments: object, parts: int) -> list[Ref]:
         """Like :meth:`call`, for a function that returns a sequence of so many values."""
 
     @abstractmethod
@@ -77,7 +77,9 @@ class Engine(ABC):
         """Ends calls whose results are not needed any more."""
         return
 
-    def map(self, function: Callable[..., Any], items: Iterable[Any], *shared: Any) -> list[Ref]:
+    def map(
+        self, function: Callable[..., object], items: Iterable[object], *shared: object
+    ) -> list[Ref]:
         """Starts ``function(item, *shared)`` for each item."""
         return [self.call(function, item, *shared) for item in items]
 

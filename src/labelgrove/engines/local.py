@@ -15,7 +15,7 @@ from labelgrove.engines.engine import Engine, Item, Ref, Result
 class _Held:
     """What a call gave or raised; as with other engines, who asks for it gets the error."""
 
-    result: Any
+    result: object
     error: Exception | None = None
 
     @property
@@ -33,16 +33,16 @@ class LocalEngine(Engine):
     [4, 9]
     """
 
-    def put(self, value: Any) -> Ref:
+    def put(self, value: object) -> Ref:
         return _Held(value)
 
-    def call(self, function: Callable[..., Any], *arguments: Any, gpu: bool = False) -> Ref:
+    def call(self, function: Callable[..., object], *arguments: object, gpu: bool = False) -> Ref:
         try:
             return _Held(function(*(_value(argument) for argument in arguments)))
         except Exception as error:
             return _Held(None, error)
 
-    def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
+    def split(self, function: Callable[..., object], *arguments: object, parts: int) -> list[Ref]:
         values = self.call(function, *arguments).value
         assert len(values) == parts
         return [_Held(value) for value in values]
@@ -72,5 +72,5 @@ class LocalEngine(Engine):
         return work(callback)
 
 
-def _value(argument: Any) -> Any:
+def _value(argument: object) -> object:
     return argument.value if isinstance(argument, _Held) else argument

@@ -60,14 +60,14 @@ class RayEngine(Engine):
         self._asked = workers
         self._tasks: dict[Any, Any] = {}
 
-    def put(self, value: Any) -> Ref:
+    def put(self, value: object) -> Ref:
         return ray.put(value)
 
-    def call(self, function: Callable[..., Any], *arguments: Any, gpu: bool = False) -> Ref:
+    def call(self, function: Callable[..., object], *arguments: object, gpu: bool = False) -> Ref:
         options = {"num_gpus": 1} if gpu and self._gpus else {}
         return self._task(function).options(**options).remote(*arguments)
 
-    def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
+    def split(self, function: Callable[..., object], *arguments: object, parts: int) -> list[Ref]:
         refs = self._task(function).options(num_returns=parts).remote(*arguments)
         return refs if parts > 1 else [self.call(_first, refs)]
 
@@ -135,7 +135,7 @@ class RayEngine(Engine):
         if self._owns:
             ray.shutdown()
 
-    def _task(self, function: Callable[..., Any]) -> Any:
+    def _task(self, function: Callable[..., object]) -> Any:
         if function not in self._tasks:
             self._tasks[function] = ray.remote(num_cpus=1)(_naming_machine(function))
         return self._tasks[function]
@@ -144,17 +144,17 @@ class RayEngine(Engine):
 class _Worker:
     """An actor of Ray Data: made once, then given items, one in each batch."""
 
-    def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
+    def __init__(self, make: Callable[[], Callable[[object], object]]) -> None:
         try:
             self.work = make()
         except LabelgroveError as error:  # Ray would take the worker for lost
             self.work = _raising(error)
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
+    def __call__(self, batch: dict[str, list[bytes]]) -> dict[str, list[bytes]]:
         return {"result": [self._answer(item) for item in batch["item"]]}
 
     def _answer(self, item: bytes) -> bytes:
-        result: Any
+        result: object
         try:
             result = self.work(pickle.loads(item))
         except LabelgroveError as error:  # Ray Data would bury it in its own
@@ -162,10 +162,10 @@ class _Worker:
         return pickle.dumps(result)
 
 
-def _raising(error: LabelgroveError) -> Callable[[Any], Any]:
+def _raising(error: LabelgroveError) -> Callable[[object], object]:
     """A worker that answers every item with this error."""
 
-    def work(item: Any) -> Any:
+    def work(item: object) -> object:
         raise error
 
     return work
@@ -178,11 +178,11 @@ class _Refusal:
     error: LabelgroveError
 
 
-def _naming_machine(function: Callable[..., Any]) -> Callable[..., Any]:
+def _naming_machine(function: Callable[..., object]) -> Callable[..., object]:
     """The function with errors of the disk that say on which machine they happened."""
 
     @functools.wraps(function)
-    def run(*arguments: Any) -> Any:
+    def run(*arguments: object) -> object:
         try:
             return function(*arguments)
         except StorageError as error:
@@ -198,7 +198,7 @@ def _with_machine(error: LabelgroveError) -> LabelgroveError:
     return StorageError(f"{error} (on {ray.util.get_node_ip_address()})")
 
 
-def _first(values: Sequence[Any]) -> Any:
+def _first(values: Sequence[object]) -> object:
     return values[0]
 
 
