@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Blocks:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def map(self, function: Callable[..., Features], *shared: Any) -> Blocks:
+    def map(self, function: Callable[..., Features], *shared: object) -> Blocks:
         """The blocks that ``function(block, *shared)`` makes."""
         return Blocks.of(self.engine, self.engine.map(function, self.refs, *shared))
 

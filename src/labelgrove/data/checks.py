@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from labelgrove.data.frames import is_missing
 from labelgrove.errors import DataError
 
+# What people give: texts, features or a frame; a list of labels per document, a matrix or a frame.
+DocumentsLike: TypeAlias = Any
+LabelsLike: TypeAlias = Any
+
 SEPARATORS = (";", "|", ",", "\t")  # that a string with several labels may have
 
 
-def check_texts(texts: Sequence[Any]) -> None:
+def check_texts(texts: Sequence[object]) -> None:
     """Refuses documents that are not strings; pandas reads empty cells as NaN."""
     for row, text in enumerate(texts):
         if isinstance(text, str):
@@ -31,7 +35,7 @@ def check_texts(texts: Sequence[Any]) -> None:
         raise DataError(f"document {row} is {type(text).__name__}, not a string: {text!r:.60}")
 
 
-def weighted_labels(labels: Any, row: int) -> Iterable[tuple[str, float]]:
+def weighted_labels(labels: object, row: int) -> Iterable[tuple[str, float]]:
     """(label, weight) pairs of one document's labels, refusing what is surely a mistake."""
     if isinstance(labels, str):
         parts = next((p for p in map(labels.split, SEPARATORS) if len(p) > 1), [labels])

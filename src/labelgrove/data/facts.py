@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.arrays import Array
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.fingerprints import Fingerprints
@@ -48,7 +48,7 @@ class TrainingFacts:
 
     def state(self) -> Part:
         """For the model folder."""
-        config: dict[str, Any] = {
+        config: JsonObject = {
             "documents": self.documents,
             "from_text": self.from_text,
             "width": self.width,

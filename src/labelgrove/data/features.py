@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from labelgrove.core.arrays import (
     CSR,
     Array,
     CsrParts,
+    MatrixLike,
     as_csr,
     checked_table,
     csr_arrays,
@@ -29,6 +30,7 @@ from labelgrove.errors import DataError
 
 BLOCK_NUMBERS = 1 << 22  # numbers of a dense block that are processed at once
 
+Rows: TypeAlias = npt.ArrayLike | slice  # numbers, a mask or a slice
 DenseBlock = Array  # float32 or float16, contiguous rows; may be memory-mapped
 
 
@@ -85,11 +87,11 @@ class Features:
         """Columns of the dense block."""
         return 0 if self.dense is None else int(self.dense.shape[1])
 
-    def take(self, rows: Any) -> Features:
+    def take(self, rows: Rows) -> Features:
         """Some rows, in the order given: numbers, a slice or a mask."""
         return Features(
             None if self.sparse is None else self.sparse[rows],
-            None if self.dense is None else self.dense[rows],
+            None if self.dense is None else self.dense[rows],  # type: ignore[index]
         )
 
     def normalised(self) -> Features:
@@ -129,7 +131,7 @@ class Features:
         return cls(terms, arrays.get(f"{prefix}.dense"))
 
 
-def as_features(matrix: Any, *, name: str = "features") -> Features:
+def as_features(matrix: Features | MatrixLike, *, name: str = "features") -> Features:
     """A SciPy matrix as the sparse block, any other 2-d array as the dense one."""
     if isinstance(matrix, Features):
         return matrix
@@ -138,7 +140,7 @@ def as_features(matrix: Any, *, name: str = "features") -> Features:
     return Features(dense=as_dense(matrix, name=name))
 
 
-def with_dense(features: Features | None, dense: Any) -> Features:
+def with_dense(features: Features | None, dense: MatrixLike) -> Features:
     """Features with a dense block besides what they have."""
     if features is not None and features.dense is not None:
         raise DataError("there is a dense block already; leave out dense=")
@@ -201,7 +203,7 @@ def _entry_blocks(indptr: Array, data: Array) -> Iterator[tuple[Array, Array]]:
         yield ends, data[ends[0] : ends[-1]]
 
 
-def as_dense(matrix: Any, *, name: str = "features") -> DenseBlock:
+def as_dense(matrix: MatrixLike, *, name: str = "features") -> DenseBlock:
     """A 2-d array as float32, or float16 if it is that already, with contiguous rows."""
     array = checked_table(matrix, name=name)
     return np.ascontiguousarray(array, np.float16 if array.dtype == np.float16 else np.float32)

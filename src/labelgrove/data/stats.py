@@ -6,10 +6,12 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from labelgrove.core.arrays import Int64
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import merged_labels
 from labelgrove.data.formats.documents import Document
@@ -33,7 +35,7 @@ class Spread:
     max: int
 
     @classmethod
-    def of(cls, counts: Any) -> Spread:
+    def of(cls, counts: npt.ArrayLike | array[int]) -> Spread:
         """The spread of an array of counts."""
         values = np.asarray(counts, dtype=np.int64)
         if not len(values):
@@ -86,7 +88,7 @@ class CorpusStats:
     respelled_labels: str  # a sentence about those that differ only in the spelling of accents
     other: Overlap | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain values, ready for JSON."""
         return asdict(self)
 
@@ -189,7 +191,7 @@ def _overlap(texts: Texts, other: Iterable[Document]) -> Overlap:
     return Overlap(documents, more.known, more.similar_to_known())
 
 
-def _bin(counts: Any, low: int, high: int | None) -> Bin:
+def _bin(counts: Int64, low: int, high: int | None) -> Bin:
     inside = counts[(counts >= low) & (counts <= (high or np.inf))]
     return Bin(len(inside), int(inside.sum()))
 

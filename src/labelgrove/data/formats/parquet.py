@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import refuse
 from labelgrove.data.formats.jsonl import text_reader
@@ -20,6 +21,7 @@ from labelgrove.data.formats.tables import (
 from labelgrove.data.records import listed
 from labelgrove.errors import DataError, MissingExtraError
 
+Batch: TypeAlias = Any  # a pyarrow.RecordBatch; pyarrow ships no types
 BATCH_ROWS = 1024
 
 
@@ -58,7 +60,7 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
         raise DataError(f"cannot be read as Parquet: {error}", file=path) from error
 
 
-def _separator(batch: Any, path: Path | str, options: ReadOptions, report: ReadReport) -> str:
+def _separator(batch: Batch, path: Path | str, options: ReadOptions, report: ReadReport) -> str:
     """The separator in the first rows, if labels are strings."""
     cells = (record.get(options.labels_field) for record in _records(batch[:ROWS_LOOKED_AT]))
     separator = guess_separator(cell for cell in cells if isinstance(cell, str))
@@ -67,7 +69,7 @@ def _separator(batch: Any, path: Path | str, options: ReadOptions, report: ReadR
     return separator
 
 
-def _records(batch: Any) -> Iterator[dict[str, Any]]:
+def _records(batch: Batch) -> Iterator[JsonObject]:
     """Rows as dictionaries; maps become dictionaries, and text with bad bytes becomes bytes."""
     try:
         records = batch.to_pylist(maps_as_pydicts="lossy")
@@ -76,8 +78,8 @@ def _records(batch: Any) -> Iterator[dict[str, Any]]:
     yield from records
 
 
-def _careful_record(batch: Any, row: int) -> dict[str, Any]:
-    record: dict[str, Any] = {}
+def _careful_record(batch: Batch, row: int) -> JsonObject:
+    record: JsonObject = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             record[name] = column[row].as_py(maps_as_pydicts="lossy")

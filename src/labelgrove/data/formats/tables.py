@@ -16,14 +16,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import STDIN, check_encoding, encoding_advice, lines, refuse
 from labelgrove.data.formats.jsonl import document_id, document_labels, text_reader
 from labelgrove.data.records import listed
 from labelgrove.errors import ConfigError, DataError
 
+Labels: TypeAlias = list[object] | dict[object, object]  # the latter with weights
 SEPARATORS = ("|", ";")
 ROWS_LOOKED_AT = 200
 _FIELD_LIMIT = 2**31 - 1
@@ -207,7 +209,7 @@ def join_labels(labels: Sequence[str]) -> str:
     return SEPARATORS[0].join(labels) if plain else json.dumps(list(labels), ensure_ascii=False)
 
 
-def split_labels(cell: str, separator: str) -> Any:
+def split_labels(cell: str, separator: str) -> Labels:
     """The labels of one cell, without white space around them; a mapping if they have weights.
 
     Empty labels are dropped, because spreadsheets often have too many separators.
@@ -232,7 +234,7 @@ def _is_listed(cell: str) -> bool:
         return True
 
 
-def _listed(cell: str) -> Any:
+def _listed(cell: str) -> Labels | None:
     """The labels of a cell that is a list in JSON or, as pandas writes them, in Python.
 
     None for other cells: a label may begin with a bracket.
@@ -257,8 +259,8 @@ def _listed(cell: str) -> Any:
 
 
 def parse_record(
-    record: dict[str, Any],
-    text_of: Callable[[Mapping[str, Any]], str],
+    record: JsonObject,
+    text_of: Callable[[JsonObject], str],
     separator: str,
     options: ReadOptions,
     report: ReadReport,
@@ -282,7 +284,7 @@ def parse_record(
     )
 
 
-def column_text(value: Any) -> str:
+def column_text(value: object) -> str:
     """A cell of any column as a text; lists and the like as JSON.
 
     >>> [column_text(value) for value in ("a", None, 1984.0, ["x", 2])]
@@ -293,7 +295,7 @@ def column_text(value: Any) -> str:
     return cell_text(value)
 
 
-def cell_text(value: Any) -> str:
+def cell_text(value: object) -> str:
     """What a cell of a spreadsheet shows, more or less: Excel makes numbers of texts such as 1984.
 
     >>> [cell_text(value) for value in ("a", None, 1984.0, 2.5, True, date(2024, 5, 1))]

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -254,7 +254,7 @@ class _MatrixRows:
         return rows
 
 
-def _joined(arrays: list[Array], dtype: Any) -> Array:
+def _joined(arrays: list[Array], dtype: npt.DTypeLike) -> Array:
     joined = np.concatenate(arrays) if arrays else np.zeros(0, dtype)
     arrays.clear()  # frees the pieces, so that there is only one copy at a time
     return joined
