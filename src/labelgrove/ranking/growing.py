@@ -8,7 +8,6 @@ theirs, so a document still reaches the same clusters.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,7 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import instance_lists
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.relevance import Frequencies, costs, targets
-from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
+from labelgrove.ranking.solver import LevelTask, RankerParams, RowLists, Start, solve_level
 from labelgrove.ranking.weights import WIDEST_CLUSTER, Columns, read_columns, write_columns
 
 STAND_IN_TERMS = 30  # of an artificial document
@@ -69,7 +68,7 @@ def nearest_clusters(routed: Routed, labels: CSR, tree: LabelTree) -> Int32:
     Labels whose documents reach no cluster go to the smallest one.
     """
     sizes = np.diff(tree.children(len(tree.parents) - 1))
-    votes = as_csr(as_csr(labels).T @ routed.matrix(len(sizes)))
+    votes = as_csr(labels.T @ routed.matrix(len(sizes)))
     chosen = np.full(votes.shape[0], -1, np.int32)
     for label in np.flatnonzero(np.diff(votes.indptr)):
         own = slice(votes.indptr[label], votes.indptr[label + 1])
@@ -136,7 +135,6 @@ def solve_columns(
     start: Columns | None = None,
     seed: int = 0,
     threads: int | None = None,
-    on_block: Any = None,
 ) -> Columns:
     """Weights of some label columns, trained as in the training of a whole ranker.
 
@@ -159,8 +157,7 @@ def solve_columns(
     children = offsets(counts + 1)
     sizes = np.zeros(int(children[-1]), np.int64)
     sizes[places] = np.diff(own.indptr)
-    level = solve_level(
-        examples.features,
+    task = LevelTask(
         instances=instance_lists(
             bearers,
             chosen,
@@ -173,9 +170,8 @@ def solve_columns(
         params=settings,
         start=None if start is None else _spread(start, places, len(sizes), params.bias),
         seed=seed + last,
-        threads=threads,
-        on_block=on_block,
     )
+    level = solve_level(examples.features, task, threads=threads)
     solved = read_columns(
         level, children, places, features=examples.features.terms, width=examples.features.width
     )
@@ -245,7 +241,7 @@ def joined(first: GrowthExamples, second: GrowthExamples) -> GrowthExamples:
     labels = max(part.labels.shape[1] for part in both)
     width = max(part.routed.clusters.shape[1] for part in both)
 
-    def padded(array: Any, fill: float) -> Any:
+    def padded(array: Array, fill: float) -> Array:
         return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=fill)
 
     weights = None
@@ -284,7 +280,9 @@ def stacked(first: Features, second: Features) -> Features:
     return Features(terms, dense)
 
 
-def from_own_text(ranker: Ranker, tree: LabelTree, labels: Any, texts: Features) -> Columns:
+def from_own_text(
+    ranker: Ranker, tree: LabelTree, labels: npt.ArrayLike, texts: Features
+) -> Columns:
     """Weights of labels without documents: the features of their own texts.
 
     ``texts`` has a row for each of the label columns, which are new in ``tree``. Rows get the

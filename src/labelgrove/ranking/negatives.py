@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Float32, as_csr, with_values
-from labelgrove.data.features import as_features, part_of
+from labelgrove.core.arrays import CSR, Float32, MatrixLike, as_csr, with_values
+from labelgrove.data.features import Features, part_of
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, beam_per_level
@@ -44,7 +44,7 @@ class NodeMiner:
 
     def __init__(
         self,
-        documents: Any,
+        documents: Features,
         tree: LabelTree,
         levels: list[ChunkedWeights],
         *,
@@ -53,7 +53,7 @@ class NodeMiner:
         nodes: int | Literal["auto"] | None = None,
         threads: int | None = None,
     ) -> None:
-        x, upper = as_features(documents, name="documents"), tree.coarsen(len(levels))
+        x, upper = documents, tree.coarsen(len(levels))
         # A dense block says as much about a document as a long text.
         terms = np.inf if x.sparse is None or x.width else x.sparse.nnz / len(x)
         self._count = nodes_to_mine(
@@ -83,7 +83,7 @@ def nodes_to_mine(
     return beam if nodes is None else nodes
 
 
-def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]:
+def given_nodes(given: CSR | None, tree: LabelTree, documents: int) -> list[CSR | None]:
     """Negatives given by the caller, as one documents x nodes matrix per level of parents.
 
     ``given`` is a documents x labels shortlist: all nodes above its labels see the document. The
@@ -100,7 +100,7 @@ def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]
     return [None, *targets(shortlist, tree)[:-1]]
 
 
-def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
+def shortlisted(shortlist: CSR, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
     """A shortlist for the last level: documents x clusters, and documents x leaves or None.
 
     ``shortlist`` is documents x clusters (nodes above the labels: all labels of a cluster see the
@@ -149,7 +149,7 @@ def instance_lists(
     return lists if weights is None else replace(lists, weights=lists.weights * weights[lists.rows])
 
 
-def _without_zeros(matrix: Any, name: str) -> CSR:
+def _without_zeros(matrix: MatrixLike, name: str) -> CSR:
     """A copy as CSR without stored zeros."""
     copy = as_csr(matrix, name=name).copy()
     copy.eliminate_zeros()

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, pairwise
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -277,7 +277,7 @@ class Columns:
     bias: Float32
     dense: Float32
 
-    def take(self, rows: Any) -> Columns:
+    def take(self, rows: Array) -> Columns:
         """Some of the nodes, in the order given."""
         return Columns(self.nodes[rows], self.sparse[rows], self.bias[rows], self.dense[rows])
 
@@ -330,7 +330,7 @@ def write_columns(
     include all new nodes. Values get the level's storage; all other nodes keep their bits.
     """
     width = columns.dense.shape[1]
-    matrix = as_csr(columns.sparse).copy()
+    matrix = columns.sparse.copy()
     matrix.eliminate_zeros()
     matrix_rows = entry_rows(matrix)
     stored, scales = _stored(matrix.data, matrix_rows, len(columns.nodes), level.values.dtype.name)

@@ -135,7 +135,6 @@ def train_cluster_ranker(
         tree,
         ranker,
         shortlist=seen,
-        labels_only=True,
         seed=seed,
         threads=threads,
         progress=progress,

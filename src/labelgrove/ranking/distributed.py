@@ -1,6 +1,6 @@
-"""A level of a ranker trained in pieces by the workers of an engine.
+"""A level of a ranker trained by the workers of an engine.
 
-A piece is some neighbouring parents with their children. Its worker gets the rows that are
+A task is some neighbouring parents with their children. Its worker gets the rows that are
 instances of these parents and no others. Random numbers depend on a node's number in its level, so
 the weights have the bits of :func:`labelgrove.ranking.solver.solve_level`, however they are cut.
 """
@@ -8,7 +8,9 @@ the weights have the bits of :func:`labelgrove.ranking.solver.solve_level`, howe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,87 +21,64 @@ from labelgrove.data.features import Features
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import SearchParams, beam_per_level
 from labelgrove.ranking.negatives import NodeMiner, nodes_to_mine
-from labelgrove.ranking.solver import RankerParams, RowLists, solve_level
-from labelgrove.ranking.weights import ChunkedWeights, Storage, compress
+from labelgrove.ranking.solver import LevelTask, RowLists, solve_level
+from labelgrove.ranking.weights import ChunkedWeights, compress
 
 
-class Piece(NamedTuple):
-    """Some parents of a level; rows are numbered within the piece."""
-
-    instances: RowLists
-    positives: RowLists
-    negatives: RowLists | None
-    children: Int64  # numbers in the level, not in the piece: random numbers depend on them
-    params: RankerParams
-    storage: Storage | None
-    widest: int  # most children of a parent in the whole level, which decides how they are stored
-    seed: int
-
-
-def solve_in_pieces(
-    features: Blocks,
-    *,
-    instances: RowLists,
-    positives: RowLists,
-    children: Int64,
-    params: RankerParams,
-    negatives: RowLists | None = None,
-    storage: Storage | None = None,
-    seed: int = 0,
-    on_block: Callable[[float], None],
+def solve_on_workers(
+    features: Blocks, task: LevelTask, *, on_block: Callable[[float], None]
 ) -> ChunkedWeights:
     """What ``solve_level`` gives for all rows; ``on_block`` gets the number of finished parents."""
-    work = np.diff(instances.indptr) * np.diff(children)
-    cuts = even_cuts(work, PIECES_PER_WORKER * features.engine.workers)
-    widest = int(np.diff(children).max())
-    pieces, groups = [], []
-    for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
-        nodes = int(children[first]), int(children[last])
-        own = _lists(instances, first, last)
+    engine, children = features.engine, task.children
+    work = np.diff(task.instances.indptr) * np.diff(children)
+    cuts = even_cuts(work, PIECES_PER_WORKER * engine.workers)
+    tasks, groups = [], []
+    for first, last in pairwise(cuts.tolist()):
+        own = _lists(task.instances, first, last)
         rows = np.unique(own.rows).astype(np.int64)
-        groups.append(rows)
-        pieces.append(
-            Piece(
-                _renumbered(own, rows),
-                _renumbered(_lists(positives, *nodes), rows),
-                None if negatives is None else _renumbered(_lists(negatives, *nodes), rows),
-                children[first : last + 1],
-                params,
-                storage,
-                widest,
-                seed,
-            )
+        nodes = int(children[first]), int(children[last])
+        negatives = task.negatives
+        if negatives is not None:
+            negatives = _renumbered(_lists(negatives, *nodes), rows)
+        part = replace(
+            task,
+            instances=_renumbered(own, rows),
+            positives=_renumbered(_lists(task.positives, *nodes), rows),
+            negatives=negatives,
+            children=children[first : last + 1],
         )
-    engine = features.engine
+        tasks.append(part)
+        groups.append(rows)
     gathered = features.gather(groups)
     refs = [
-        engine.call(solve_piece, piece, *parts)
-        for piece, parts in zip(pieces, gathered, strict=True)
+        engine.call(solve_part, part, task.widest, *blocks)
+        for part, blocks in zip(tasks, gathered, strict=True)
     ]
-    del gathered, groups  # the engine may free rows as soon as their piece is solved
+    del gathered, groups  # the engine may free rows as soon as their task is solved
     solved = []
-    for number, part in enumerate(engine.results(refs)):
-        solved.append(part)
+    for number, weights in enumerate(engine.results(refs)):
+        solved.append(weights)
         on_block(float(cuts[number + 1]))
     return ChunkedWeights.concat(solved)
 
 
-def solve_piece(piece: Piece, *parts: Features) -> ChunkedWeights:
-    """Trains the children of a piece's parents; compressed weights are half as much to send."""
-    first = int(piece.children[0])
-    weights = solve_level(
-        joined(parts),
-        instances=piece.instances,
-        positives=_behind(piece.positives, first),
-        negatives=None if piece.negatives is None else _behind(piece.negatives, first),
-        children=piece.children,
-        params=piece.params,
-        seed=piece.seed,
-        threads=1,
+def solve_part(task: LevelTask, widest: int, *blocks: Features) -> ChunkedWeights:
+    """Trains the children of some parents; compressed weights are half as much to send.
+
+    ``children`` has their numbers in the level, because random numbers depend on them. ``widest``
+    is that of the whole level, which decides how weights are stored.
+    """
+    first = int(task.children[0])
+    whole = replace(
+        task,
+        positives=_behind(task.positives, first),
+        negatives=task.negatives and _behind(task.negatives, first),
+        storage=None,
     )
-    if piece.storage is None:
+    weights = solve_level(joined(blocks), whole, threads=1)
+    if task.storage is None:
         return weights
-    return compress(weights, piece.children - first, piece.storage, widest=piece.widest)
+    return compress(weights, task.children - first, task.storage, widest=widest)
 
 
 def predicted_in_blocks(
@@ -151,7 +130,7 @@ def mined_nodes(block: Features, mining: Mining) -> CSR:
 
 def _lists(lists: RowLists, first: int, last: int) -> RowLists:
     """The lists of some neighbouring nodes."""
-    ends: Any = lists.indptr[first : last + 1]
+    ends = lists.indptr[first : last + 1]
     own = slice(ends[0], ends[-1])
     return RowLists(ends - ends[0], lists.rows[own], lists.weights[own])
 
@@ -162,5 +141,5 @@ def _renumbered(lists: RowLists, rows: Int64) -> RowLists:
 
 
 def _behind(lists: RowLists, nodes: int) -> RowLists:
-    """The lists after those, which are empty, of so many nodes that belong to other pieces."""
+    """The lists after those, which are empty, of so many nodes of other tasks."""
     return RowLists(np.pad(lists.indptr, (nodes, 0)), lists.rows, lists.weights)
