@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +77,7 @@ def _hashes(corpus: Corpus, limit: int) -> UInt32:
     return hashes
 
 
-def _contents(corpus: Corpus) -> Iterator[Any]:
+def _contents(corpus: Corpus) -> Iterator[bytes | memoryview]:
     """What each document is known by: its text, or else its features."""
     if corpus.texts is not None:
         for text in corpus.texts:

@@ -58,7 +58,7 @@ class RayEngine(Engine):
         self._gpus = int(resources.get("GPU", 0))
         self.workers = min(workers or cores, cores)
         self._asked = workers
-        self._tasks: dict[Any, Any] = {}
+        self._tasks: dict[Callable[..., object], Ref] = {}
 
     def put(self, value: object) -> Ref:
         return ray.put(value)
@@ -123,8 +123,14 @@ class RayEngine(Engine):
     ) -> Result:
         from labelgrove.engines.ray_train import train_together
 
-        options: dict[str, Any] = {"device": device, "folder": folder, "callback": callback}
-        return train_together(work, workers=self._asked, cores=threads, **options)
+        return train_together(
+            work,
+            workers=self._asked,
+            cores=threads,
+            device=device,
+            folder=folder,
+            callback=callback,
+        )
 
     def cancel(self, refs: Sequence[Ref]) -> None:
         for ref in refs:
@@ -135,7 +141,7 @@ class RayEngine(Engine):
         if self._owns:
             ray.shutdown()
 
-    def _task(self, function: Callable[..., object]) -> Any:
+    def _task(self, function: Callable[..., object]) -> Ref:
         if function not in self._tasks:
             self._tasks[function] = ray.remote(num_cpus=1)(_naming_machine(function))
         return self._tasks[function]
@@ -204,7 +210,7 @@ def _first(values: Sequence[object]) -> object:
 
 def _connect(address: str | None, workers: int | None) -> None:
     """Joins a cluster, or starts one on this machine."""
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
+    options: dict[str, object] = {"log_to_driver": False, "logging_level": "warning"}
     if address is None:
         # An address in the environment would be taken; a cluster must be asked for by name.
         options |= {"address": "local", "num_cpus": workers, "include_dashboard": False}
@@ -229,7 +235,7 @@ def _plain_errors() -> Iterator[None]:
     try:
         yield
     except exceptions.RayTaskError as error:
-        cause: Any = error
+        cause: BaseException = error
         while isinstance(cause, exceptions.RayTaskError):
             cause = cause.cause
         if isinstance(cause, LabelgroveError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Array, Int32, Int64, offsets
+from labelgrove.core.arrays import Array, Int32, Int64, MatrixLike, offsets
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.data.blocks import Blocks
@@ -108,7 +108,7 @@ class LabelTree:
         In a tree of uneven depth, chains of only children reach down to the last level.
         """
         depths = np.full(self.labels, len(self.parents), np.int32)
-        nodes: Any = np.arange(self.labels)
+        nodes: Array = np.arange(self.labels)
         alone = np.ones(self.labels, bool)
         for level in range(len(self.parents) - 1, 0, -1):
             above = self.parents[level][nodes]
@@ -152,7 +152,7 @@ class LabelTree:
 
 
 def build_tree(
-    label_features: Any,
+    label_features: Features | Blocks | MatrixLike,
     params: TreeParams | None = None,
     *,
     seed: int = 0,
