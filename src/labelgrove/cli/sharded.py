@@ -18,7 +18,7 @@ from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import TopK
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.data.fingerprints import warning_of
+from labelgrove.data.facts import warning_of
 from labelgrove.data.formats import ReadOptions, ReadReport
 from labelgrove.data.formats.shards import fetched, shards_of
 from labelgrove.evaluation.measures import Measures, check_labels, evaluate_tallies, joined_tallies

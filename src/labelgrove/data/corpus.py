@@ -15,9 +15,8 @@ from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable, nearest_strings, row_numbers
-from labelgrove.data.checks import LabelsLike, check_texts, weighted_labels
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
-from labelgrove.data.frames import without_frame
+from labelgrove.data.frames import LabelsLike, check_texts, weighted_labels, without_frame
 from labelgrove.errors import DataError, warn
 
 Strings = Sequence[str]

@@ -12,11 +12,18 @@ from labelgrove.core.arrays import CSR, Int64, MatrixLike, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.core.strings import StringTable
-from labelgrove.data.checks import DocumentsLike, LabelsLike, check_texts
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features, as_features
-from labelgrove.data.frames import as_list, indicator, is_frame, without_frame
+from labelgrove.data.frames import (
+    DocumentsLike,
+    LabelsLike,
+    as_list,
+    check_texts,
+    indicator,
+    is_frame,
+    without_frame,
+)
 from labelgrove.data.records import FieldNames, check_names, is_record
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 

@@ -11,8 +11,7 @@ from labelgrove.core.arrays import CSR, Int64, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.facts import TrainingFacts
-from labelgrove.data.fingerprints import Fingerprints, UInt32, limit_for
+from labelgrove.data.facts import Fingerprints, TrainingFacts, UInt32, limit_for
 from labelgrove.data.records import joined_names, names_in
 from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref, Result

@@ -37,8 +37,7 @@ from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
 from labelgrove.ranking.distributed import predicted_in_blocks, solve_on_workers
-from labelgrove.ranking.level_lists import LevelLists, Miner
-from labelgrove.ranking.negatives import NodeMiner, given_nodes, shortlisted
+from labelgrove.ranking.negatives import LevelLists, Miner, NodeMiner, given_nodes, shortlisted
 from labelgrove.ranking.solver import LevelTask, RankerParams, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
 
