@@ -13,14 +13,15 @@ from labelgrove.ranking.solver import LevelTask, RankerParams, RowLists, Start, 
 from labelgrove.ranking.weights import ChunkedWeights
 from reference.solver import level_weights, primal_objective, solve
 from support.limits import check_settings
+from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
 
 EXACT = {"eps": 1e-5, "max_iterations": 20_000, "threshold": 0.0}
 
 
-def solve_lists(features, *, threads=None, on_block=None, **task):
-    return solve_level(as_features(features), LevelTask(**task), threads=threads, on_block=on_block)
+def solve_lists(features, *, on_block=None, **task):
+    return solve_level(as_features(features), LevelTask(**task), on_block=on_block)
 
 
 def one_cluster(x, y, params, *, dense=0, **options):
@@ -187,8 +188,8 @@ def several_clusters(seed):
 
 def test_bits_do_not_depend_on_threads_or_blocks():
     x, level = several_clusters(0)
-    one = solve_lists(x, **level, params=RankerParams(), threads=1)
-    four = solve_lists(x, **level, params=RankerParams(), threads=4)
+    one = on_threads(1, solve_lists, x, **level, params=RankerParams())
+    four = on_threads(4, solve_lists, x, **level, params=RankerParams())
     for name, array in one.arrays().items():
         assert np.array_equal(array, four.arrays()[name]), name
 
@@ -197,8 +198,8 @@ def test_bits_do_not_depend_on_threads_or_blocks():
 @pytest.mark.parametrize(("columns", "dense"), [(12, 0), (12, 5), (300, 150)])
 def test_bits_do_not_depend_on_threads_that_share_a_cluster(loss, columns, dense):
     x, y = random_problem(8, rows=100, columns=columns, labels=53)
-    one, _ = one_cluster(x, y, RankerParams(loss=loss), dense=dense, threads=1)
-    three, _ = one_cluster(x, y, RankerParams(loss=loss), dense=dense, threads=3)
+    one, _ = on_threads(1, one_cluster, x, y, RankerParams(loss=loss), dense=dense)
+    three, _ = on_threads(3, one_cluster, x, y, RankerParams(loss=loss), dense=dense)
     for name, array in one.arrays().items():
         assert np.array_equal(array, three.arrays()[name]), name
 

@@ -75,7 +75,7 @@ def solve_part(task: LevelTask, widest: int, *blocks: Features) -> ChunkedWeight
         negatives=task.negatives and _behind(task.negatives, first),
         storage=None,
     )
-    weights = solve_level(joined(blocks), whole, threads=1)
+    weights = solve_level(joined(blocks), whole)
     if task.storage is None:
         return weights
     return compress(weights, task.children - first, task.storage, widest=widest)
@@ -123,7 +123,6 @@ def mined_nodes(block: Features, mining: Mining) -> CSR:
         bias=mining.bias,
         params=mining.params,
         nodes=mining.nodes,
-        threads=1,
     )
     return miner(slice(0, len(block)))
 

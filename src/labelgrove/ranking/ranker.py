@@ -65,7 +65,6 @@ class Ranker(BeamSearch):
         params: SearchParams | None = None,
         allow: LabelMask | npt.ArrayLike | None = None,
         deny: npt.ArrayLike | None = None,
-        threads: int | None = None,
     ) -> TopK:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
@@ -81,7 +80,7 @@ class Ranker(BeamSearch):
         elif allow is not None or deny is not None:
             columns = allow.columns if isinstance(allow, LabelMask) else allow
             allowed = LabelMask.from_columns(columns, self.tree.labels, deny=deny).over(self.tree)
-        return self(self.parts(documents), k=k, params=params, allowed=allowed, threads=threads)
+        return self(self.parts(documents), k=k, params=params, allowed=allowed)
 
     def score(
         self,
@@ -89,7 +88,6 @@ class Ranker(BeamSearch):
         columns: CSR | npt.ArrayLike,
         *,
         params: SearchParams | None = None,
-        threads: int | None = None,
     ) -> MatrixLike:
         """Scores of given labels, the numbers that :meth:`search` finds for them.
 
@@ -108,7 +106,7 @@ class Ranker(BeamSearch):
                 )
             pairs = csr_parts(pattern, name="columns", finite=False)
             scores = self.score_pairs(
-                parts, indptr=pairs.indptr, columns=pairs.indices, params=params, threads=threads
+                parts, indptr=pairs.indptr, columns=pairs.indices, params=params
             )
             return with_values(pattern, scores)
         same = label_columns(columns, self.tree.labels, name="columns")
@@ -117,7 +115,6 @@ class Ranker(BeamSearch):
             indptr=np.arange(rows + 1, dtype=np.int64) * len(same),
             columns=np.tile(same, rows),
             params=params,
-            threads=threads,
         )
         return scores.reshape(rows, len(same))
 
@@ -210,14 +207,13 @@ def search_trees(
     params: SearchParams,
     allow: LabelMask | npt.ArrayLike | None = None,
     deny: npt.ArrayLike | None = None,
-    threads: int | None = None,
 ) -> TopK:
     """The k best labels by mean score over the trees: columns, scores (n x k) and counts.
 
     A label that a tree does not find counts as 0 there. If scores are margins, it counts as much as
     the worst label that the tree found for the document.
     """
-    options: Settings = {"params": params, "allow": allow, "deny": deny, "threads": threads}
+    options: Settings = {"params": params, "allow": allow, "deny": deny}
     if len(rankers) == 1:
         return rankers[0].search(documents, k=k, **options)
     parts = rankers[0].parts(documents)
@@ -226,7 +222,7 @@ def search_trees(
     # the same labels.
     columns, scores, _ = (np.stack(arrays) for arrays in zip(*lists, strict=True))
     combine: Combine = "mean-or-last" if params.score_kind == "margin" else "mean"
-    return merge_lists(columns, scores, k, combine=combine, threads=threads)
+    return merge_lists(columns, scores, k, combine=combine)
 
 
 def train_ranker(
@@ -241,7 +237,6 @@ def train_ranker(
     start: Start | None = None,
     search: SearchParams | None = None,
     seed: int = 0,
-    threads: int | None = None,
     progress: Progress | None = None,
     checkpoints: Path | None = None,
     scratch: Scratch | None = None,
@@ -312,7 +307,7 @@ def train_ranker(
         mines = number > 0 and (params.mined_levels == "all" or last)
         miner = None
         if params.negatives in ("man", "tfn+man") and mines and listed is None:
-            miner = _miner(x, tree, levels, params, search, threads)
+            miner = _miner(x, tree, levels, params, search)
         instances, positives, own_negatives = lists(number, miner)
         task = LevelTask(
             instances,
@@ -328,7 +323,7 @@ def train_ranker(
         if isinstance(x, Blocks):
             levels.append(solve_on_workers(x, task, on_block=report))
         else:
-            levels.append(solve_level(x, task, scratch=scratch, threads=threads, on_block=report))
+            levels.append(solve_level(x, task, scratch=scratch, on_block=report))
         # These lists are large, and the next level makes its own.
         del task, instances, positives, own_negatives, miner
         if saved is not None and not last:  # the last level ends the stage, which is stored
@@ -346,12 +341,11 @@ def _miner(
     levels: list[ChunkedWeights],
     params: RankerParams,
     search: SearchParams,
-    threads: int | None,
 ) -> Miner:
     """Finds the nodes that the levels above predict for some documents."""
     bias, nodes = params.bias, params.mined_nodes
     if not isinstance(x, Blocks):
-        return NodeMiner(x, tree, levels, bias=bias, params=search, nodes=nodes, threads=threads)
+        return NodeMiner(x, tree, levels, bias=bias, params=search, nodes=nodes)
     mined = predicted_in_blocks(x, tree, levels, bias=bias, params=search, nodes=nodes)
     return lambda rows: as_csr(mined[rows])
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, MatrixLike
 from labelgrove.core.params import Params, param
+from labelgrove.core.resources import thread_count
 from labelgrove.core.scratch import ColumnLists, Scratch, entry_ranges
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.errors import ConfigError, DataError
@@ -200,7 +201,6 @@ def solve_level(
     task: LevelTask,
     *,
     scratch: Scratch | None = None,
-    threads: int | None = None,
     on_block: Callable[[float], None] | None = None,
 ) -> ChunkedWeights:
     """Trains one classifier per child node on the instances of its parent.
@@ -267,7 +267,7 @@ def solve_level(
             children=own,
             options=options,
             seed=task.seed,
-            threads=threads or 0,
+            threads=thread_count(),
             on_work=report,
         )
         report(1.0)
