@@ -63,25 +63,45 @@ def row_documents(
         names = [name.strip() for name in first[1]]
     hint = ", or column_names (--read column_names=text,labels) if the file has no header line"
     text_fields = check_columns(names, path, options, report, hint=hint)
-    text_of = text_reader(options, report, text_fields)
     if len(set(names)) != len(names):
         raise DataError("two columns have the same name", file=path, line=1)
-    head = list(itertools.islice(rows, ROWS_LOOKED_AT))
+
+    def record(row: list[str]) -> JsonObject | BadLine:
+        if len(row) == len(names):
+            return dict(zip(names, row, strict=True))
+        reason = f"the row has {len(row)} fields, but there are {len(names)} columns"
+        if unquoted and row[-1][:1] == '"':
+            reason += "; if quotes enclose fields, set quoted (--read quoted=true)"
+        return BadLine(reason)
+
+    records = ((number, record(row)) for number, row in rows)
+    yield from record_documents(path, records, text_fields, options, report)
+
+
+def record_documents(
+    path: Path | str,
+    records: Iterator[tuple[int, JsonObject | BadLine]],
+    text_fields: Sequence[str],
+    options: ReadOptions,
+    report: ReadReport,
+) -> Iterator[Document]:
+    """The documents in numbered rows, of CSV, TSV, Excel and Parquet files.
+
+    Labels are split at the separator that the first rows show, unless the options have one.
+    """
+    text_of = text_reader(options, report, text_fields)
+    head = list(itertools.islice(records, ROWS_LOOKED_AT))
     separator = options.label_separator
     if separator is None:
-        records = (dict(zip(names, row, strict=False)) for _, row in head)
-        cells = [record.get(options.labels_field) or "" for record in records]
-        separator = guess_separator(cells)
+        found = (record.get(options.labels_field) for _, record in head if isinstance(record, dict))
+        cells = [cell or "" for cell in found if cell is None or isinstance(cell, str)]
+        separator = ";" if _separators_in(cells) == {";"} else SEPARATORS[0]
         for note in _separator_notes(path, cells, separator) if options.labels else ():
             report.note(note)
-    for number, row in itertools.chain(head, rows):
+    for number, record in itertools.chain(head, records):
         try:
-            if len(row) != len(names):
-                reason = f"the row has {len(row)} fields, but there are {len(names)} columns"
-                if unquoted and row[-1][:1] == '"':
-                    reason += "; if quotes enclose fields, set quoted (--read quoted=true)"
-                raise BadLine(reason)
-            record = dict(zip(names, row, strict=True))
+            if isinstance(record, BadLine):
+                raise record
             document = parse_record(record, text_of, separator, options, report)
         except BadLine as error:
             refuse(DataError(str(error), file=path, line=number), options, report)
@@ -140,35 +160,25 @@ def _rows(
             yield first_line, row
 
 
-def guess_separator(cells: Iterable[str]) -> str:
-    """``;`` if cells contain it and never ``|``; otherwise ``|``."""
-    return ";" if separators_in(cells) == {";"} else "|"
-
-
-def separators_in(cells: Iterable[str]) -> set[str]:
+def _separators_in(cells: Iterable[str]) -> set[str]:
     """The usual separators that occur in the cells; those inside lists separate nothing."""
     plain = [cell for cell in cells if not _is_listed(cell.strip())]
     return {separator for cell in plain for separator in SEPARATORS if separator in cell}
 
 
 def _separator_notes(path: Path | str, cells: Sequence[str], separator: str) -> Iterator[str]:
-    if len(separators_in(cells)) > 1:
+    if len(_separators_in(cells)) > 1:
         yield f"{path}: labels contain both | and ; and are split at {separator!r} only"
     if separator != SEPARATORS[0]:
-        yield split_note(path, separator)
-    elif not separators_in(cells) and sum("," in cell for cell in cells) > len(cells) / 2:
+        yield (
+            f"{path}: labels are split at {separator!r}; "
+            "set label_separator (--read label_separator=...) if this is wrong"
+        )
+    elif not _separators_in(cells) and sum("," in cell for cell in cells) > len(cells) / 2:
         yield (
             f"{path}: labels are not split at commas; if they should be, set "
             "label_separator (--read label_separator=,)"
         )
-
-
-def split_note(path: Path | str, separator: str) -> str:
-    """A note that says at which separator labels were split without being told."""
-    return (
-        f"{path}: labels are split at {separator!r}; "
-        "set label_separator (--read label_separator=...) if this is wrong"
-    )
 
 
 def check_columns(
@@ -265,7 +275,7 @@ def parse_record(
     options: ReadOptions,
     report: ReadReport,
 ) -> Document:
-    """The document in a row's fields, of CSV, TSV and Parquet files."""
+    """The document in a row's fields."""
     columns = None
     if options.columns:
         columns = {name: column_text(value) for name, value in record.items()}
