@@ -174,7 +174,7 @@ def csr_from_arrays(arrays: Mapping[str, Array], prefix: str) -> CSR:
     return matrix
 
 
-def narrow_csr(data: Float32, indices: Int32, indptr: Int64, shape: tuple[int, int]) -> CSR:
+def narrow_csr(data: Array, indices: Array, indptr: Int64, shape: tuple[int, int]) -> CSR:
     """A CSR matrix that keeps its 32-bit ``indices``, which SciPy would widen with ``indptr``."""
     pointers: Array = indptr
     if len(indices) <= np.iinfo(np.int32).max:

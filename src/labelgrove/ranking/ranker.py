@@ -24,7 +24,6 @@ from labelgrove.core.arrays import (
     with_values,
 )
 from labelgrove.core.late import sparse
-from labelgrove.core.params import Settings
 from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
 from labelgrove.core.scratch import Scratch
@@ -213,11 +212,12 @@ def search_trees(
     A label that a tree does not find counts as 0 there. If scores are margins, it counts as much as
     the worst label that the tree found for the document.
     """
-    options: Settings = {"params": params, "allow": allow, "deny": deny}
     if len(rankers) == 1:
-        return rankers[0].search(documents, k=k, **options)
-    parts = rankers[0].parts(documents)
-    lists = [ranker.search(parts, k=max(k, CANDIDATES), **options) for ranker in rankers]
+        return rankers[0].search(documents, k=k, params=params, allow=allow, deny=deny)
+    parts, most = rankers[0].parts(documents), max(k, CANDIDATES)
+    lists = [
+        ranker.search(parts, k=most, params=params, allow=allow, deny=deny) for ranker in rankers
+    ]
     # All lists are equally wide: a search finds k labels or all allowed ones, and the trees have
     # the same labels.
     columns, scores, _ = (np.stack(arrays) for arrays in zip(*lists, strict=True))

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from labelgrove import _native
-from labelgrove.core.arrays import Array, Int64
+from labelgrove.core.arrays import Array, Int64, offsets
 from labelgrove.core.resources import thread_count
 from labelgrove.core.strings import StringTable
 from labelgrove.data.records import has_records, plain_text
@@ -119,6 +119,5 @@ def _encoded(table: StringTable) -> list[bytes]:
 
 
 def _table(terms: list[bytes]) -> StringTable:
-    offsets = np.zeros(len(terms) + 1, np.int64)
-    np.cumsum([len(term) for term in terms], out=offsets[1:])
-    return StringTable(np.frombuffer(b"".join(terms), np.uint8), offsets)
+    ends = offsets([len(term) for term in terms])
+    return StringTable(np.frombuffer(b"".join(terms), np.uint8), ends)

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove._native import parse_xc_text
-from labelgrove.core.arrays import CSR, Array, as_csr
+from labelgrove.core.arrays import CSR, Array, as_csr, narrow_csr, offsets
 from labelgrove.core.memory import check_announced
 from labelgrove.core.resources import thread_count
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.formats.building import make_csr, merge_repeated, no_documents
+from labelgrove.data.formats.building import merge_repeated, no_documents
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.data.formats.files import (
     MAX_LINE,
@@ -260,8 +260,7 @@ def _joined(arrays: list[Array], dtype: npt.DTypeLike) -> Array:
 
 
 def _csr(data: Array, indices: Array, counts: Array, width: int) -> CSR:
-    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    return make_csr(data, indices, indptr, width)
+    return narrow_csr(data, indices, offsets(counts), (len(counts), width))
 
 
 def write_xc(corpus: Corpus, file: IO[bytes], path: Path) -> None:
