@@ -6,7 +6,7 @@ here: wrong shapes, unsorted or out-of-range indices, indptr that goes backwards
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -53,6 +53,11 @@ def with_values(matrix: CSR, values: npt.ArrayLike) -> CSR:
     if np.ndim(values) == 0:
         values = np.full(matrix.nnz, values, np.float32)
     return sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def stacked_rows(parts: Sequence[CSR]) -> CSR:
+    """The rows of several CSR matrices, one matrix after another."""
+    return sparse.vstack(parts, format="csr")
 
 
 def as_csr(matrix: MatrixLike, *, name: str = "matrix") -> CSR:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Int64, as_csr
+from labelgrove.core.arrays import CSR, Int64, stacked_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
@@ -36,7 +36,7 @@ class ShardedCorpus:
             self,
             texts=(*self.texts, self.engine.put(StringTable.from_strings(texts))),
             starts=np.append(self.starts, len(self) + len(texts)),
-            labels=as_csr(sparse.vstack([self.labels, labels], format="csr")),
+            labels=stacked_rows([self.labels, labels]),
         )
 
     def texts_at(self, rows: range) -> list[str]:

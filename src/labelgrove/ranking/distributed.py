@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Int64, as_csr
+from labelgrove.core.arrays import CSR, Int64, as_csr, stacked_rows
 from labelgrove.core.late import sparse
 from labelgrove.data.blocks import PIECES_PER_WORKER, Blocks, even_cuts, joined
 from labelgrove.data.features import Features
@@ -99,7 +99,7 @@ def predicted_in_blocks(
     engine = documents.engine
     shared = engine.put(Mining(upper, levels, bias, params, count))
     found = [*engine.results(engine.map(mined_nodes, documents.refs, shared))]
-    return as_csr(sparse.vstack(found, format="csr"))
+    return stacked_rows(found)
 
 
 class Mining(NamedTuple):

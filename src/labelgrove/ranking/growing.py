@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, offsets
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, offsets, stacked_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import lists_to_csr
 from labelgrove.data.features import Features
@@ -251,7 +251,7 @@ def joined(first: GrowthExamples, second: GrowthExamples) -> GrowthExamples:
         )
     return GrowthExamples(
         stacked(first.features, second.features),
-        as_csr(sparse.vstack([widened(part.labels, labels) for part in both], format="csr")),
+        stacked_rows([widened(part.labels, labels) for part in both]),
         Routed(
             np.concatenate([padded(part.routed.clusters, -1) for part in both]),
             np.concatenate([padded(part.routed.scores, 0) for part in both]),
@@ -271,7 +271,7 @@ def stacked(first: Features, second: Features) -> Features:
     """The rows of both."""
     terms, dense = None, None
     if first.sparse is not None and second.sparse is not None:
-        terms = as_csr(sparse.vstack([first.sparse, second.sparse], format="csr"))
+        terms = stacked_rows([first.sparse, second.sparse])
     if first.dense is not None and second.dense is not None:
         dense = np.concatenate([first.dense, second.dense.astype(first.dense.dtype)])
     return Features(terms, dense)

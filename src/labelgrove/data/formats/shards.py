@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, as_csr, offsets
+from labelgrove.core.arrays import CSR, offsets, stacked_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import FULL, storing
@@ -186,7 +186,7 @@ def read_shards(
     index = index_with_names(sorted(occurring | unused if all_labels else occurring), names)
     column = {label: number for number, label in enumerate(index.ids)}
     moved = [_with_columns(part, column) for part in parts]
-    matrix = as_csr(sparse.vstack(moved, format="csr"))
+    matrix = stacked_rows(moved)
     starts = offsets([part.labels.shape[0] for part in parts])
     return ShardedCorpus(engine, tuple(texts for texts, _ in found), starts, matrix, index)
 
