@@ -18,7 +18,7 @@ from labelgrove.cli.predicting import PredictionJob
 from labelgrove.core.callbacks import Event
 from labelgrove.data.formats import ReadOptions
 from labelgrove.data.formats.jsonl import dump_document
-from labelgrove.data.formats.sharded import read_shards
+from labelgrove.data.formats.shards import read_shards
 from labelgrove.data.shop import shop_documents
 from labelgrove.engines import open_engine
 

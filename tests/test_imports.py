@@ -39,7 +39,6 @@ NEEDS_EXTRA = (
     "labelgrove.methods.xtransformer.net",
     "labelgrove.nn",
     "labelgrove.serve",
-    "labelgrove.text.stems",
 )
 
 # The floors of the house, from the ground up: a room may import its own modules and rooms on lower

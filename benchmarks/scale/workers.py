@@ -110,7 +110,7 @@ def trained(workers: int, make: Callable[[Noting], Any]) -> tuple[Linear, dict[s
 
 def shop(documents: int, labels: int, counts: list[int], *, save: bool) -> None:
     from labelgrove.data.formats.jsonl import dump_document
-    from labelgrove.data.formats.sharded import read_shards
+    from labelgrove.data.formats.shards import read_shards
     from labelgrove.data.shop import shop_documents
 
     with tempfile.TemporaryDirectory() as folder:

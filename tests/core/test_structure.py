@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from labelgrove.core.arrays import as_csr
-from labelgrove.core.structure import check_structure
+from labelgrove.core.arrays import as_csr, check_structure
 from labelgrove.errors import DataError
 
 ARRAYS = {

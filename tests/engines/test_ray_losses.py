@@ -14,7 +14,7 @@ from labelgrove import Linear, load
 from labelgrove.core.callbacks import Event
 from labelgrove.data.formats import read_corpus
 from labelgrove.data.formats.jsonl import dump_document
-from labelgrove.data.formats.sharded import read_shards
+from labelgrove.data.formats.shards import read_shards
 from labelgrove.data.shop import shop_documents
 from support import ray_work
 from support.clusters import started_cluster

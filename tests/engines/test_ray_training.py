@@ -5,7 +5,7 @@ import os
 import pytest
 
 from labelgrove import read_corpus
-from labelgrove.data.formats.sharded import read_shards
+from labelgrove.data.formats.shards import read_shards
 from labelgrove.errors import DataError
 from support.sharding import PARTS, SETTINGS, assert_same_bits, made, write_shards
 

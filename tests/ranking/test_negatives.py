@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
+from labelgrove.data.features import as_features
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.beam import SearchParams
@@ -158,7 +159,9 @@ def test_predicted_nodes_are_the_beam_of_prediction():
     tree = build_tree(y.T, TreeParams(branching=2, max_leaf_size=4))
     ranker = train_ranker(x, y, tree)
     search = SearchParams(beam=3, last_level="noop")
-    found = NodeMiner(x, tree, ranker.levels[:2], bias=1.0, params=search)(slice(0, 300))
+    found = NodeMiner(as_features(x), tree, ranker.levels[:2], bias=1.0, params=search)(
+        slice(0, 300)
+    )
     assert found.shape == (300, tree.widths[1])
     assert np.diff(found.indptr).tolist() == [3] * 300
 

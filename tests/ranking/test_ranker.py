@@ -192,14 +192,10 @@ def test_a_start_and_a_shortlist_survive_documents_left_out():
         assert np.array_equal(array, left_out.state().arrays[name]), name
 
 
-def test_labels_only_trains_the_last_level_alone():
+def test_a_shortlist_trains_the_last_level_alone():
     _, features, y, _, _ = hybrid()
-    shortlist = np.ones(y.shape)
-    whole = train_ranker(features, y, TREE, shortlist=shortlist)
-    alone = train_ranker(features, y, TREE, shortlist=shortlist, labels_only=True)
+    alone = train_ranker(features, y, TREE, shortlist=np.ones(y.shape))
     assert [len(level.values) > 0 for level in alone.levels] == [False, True]
-    assert np.array_equal(alone.levels[-1].values, whole.levels[-1].values)
-    pytest.raises(ConfigError, train_ranker, features, y, TREE, labels_only=True).match("shortlist")
 
 
 def test_bad_input_is_refused():
@@ -256,9 +252,9 @@ def test_finished_levels_are_kept_when_training_is_interrupted(tmp_path, monkeyp
         train_ranker(x, y, tree, progress=interrupt, checkpoints=tmp_path / "levels")
     solved = []
 
-    def counted(*arguments, **options):
-        solved.append(options["children"])
-        return solve_level(*arguments, **options)
+    def counted(features, task, **options):
+        solved.append(task.children)
+        return solve_level(features, task, **options)
 
     monkeypatch.setattr("labelgrove.ranking.ranker.solve_level", counted)
     resumed = train_ranker(x, y, tree, checkpoints=tmp_path / "levels")

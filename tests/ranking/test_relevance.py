@@ -26,8 +26,8 @@ def test_relevance_and_targets_are_what_the_definition_says(seed, norm):
     labels = random_labels(seed)
     tree = build_tree(np.eye(9), TreeParams(branching=2, max_leaf_size=2), seed=seed)
     expected = [row_normalised(level, norm) for level in level_matrices(labels, tree, "sum")]
-    found = relevance(labels, tree, norm=norm)
-    borne = targets(labels, tree)
+    found = relevance(as_csr(labels), tree, norm=norm)
+    borne = targets(as_csr(labels), tree)
     for level, r, y in zip(expected, found, borne, strict=True):
         np.testing.assert_allclose(r.toarray(), level, rtol=1e-6)
         assert np.array_equal(y.toarray(), (level > 0).astype(float))
@@ -58,7 +58,7 @@ def test_rare_labels_cost_more_on_the_last_level_alone(seed):
     tree = build_tree(np.eye(9), TreeParams(branching=2, max_leaf_size=2), seed=seed)
     params = RankerParams(label_weights="propensity", propensity_a=0.6, propensity_b=2.6)
     *above, last = costs(as_csr(labels), tree, params)
-    for level, plain in zip(above, targets(labels, tree), strict=False):
+    for level, plain in zip(above, targets(as_csr(labels), tree), strict=False):
         assert np.array_equal(level.toarray(), plain.toarray())
     expected = (labels > 0) * propensity_costs(labels, 0.6, 2.6)
     np.testing.assert_allclose(last.toarray(), expected[:, tree.leaf_labels], rtol=1e-5)
@@ -78,6 +78,6 @@ def test_frequencies_of_documents_that_are_gone_count():
 def test_weights_must_be_positive_and_fit():
     tree = LabelTree([[0, 0]], [0, 1])
     stored_zero = sparse.csr_array(([0.0, 1.0], [0, 1], [0, 2]), shape=(1, 2))
-    for wrong in ([[-1.0, 0.0]], stored_zero):
+    for wrong in (as_csr([[-1.0, 0.0]]), stored_zero):
         pytest.raises(DataError, relevance, wrong, tree).match("greater than 0")
-    pytest.raises(DataError, targets, np.eye(3), tree).match("3 columns but the tree has 2")
+    pytest.raises(DataError, targets, as_csr(np.eye(3)), tree).match("3 columns but the tree has 2")

@@ -7,9 +7,9 @@ from sklearn.svm import LinearSVC
 
 from labelgrove import _native
 from labelgrove.core.arrays import as_csr
-from labelgrove.data.features import Features
+from labelgrove.data.features import Features, as_features
 from labelgrove.errors import DataError
-from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
+from labelgrove.ranking.solver import LevelTask, RankerParams, RowLists, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights
 from reference.solver import level_weights, primal_objective, solve
 from support.limits import check_settings
@@ -20,13 +20,17 @@ pytestmark = pytest.mark.kernel
 EXACT = {"eps": 1e-5, "max_iterations": 20_000, "threshold": 0.0}
 
 
+def solve_lists(features, *, on_block=None, **task):
+    return solve_level(as_features(features), LevelTask(**task), on_block=on_block)
+
+
 def one_cluster(x, y, params, *, dense=0, **options):
     """One parent with all documents; the last ``dense`` columns are the dense block."""
     rows, terms = x.shape[0], x.shape[1] - dense
     everyone = RowLists(np.array([0, rows]), np.arange(rows, dtype=np.int32), np.ones(rows, "f4"))
     children = np.array([0, y.shape[1]], np.int64)
     blocks = Features(as_csr(x[:, :terms]), x[:, terms:])
-    level = solve_level(
+    level = solve_lists(
         blocks if dense else as_csr(x),
         instances=everyone,
         positives=RowLists.from_csr(as_csr(y)),
@@ -184,8 +188,8 @@ def several_clusters(seed):
 
 def test_bits_do_not_depend_on_threads_or_blocks():
     x, level = several_clusters(0)
-    one = on_threads(1, solve_level, x, **level, params=RankerParams())
-    four = on_threads(4, solve_level, x, **level, params=RankerParams())
+    one = on_threads(1, solve_lists, x, **level, params=RankerParams())
+    four = on_threads(4, solve_lists, x, **level, params=RankerParams())
     for name, array in one.arrays().items():
         assert np.array_equal(array, four.arrays()[name]), name
 
@@ -202,7 +206,7 @@ def test_bits_do_not_depend_on_threads_that_share_a_cluster(loss, columns, dense
 
 def test_joined_parts_equal_the_whole():
     x, level = several_clusters(1)
-    whole = solve_level(x, **level, params=RankerParams())
+    whole = solve_lists(x, **level, params=RankerParams())
     rows, entries = whole.chunk_rows, whole.chunk_entries
     parts = [
         ChunkedWeights(
@@ -224,18 +228,18 @@ def test_joined_parts_equal_the_whole():
 def test_bad_lists_and_too_wide_clusters_are_refused():
     x, level = several_clusters(2)
     with pytest.raises(DataError, match="one list per parent"):
-        solve_level(x, **(level | {"children": np.array([0, 12])}), params=RankerParams())
+        solve_lists(x, **(level | {"children": np.array([0, 12])}), params=RankerParams())
     wild = RowLists(level["positives"].indptr, level["positives"].rows + 150, np.ones(999, "f4"))
     with pytest.raises(DataError, match="outside"):
-        solve_level(x, **(level | {"positives": wild}), params=RankerParams())
+        solve_lists(x, **(level | {"positives": wild}), params=RankerParams())
     nobody = RowLists(np.zeros(4, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
     with pytest.raises(ValueError, match="missing from its cluster"):
-        solve_level(x, **(level | {"instances": nobody}), params=RankerParams())
+        solve_lists(x, **(level | {"instances": nobody}), params=RankerParams())
 
     lists = RowLists(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
     wide = RowLists(np.zeros(70_001, np.int64), lists.rows, lists.weights)
     with pytest.raises(DataError, match="max_leaf_size"):
-        solve_level(
+        solve_lists(
             as_csr(np.eye(2)),
             instances=lists,
             positives=wide,
@@ -253,7 +257,7 @@ def test_half_precision_documents_are_read_as_what_they_are():
         "children": np.array([0, 3]),
         "params": RankerParams(),
     }
-    one, two = (solve_level(m, **lists) for m in (halves, halves.astype(np.float32)))
+    one, two = (solve_lists(m, **lists) for m in (halves, halves.astype(np.float32)))
     assert np.array_equal(one.dense, two.dense)
     assert one.dense.any()
 
@@ -374,7 +378,7 @@ def test_an_instance_of_weight_0_is_nobodys_negative():
     x, y = random_problem(15)
     present = (np.arange(40) % 3 > 0).astype(np.float32)
     lists = RowLists(np.array([0, 40]), np.arange(40, dtype=np.int32), present)
-    level = solve_level(
+    level = solve_lists(
         as_csr(x),
         instances=lists,
         positives=RowLists.from_csr(as_csr(y)),

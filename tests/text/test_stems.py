@@ -10,7 +10,7 @@ pytest.importorskip("snowballstemmer")
 
 from labelgrove import Linear, TfidfParams, load
 from labelgrove.errors import ConfigError
-from labelgrove.text.stems import words_and_stems
+from labelgrove.text.feeding import words_and_stems
 
 GERMAN = ["das sind die Häuser in der Stadt", "ein Baum und die Bäume im Wald"]
 

@@ -47,9 +47,8 @@ def stats(
 
     Example: labelgrove data stats train.jsonl --dev dev.jsonl --top 20
     """
-    from labelgrove.data.advice import advice
     from labelgrove.data.formats import ReadReport
-    from labelgrove.data.stats import corpus_stats
+    from labelgrove.data.stats import advice, corpus_stats
 
     report = ReadReport()
     documents = _progress(_documents(source, reading.options(), report), "reading")

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelgrove.cli import common, options
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, stacked_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import TopK
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.data.fingerprints import warning_of
+from labelgrove.data.facts import warning_of
 from labelgrove.data.formats import ReadOptions, ReadReport
 from labelgrove.data.formats.shards import fetched, shards_of
 from labelgrove.evaluation.measures import Measures, check_labels, evaluate_tallies, joined_tallies
@@ -159,6 +159,6 @@ def _of_whole(
     predictions = Predictions.concat(
         [Predictions(*each.best, index, each.score_kind) for each in found]
     )
-    labels = as_csr(sparse.vstack([each.labels for each in found], format="csr"))
+    labels = stacked_rows([each.labels for each in found])
     unknown = np.concatenate([each.unknown for each in found])
     return measures.evaluate(predictions, labels, unknown=unknown, **settings)

@@ -15,8 +15,7 @@ from labelgrove.core.callbacks import Callback, Event, RichProgress
 from labelgrove.core.processes import is_first_process, wait_for_all
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats import ReadReport
-from labelgrove.data.formats.sharded import read_joined_shards
-from labelgrove.data.formats.shards import shards_of
+from labelgrove.data.formats.shards import read_joined_shards, shards_of
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import StorageError, UnsupportedError
 from labelgrove.methods import create

@@ -198,7 +198,7 @@ class Training:
         """Trains linear on shards by the workers of an engine."""
         from labelgrove.core.callbacks import RichProgress
         from labelgrove.data.formats import ReadReport
-        from labelgrove.data.formats.sharded import read_shards
+        from labelgrove.data.formats.shards import read_shards
 
         documents = self.documents
         if self.model.workers != "shards" or documents.dense:

@@ -6,15 +6,14 @@ here: wrong shapes, unsorted or out-of-range indices, indptr that goes backwards
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.core.late import sparse
-from labelgrove.core.structure import check_structure
+from labelgrove.core.late import SparseMatrix, sparse
 from labelgrove.errors import DataError
 
 Array: TypeAlias = npt.NDArray[Any]  # of any type of numbers
@@ -23,7 +22,7 @@ Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-CSR: TypeAlias = Any  # a scipy.sparse.csr_array; SciPy ships no types
+CSR: TypeAlias = SparseMatrix  # a scipy.sparse.csr_array
 MatrixLike: TypeAlias = Any  # a SciPy matrix, a 2-d array, or rows of numbers
 _CHECKED = 1 << 22
 
@@ -51,14 +50,19 @@ def entry_rows(matrix: CSR) -> Int64:
     return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
 
 
-def with_values(matrix: CSR, values: Any) -> CSR:
+def with_values(matrix: CSR, values: npt.ArrayLike) -> CSR:
     """A CSR matrix with the same pattern and other values: an array, or one number for all."""
     if np.ndim(values) == 0:
         values = np.full(matrix.nnz, values, np.float32)
     return sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def as_csr(matrix: Any, *, name: str = "matrix") -> CSR:
+def stacked_rows(parts: Sequence[CSR]) -> CSR:
+    """The rows of several CSR matrices, one matrix after another."""
+    return sparse.vstack(parts, format="csr")
+
+
+def as_csr(matrix: MatrixLike, *, name: str = "matrix") -> CSR:
     """Any 2-d array or SciPy sparse matrix as float32 CSR with sorted, unique column indices.
 
     Copies only when something has to change; the input is never modified.
@@ -88,7 +92,7 @@ def as_csr(matrix: Any, *, name: str = "matrix") -> CSR:
     return csr
 
 
-def checked_table(matrix: Any, *, name: str) -> Any:
+def checked_table(matrix: MatrixLike, *, name: str) -> MatrixLike:
     """A sound SciPy matrix as it is, anything else as an array; refuses all but numbers."""
     given = matrix
     if not sparse.issparse(matrix):
@@ -129,7 +133,7 @@ def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrP
     return CsrParts(indptr, indices[:nnz], data[:nnz], int(cols))
 
 
-def all_finite(numbers: npt.NDArray[Any]) -> bool:
+def all_finite(numbers: Array) -> bool:
     """Whether no number is NaN or infinite; looks at some at a time, which saves memory."""
     return all(
         np.isfinite(numbers[first : first + _CHECKED]).all()
@@ -137,7 +141,7 @@ def all_finite(numbers: npt.NDArray[Any]) -> bool:
     )
 
 
-def matrix_parts(matrix: Any, *, name: str = "matrix") -> CsrParts:
+def matrix_parts(matrix: MatrixLike, *, name: str = "matrix") -> CsrParts:
     """The arrays of any 2-d array or SciPy matrix: :func:`as_csr`, then :func:`csr_parts`.
 
     A sound float32 CSR matrix takes a shortcut of a few microseconds, which matters when documents
@@ -160,14 +164,14 @@ def matrix_parts(matrix: Any, *, name: str = "matrix") -> CsrParts:
     return csr_parts(as_csr(matrix, name=name), name=name)
 
 
-def csr_arrays(matrix: CSR, prefix: str) -> dict[str, npt.NDArray[Any]]:
+def csr_arrays(matrix: CSR, prefix: str) -> dict[str, Array]:
     """A CSR matrix as named arrays of a Part; :func:`csr_from_arrays` reads them."""
     parts = csr_parts(matrix, name=prefix)._asdict()
     parts["shape"] = np.array(matrix.shape, dtype=np.int64)
     return {f"{prefix}.{name}": parts[name] for name in ("indptr", "indices", "data", "shape")}
 
 
-def csr_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> CSR:
+def csr_from_arrays(arrays: Mapping[str, Array], prefix: str) -> CSR:
     """The inverse of :func:`csr_arrays`; memory-mapped arrays stay memory-mapped where they can."""
     indptr, indices, data, shape = (
         arrays[f"{prefix}.{name}"] for name in ("indptr", "indices", "data", "shape")
@@ -177,9 +181,139 @@ def csr_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> CSR:
     return matrix
 
 
-def narrow_csr(data: Float32, indices: Int32, indptr: Int64, shape: tuple[int, int]) -> CSR:
+def narrow_csr(data: Array, indices: Array, indptr: Int64, shape: tuple[int, int]) -> CSR:
     """A CSR matrix that keeps its 32-bit ``indices``, which SciPy would widen with ``indptr``."""
-    pointers: npt.NDArray[Any] = indptr
+    pointers: Array = indptr
     if len(indices) <= np.iinfo(np.int32).max:
         pointers = indptr.astype(np.int32)
     return sparse.csr_array((data, indices, pointers), shape=shape)
+
+
+# SciPy's conversions trust their arrays as kernels do: a wrong pointer makes them write out of
+# bounds. SciPy's own check_format does not look at the pointers of a matrix whose last pointer is
+# 0, and some kinds of matrices have no such check.
+def check_structure(matrix: SparseMatrix, *, name: str = "matrix") -> None:
+    """Raises DataError unless every conversion of a SciPy matrix stays inside its arrays.
+
+    >>> from scipy import sparse
+    >>> matrix = sparse.csc_array([[1.0, 2.0]])
+    >>> matrix.indptr[:] = [0, 2, 0]
+    >>> check_structure(matrix)
+    Traceback (most recent call last):
+    labelgrove.errors.DataError: matrix: not a valid sparse matrix (indptr is no CSC column pointer)
+    """
+    check = _CHECKS.get(matrix.format)
+    if check is None:
+        raise DataError(f"{name}: a matrix of the kind {matrix.format!r} is not supported")
+    try:
+        if len(matrix.shape) != 2 or min(matrix.shape) < 0:
+            raise _Broken(f"the shape is {matrix.shape}")
+        check(matrix, *matrix.shape)
+    except (_Broken, AttributeError, IndexError, OverflowError, TypeError, ValueError) as error:
+        raise DataError(f"{name}: not a valid sparse matrix ({error})") from error
+
+
+class _Broken(Exception):
+    """What is wrong with a matrix."""
+
+
+def _check_csr(matrix: SparseMatrix, rows: int, cols: int) -> None:
+    _check_compressed(matrix, rows, cols, "CSR row", "a column index")
+
+
+def _check_csc(matrix: SparseMatrix, rows: int, cols: int) -> None:
+    _check_compressed(matrix, cols, rows, "CSC column", "a row index")
+
+
+def _check_compressed(matrix: SparseMatrix, lines: int, width: int, kind: str, index: str) -> None:
+    if _array(matrix.data, "data").ndim != 1:
+        raise _Broken("data must have one dimension")
+    _check_pointers(matrix, lines, width, kind, index)
+
+
+def _check_bsr(matrix: SparseMatrix, rows: int, cols: int) -> None:
+    if _array(matrix.data, "data").ndim != 3:
+        raise _Broken("data must have three dimensions")
+    height, width = matrix.data.shape[1:]
+    if not height or not width or rows % height or cols % width:
+        raise _Broken(f"blocks of {height} x {width} do not divide {rows} x {cols}")
+    _check_pointers(matrix, rows // height, cols // width, "BSR row", "a block's column")
+
+
+def _check_pointers(matrix: SparseMatrix, lines: int, width: int, kind: str, index: str) -> None:
+    pointers, indices = _indices(matrix.indptr, "indptr"), _indices(matrix.indices, "indices")
+    stored = min(len(indices), len(matrix.data))
+    if (
+        len(pointers) != lines + 1
+        or pointers[0] != 0
+        or pointers[-1] > stored
+        or np.any(pointers[1:] < pointers[:-1])
+    ):
+        raise _Broken(f"indptr is no {kind} pointer")
+    _check_range(indices[: pointers[-1]], width, index)
+
+
+def _check_coo(matrix: SparseMatrix, rows: int, cols: int) -> None:
+    row, column = _indices(matrix.row, "row"), _indices(matrix.col, "col")
+    if not len(row) == len(column) == len(_array(matrix.data, "data")) or matrix.data.ndim != 1:
+        raise _Broken("row, col and data must have the same length")
+    _check_range(row, rows, "a row index")
+    _check_range(column, cols, "a column index")
+
+
+def _check_dia(matrix: SparseMatrix, rows: int, cols: int) -> None:
+    offsets = _indices(matrix.offsets, "offsets")
+    if _array(matrix.data, "data").ndim != 2 or len(offsets) != len(matrix.data):
+        raise _Broken("data must have one row for each of the offsets")
+    if len(np.unique(offsets)) != len(offsets):
+        raise _Broken("a diagonal occurs twice")
+    if len(offsets) and (offsets.min() < -rows or offsets.max() > cols):
+        raise _Broken(f"a diagonal lies outside {rows} x {cols}")
+
+
+def _check_lil(matrix: SparseMatrix, rows: int, cols: int) -> None:
+    columns, values = matrix.rows, matrix.data
+    if columns.shape != (rows,) or values.shape != (rows,):
+        raise _Broken("rows and data must have one list for each row")
+    for own_columns, own_values in zip(columns, values, strict=True):
+        if type(own_columns) is not list or type(own_values) is not list:
+            raise _Broken("rows and data must contain lists")
+        if len(own_columns) != len(own_values):
+            raise _Broken("rows and data must have lists of the same length")
+        if own_columns and (min(own_columns) < 0 or max(own_columns) >= cols):
+            raise _Broken(f"a column index lies outside 0..{cols - 1}")
+
+
+def _check_dok(matrix: SparseMatrix, rows: int, cols: int) -> None:
+    for row, column in matrix.keys():  # noqa: SIM118 - iterating over the matrix is something else
+        if not (0 <= row < rows and 0 <= column < cols):
+            raise _Broken(f"the key ({row}, {column}) lies outside {rows} x {cols}")
+
+
+_CHECKS: dict[str, Callable[[SparseMatrix, int, int], None]] = {
+    "csr": _check_csr,
+    "csc": _check_csc,
+    "bsr": _check_bsr,
+    "coo": _check_coo,
+    "dia": _check_dia,
+    "lil": _check_lil,
+    "dok": _check_dok,
+}
+
+
+def _array(value: object, what: str) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise _Broken(f"{what} is a {type(value).__name__}, not an array")
+    return value
+
+
+def _indices(value: object, what: str) -> Array:
+    array = _array(value, what)
+    if array.ndim != 1 or array.dtype not in (np.int32, np.int64):
+        raise _Broken(f"{what} must be a list of whole numbers, got {array.dtype} {array.shape}")
+    return array
+
+
+def _check_range(indices: Array, width: int, index: str) -> None:
+    if len(indices) and (indices.min() < 0 or indices.max() >= width):
+        raise _Broken(f"{index} lies outside 0..{width - 1}")

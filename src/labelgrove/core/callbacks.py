@@ -12,12 +12,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from labelgrove.core import jsonio
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import peak_rss
 from labelgrove.core.processes import is_first_process
 from labelgrove.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
 
 Kind = Literal["stage_start", "progress", "stage_end", "metrics", "message"]
 
@@ -34,10 +39,10 @@ class Event:
     stage: str = ""
     done: float = 0
     total: float | None = None
-    values: dict[str, Any] = field(default_factory=dict)
+    values: JsonObject = field(default_factory=dict)
     time: float = field(default_factory=time.time)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """The event as one JSON-able record."""
         names = ("time", "kind", "stage", "done", "total")
         values = {str(name): _recordable(value) for name, value in self.values.items()}
@@ -95,7 +100,7 @@ class Reporter:
         """Sends a sentence for people."""
         self.send(Event("message", stage, values={"text": text}))
 
-    def metrics(self, values: dict[str, Any], *, stage: str = "") -> None:
+    def metrics(self, values: JsonObject, *, stage: str = "") -> None:
         """Sends measured values."""
         self.send(Event("metrics", stage, values=values))
 
@@ -104,7 +109,7 @@ class Reporter:
         """A timed stage; its end is sent however the block is left."""
         stage = Stage(self, name, total)
         wall, cpu = time.perf_counter(), time.process_time()
-        values: dict[str, Any] = {}
+        values: JsonObject = {}
         try:
             self.send(Event("stage_start", name, total=total))
             yield stage
@@ -149,7 +154,7 @@ class Stage:
         self.total = total
         self.advance(done - self.done)
 
-    def metrics(self, **values: Any) -> None:
+    def metrics(self, **values: object) -> None:
         """Sends measured values of this stage, with the step they belong to."""
         self._reporter.send(Event("metrics", self.name, self.done, self.total, values))
 
@@ -180,7 +185,7 @@ class RichProgress:
 
     PAUSE = 60.0  # seconds between two measurements in a log
 
-    def __init__(self, *, console: Any = None) -> None:
+    def __init__(self, *, console: Console | None = None) -> None:
         self._prints = is_first_process()
         if console is None and sys.stderr.isatty() and self._prints:
             from rich.console import Console
@@ -188,8 +193,8 @@ class RichProgress:
             console = Console(stderr=True)
         self._console = console
         self._measured = 0.0  # when a measurement was last written to a log
-        self._progress: Any = None
-        self._tasks: dict[str, list[Any]] = {}
+        self._progress: Progress | None = None
+        self._tasks: dict[str, list[TaskID]] = {}
 
     def __call__(self, event: Event) -> None:
         if self._console is None:
@@ -199,7 +204,7 @@ class RichProgress:
             self._tasks.setdefault(event.stage, []).append(bar)
         elif event.kind == "progress" and self._tasks.get(event.stage):
             bar = self._tasks[event.stage][-1]
-            self._progress.update(bar, completed=event.done, total=event.total)
+            self._display().update(bar, completed=event.done, total=event.total)
         elif event.kind == "stage_end" and self._tasks.get(event.stage):
             self._end(event)
         elif event.kind in ("message", "metrics"):
@@ -218,7 +223,7 @@ class RichProgress:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _display(self) -> Any:
+    def _display(self) -> Progress:
         if self._progress is None:
             from rich.progress import (
                 BarColumn,
@@ -256,14 +261,14 @@ class RichProgress:
         try:
             bar = self._tasks[event.stage].pop()
             if event.total is None and "error" not in event.values:
-                self._progress.update(bar, total=max(event.done, 1), completed=max(event.done, 1))
-            self._progress.stop_task(bar)
+                self._display().update(bar, total=max(event.done, 1), completed=max(event.done, 1))
+            self._display().stop_task(bar)
         finally:
             if not any(self._tasks.values()):
                 self.close()
 
 
-def _recordable(value: Any) -> Any:
+def _recordable(value: object) -> object:
     try:
         return jsonio.plain(value)
     except ConfigError:

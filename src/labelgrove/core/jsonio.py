@@ -19,7 +19,7 @@ def unboxed(value: Any) -> Any:
     return value.item() if scalar else value
 
 
-def plain(value: Any, where: str = "value") -> Any:
+def plain(value: object, where: str = "value") -> Any:
     """``value`` as JSON values; reading them back gives exactly the value returned here.
 
     NumPy scalars become numbers and tuples become lists. Anything that JSON cannot hold is an error
@@ -43,7 +43,7 @@ def plain(value: Any, where: str = "value") -> Any:
     )
 
 
-def dump(value: Any, *, where: str = "value", indent: int | None = 1) -> bytes:
+def dump(value: object, *, where: str = "value", indent: int | None = 1) -> bytes:
     """JSON text of plain values, ASCII only, so that any string survives."""
     return json.dumps(plain(value, where), indent=indent).encode("ascii")
 
@@ -56,14 +56,14 @@ def parse(content: bytes, *, file: str | Path) -> Any:
         raise ModelFormatError(f"{file}: not valid JSON ({error})") from error
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> JsonObject:
     result = dict(pairs)
     if len(result) != len(pairs):
         raise ValueError("a name occurs twice in one object")
     return result
 
 
-def append_line(path: str | Path, record: Mapping[str, Any]) -> None:
+def append_line(path: str | Path, record: Mapping[str, object]) -> None:
     """Adds one record to a JSON-lines file; a line cut off by a crash does not spoil the next."""
     line = dump(record, where="log record", indent=None) + b"\n"
     with Path(path).open("ab+") as file:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
+
+SparseMatrix: TypeAlias = Any  # of any kind that SciPy has; SciPy ships no types
+Numbers = TypeVar("Numbers")
 
 
 class _Sparse:
@@ -29,15 +32,15 @@ class _Sparse:
 sparse: Any = _Sparse()
 
 
-def expit(values: Any) -> Any:
+def expit(values: Numbers) -> Numbers:
     """As ``scipy.special.expit``: 1 / (1 + exp(-values))."""
     from scipy import special
 
-    return special.expit(values)
+    return special.expit(values)  # type: ignore[no-any-return]
 
 
-def log_expit(values: Any) -> Any:
+def log_expit(values: Numbers) -> Numbers:
     """As ``scipy.special.log_expit``: the logarithm of :func:`expit`, exact for small values."""
     from scipy import special
 
-    return special.log_expit(values)
+    return special.log_expit(values)  # type: ignore[no-any-return]

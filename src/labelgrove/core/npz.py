@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from labelgrove.core.late import sparse
+from labelgrove.core.arrays import check_structure
+from labelgrove.core.late import SparseMatrix, sparse
 from labelgrove.core.memory import check_announced, require
-from labelgrove.core.structure import check_structure
 from labelgrove.errors import DataError, LabelgroveError
 
 _HEADERS = {
@@ -20,7 +19,7 @@ _HEADERS = {
 }
 
 
-def read_npz(path: Path) -> Any:
+def read_npz(path: Path) -> SparseMatrix:
     """The matrix in a file, of any SciPy kind, with arrays that are safe to convert.
 
     Pickled objects are refused, as well as arrays and shapes much larger than the file.

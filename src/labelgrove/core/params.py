@@ -24,12 +24,13 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
 from labelgrove.core.jsonio import unboxed
 from labelgrove.errors import ArgumentError, ConfigError
 
 Settings: TypeAlias = dict[str, Any]  # values of parameters by name, or tables of them
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     # What reads a setting gets a number: "auto" is replaced before (methods/defaults.py).
@@ -44,13 +45,13 @@ else:
     AutoFloats = list[float] | Literal["auto"]
 
 
-def fixed(value: Any, otherwise: Any) -> Any:
+def fixed(value: T, otherwise: T) -> T:
     """``value``, or ``otherwise`` where it is "auto" and nothing is known to derive it from."""
     return otherwise if isinstance(value, str) and value == "auto" else value
 
 
 def param(
-    default: Any,
+    default: object,
     *,
     help: str,
     ge: float | None = None,
@@ -72,8 +73,8 @@ def argument_names(cls: type) -> list[str]:
 
 def refuse_unknown(
     cls: type,
-    arguments: Mapping[str, Any],
-    inside: Callable[[Any], Mapping[str, list[str]]] = lambda value: {},
+    arguments: Mapping[str, object],
+    inside: Callable[[object], Mapping[str, list[str]]] = lambda value: {},
 ) -> None:
     """Refuses arguments that the constructor of a dataclass lacks, and suggests names.
 
@@ -93,15 +94,15 @@ class Params:
 
     if not TYPE_CHECKING:  # type checkers know the arguments from the fields
 
-        def __new__(cls, *_: Any, **arguments: Any) -> Self:
+        def __new__(cls, *_: object, **arguments: object) -> Self:
             refuse_unknown(cls, arguments)
             return super().__new__(cls)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Settings:
         """Field values by name, as scikit-learn asks for them."""
         return {name: getattr(self, name) for name in argument_names(type(self))}
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Settings:
         """The values that decide what comes out; a group may leave out those that do not."""
         return self.get_params()
 
@@ -110,7 +111,7 @@ class Params:
         values = self.get_params()
         return type(self)(**{name: values[name] for name in names})
 
-    def set_params(self, **values: Any) -> Self:
+    def set_params(self, **values: object) -> Self:
         """Sets fields by name; the error for an unknown name suggests the nearest valid one."""
         self._check_names(values)
         for name, value in values.items():
@@ -118,7 +119,7 @@ class Params:
         return self
 
     @classmethod
-    def _check_names(cls, values: Mapping[str, Any], path: str = "") -> None:
+    def _check_names(cls, values: Iterable[str], path: str = "") -> None:
         for name in values:
             if name not in argument_names(cls):
                 raise ConfigError(unknown_key(name, argument_names(cls), path))
@@ -131,8 +132,7 @@ class Params:
 
     def validate(self, path: str = "") -> Self:
         """Checks every value against its type and bounds; the error names the dotted path."""
-        cls: Any = type(self)
-        hints = _type_hints(cls)
+        hints = _type_hints(type(self))  # type: ignore[arg-type]
         for field in dataclasses.fields(self):
             where = f"{path}.{field.name}" if path else field.name
             value = checked(getattr(self, field.name), hints[field.name], where)
@@ -142,7 +142,7 @@ class Params:
         return self
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], path: str = "") -> Self:
+    def from_dict(cls, values: Mapping[str, object], path: str = "") -> Self:
         """A validated group from a mapping, such as one table of a TOML file."""
         if not isinstance(values, Mapping):
             raise ConfigError(f"{path or cls.__name__}: must be a table of keys, got {values!r}")
@@ -151,7 +151,7 @@ class Params:
 
 
 @functools.cache  # a search validates its parameters; resolving hints took half of its time
-def _type_hints(cls: type[Params]) -> dict[str, Any]:
+def _type_hints(cls: type[Params]) -> dict[str, object]:
     return typing.get_type_hints(cls)
 
 
@@ -181,7 +181,7 @@ def unknown_key(
     return f"{dotted(name)}: {problem}; {advice}"
 
 
-def checked(value: Any, hint: Any, where: str) -> Any:
+def checked(value: object, hint: object, where: str) -> Any:
     """``value`` as the annotated type, or a ConfigError that says what was expected."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -232,7 +232,7 @@ def checked(value: Any, hint: Any, where: str) -> Any:
     wrong_bool = isinstance(value, bool) and hint is not bool
     if isinstance(hint, type) and (wrong_bool or not isinstance(value, hint)):
         raise ConfigError(f"{where}: must be {_type_word(hint)}, got {value!r}")
-    if hint is float and math.isnan(value):
+    if hint is float and isinstance(value, float) and math.isnan(value):
         raise ConfigError(f"{where}: must be a number, got nan")
     return value
 
@@ -242,7 +242,7 @@ def _type_word(hint: type) -> str:
     return words.get(hint, hint.__name__)
 
 
-def _check_bounds(value: Any, bounds: Mapping[str, Any], where: str) -> None:
+def _check_bounds(value: Any, bounds: Mapping[str, float], where: str) -> None:
     if value is None or isinstance(value, str):
         return
     values = list(value.values()) if isinstance(value, dict) else value
@@ -255,7 +255,7 @@ def _check_bounds(value: Any, bounds: Mapping[str, Any], where: str) -> None:
             raise ConfigError(f"{where}: must be at most {bounds['le']}, got {item!r}")
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
+def read_toml(path: str | Path) -> Settings:
     """A TOML file as nested dicts."""
     try:
         with Path(path).open("rb") as file:
@@ -266,7 +266,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
-def parse_setting(setting: str) -> tuple[str, Any]:
+def parse_setting(setting: str) -> tuple[str, object]:
     """One ``--set key.path=value`` flag; the value is read as TOML, else as a plain string.
 
     >>> parse_setting("ranker.C=2"), parse_setting("tfidf.analyzer=word")
@@ -287,7 +287,7 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     return ".".join(names), value
 
 
-def merge_settings(config: Mapping[str, Any], settings: list[str]) -> dict[str, Any]:
+def merge_settings(config: Mapping[str, object], settings: list[str]) -> Settings:
     """Config tables with ``--set`` flags laid over them; the input is not changed."""
     merged = dict(config)
     for setting in settings:
@@ -295,7 +295,7 @@ def merge_settings(config: Mapping[str, Any], settings: list[str]) -> dict[str, 
     return merged
 
 
-def with_setting(config: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+def with_setting(config: Mapping[str, object], key: str, value: object) -> Settings:
     """Config tables with another value for ``key`` or ``table.key``."""
     table, dot, name = key.rpartition(".")
     if "." in table:
@@ -305,7 +305,7 @@ def with_setting(config: Mapping[str, Any], key: str, value: Any) -> dict[str, A
     return overridden(config, {table: {name: value}} if dot else {key: value})
 
 
-def overridden(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def overridden(config: Mapping[str, object], values: Mapping[str, object]) -> Settings:
     """Config tables with other values, key by key within a table; the inputs are not changed.
 
     >>> overridden({"encoder": {"max_tokens": 64}}, {"encoder": "gte-small"})
@@ -314,17 +314,18 @@ def overridden(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str
     result = dict(config)
     for key, value in values.items():
         old, new = as_table(key, result.get(key)), as_table(key, value)
-        both = isinstance(old, Mapping) and isinstance(new, Mapping)
-        result[key] = {**old, **new} if both else new
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            new = {**old, **new}
+        result[key] = new
     return result
 
 
-def as_table(name: str, value: Any) -> Any:
+def as_table(name: str, value: object) -> object:
     """A setting, as a table where a string stands for one: an encoder's name for its group."""
     return {name: value} if name == "encoder" and isinstance(value, str) else value
 
 
-def to_toml(config: Mapping[str, Any]) -> str:
+def to_toml(config: Mapping[str, object]) -> str:
     """TOML text: values first, then a table per mapping; None becomes "none".
 
     >>> print(to_toml({"random_state": None, "ranker": {"C": 1.0, "loss": "hinge"}}))
@@ -338,14 +339,14 @@ def to_toml(config: Mapping[str, Any]) -> str:
     import tomli_w
 
     try:
-        text = tomli_w.dumps(_plain(config))
+        text = tomli_w.dumps({key: _plain(value) for key, value in config.items()})
         text.encode()
     except (TypeError, UnicodeEncodeError) as error:
         raise ConfigError(f"cannot write these settings to TOML: {error}") from error
     return text
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """The value with only types that TOML knows."""
     if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items()}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy.typing as npt
+from labelgrove.core.arrays import Array
+from labelgrove.core.jsonio import JsonObject
 
 
 @dataclass(frozen=True)
 class Part:
     """JSON-able ``config`` and named ``arrays``: what ``state()`` and ``from_state()`` exchange."""
 
-    config: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    config: JsonObject = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)

@@ -14,15 +14,13 @@ import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, narrow_csr, offsets
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, narrow_csr, offsets
 from labelgrove.core.storing import storing
-
-Array = npt.NDArray[Any]
 
 # Rows of a large matrix that are processed at once. Smaller corpora are one block.
 BLOCK_ROWS = 1 << 17
@@ -67,7 +65,7 @@ class GrowingArray:
         self.size = 0
         self._folder = scratch.folder
         self._blocks: list[Array] = []
-        self._file: Any = None
+        self._file: IO[bytes] | None = None
         if self._folder is not None:
             with storing(self._folder):
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
@@ -206,7 +204,7 @@ class ListJoiner:
         return ColumnLists(indptr, rows, values)
 
 
-def entry_ranges(indptr: npt.NDArray[Any], most: int) -> Iterator[slice]:
+def entry_ranges(indptr: Array, most: int) -> Iterator[slice]:
     """Slices of lists that have up to so many entries together, or of one list.
 
     >>> list(entry_ranges(np.array([0, 2, 3, 9]), 3))

@@ -9,11 +9,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.arrays import Array
 from labelgrove.errors import DataError
 
 _BLOCK = 1 << 16  # offsets that iteration holds as Python numbers
@@ -56,12 +57,12 @@ class StringTable(Sequence[str]):
             ends.append(len(blob))
         return cls(np.frombuffer(blob, dtype=np.uint8), np.frombuffer(ends, dtype=np.int64))
 
-    def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self, name: str) -> dict[str, Array]:
         """The two arrays under the names they have in a stored part."""
         return {f"{name}.blob": self.blob, f"{name}.offsets": self.offsets}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], name: str) -> StringTable:
+    def from_arrays(cls, arrays: Mapping[str, Array], name: str) -> StringTable:
         """The table that :meth:`arrays` put among a part's arrays under ``name``."""
         try:
             return cls(arrays[f"{name}.blob"], arrays[f"{name}.offsets"])

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts, offsets
+from labelgrove.core.arrays import (
+    CSR,
+    Array,
+    CsrParts,
+    Float32,
+    Int32,
+    MatrixLike,
+    as_csr,
+    csr_parts,
+    offsets,
+)
 from labelgrove.core.late import sparse
 from labelgrove.core.resources import thread_count
 from labelgrove.errors import ConfigError, DataError
@@ -33,9 +43,7 @@ class TopK(NamedTuple):
         return lists_to_csr(self.columns, None if ones else self.scores, self.counts, columns)
 
 
-def lists_to_csr(
-    columns: Int32, values: Float32 | None, counts: npt.NDArray[Any], width: int
-) -> CSR:
+def lists_to_csr(columns: Int32, values: Float32 | None, counts: Array, width: int) -> CSR:
     """Padded lists of columns, as :class:`TopK` has them, as a sparse matrix; None means ones."""
     used = np.arange(columns.shape[1]) < counts[:, None]
     data = np.ones(int(used.sum()), np.float32) if values is None else values[used]
@@ -60,7 +68,7 @@ def drop_repeated(columns: Int32) -> None:
     np.put_along_axis(columns, order, ranked, 1)
 
 
-def top_k(matrix: Any, k: int, *, name: str = "score matrix") -> TopK:
+def top_k(matrix: MatrixLike, k: int, *, name: str = "score matrix") -> TopK:
     """The k best entries of each row, by (-score, column): of equal scores the lower column wins.
 
     In a sparse matrix only stored entries compete (an explicit 0 counts). An entry of -inf is never

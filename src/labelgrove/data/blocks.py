@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from labelgrove.core.arrays import Int64, as_csr, offsets
-from labelgrove.core.late import sparse
+from labelgrove.core.arrays import Int64, offsets, stacked_rows
 from labelgrove.data.features import Features
 from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref
@@ -58,7 +57,7 @@ class Blocks:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def map(self, function: Callable[..., Features], *shared: Any) -> Blocks:
+    def map(self, function: Callable[..., Features], *shared: object) -> Blocks:
         """The blocks that ``function(block, *shared)`` makes."""
         return Blocks.of(self.engine, self.engine.map(function, self.refs, *shared))
 
@@ -108,7 +107,7 @@ def joined(parts: Sequence[Features]) -> Features:
         return parts[0]
     terms = dense = None
     if parts[0].sparse is not None:
-        terms = as_csr(sparse.vstack([part.sparse for part in parts], format="csr"))
+        terms = stacked_rows([part.sparse for part in parts])
     if parts[0].dense is not None:
         dense = np.concatenate([np.asarray(part.dense) for part in parts])
     return Features(terms, dense)

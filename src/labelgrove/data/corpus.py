@@ -6,19 +6,17 @@ import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr, offsets
+from labelgrove.core.arrays import CSR, Array, MatrixLike, as_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable, nearest_strings, row_numbers
-from labelgrove.data.checks import check_texts, weighted_labels
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
-from labelgrove.data.frames import without_frame
+from labelgrove.data.frames import LabelsLike, check_texts, weighted_labels, without_frame
 from labelgrove.errors import DataError, warn
 
 Strings = Sequence[str]
@@ -94,7 +92,7 @@ class LabelIndex:
             raise DataError(self.unknown(label))
         return column
 
-    def unknown(self, label: Any) -> str:
+    def unknown(self, label: object) -> str:
         """What to say of a label that the index does not have, with the names nearest to it."""
         near: list[str] = []
         if isinstance(label, str):
@@ -114,7 +112,7 @@ class LabelIndex:
             return self.get(composed)
         return column
 
-    def encode(self, label_lists: Iterable[Any]) -> tuple[CSR, npt.NDArray[np.int64]]:
+    def encode(self, label_lists: Iterable[object]) -> tuple[CSR, npt.NDArray[np.int64]]:
         """Label lists as a documents x labels matrix, and per document how many were unknown.
 
         Each list holds ids or names, or is a mapping from them to weights. A repeated label counts
@@ -149,7 +147,7 @@ class LabelIndex:
         return as_csr(matrix), np.array(unknown, dtype=np.int64)
 
     @classmethod
-    def from_label_lists(cls, label_lists: Iterable[Any]) -> LabelIndex:
+    def from_label_lists(cls, label_lists: Iterable[object]) -> LabelIndex:
         """All labels that occur, sorted, so that the index does not depend on the order of rows.
 
         Labels that differ only in how accents are spelled in Unicode become one, in NFC.
@@ -196,7 +194,7 @@ class LabelIndex:
         strings = {"ids": self.ids, "texts": self.texts}
         if self.names is not self.ids:
             strings["names"] = self.names
-        arrays: dict[str, npt.NDArray[Any]] = {}
+        arrays: dict[str, Array] = {}
         for name, values in strings.items():
             if values is not None:
                 arrays |= StringTable.from_strings(values).arrays(name)
@@ -272,7 +270,7 @@ class Corpus:
     def from_lists(
         cls,
         texts: Sequence[str],
-        labels: Any,
+        labels: LabelsLike,
         *,
         index: LabelIndex | None = None,
         ids: Sequence[str] | None = None,
@@ -304,16 +302,16 @@ class Corpus:
         return int(self.labels.shape[0])
 
     @property
-    def inputs(self) -> Any:
+    def inputs(self) -> Features | Strings:
         """The argument of a method's fit and predict: the texts, or else the features."""
-        return self.features if self.texts is None else self.texts
+        return self.features if self.texts is None else self.texts  # type: ignore[return-value]
 
     @property
     def width(self) -> int:
         """Columns of the dense block; 0 without one."""
         return 0 if self.features is None else self.features.width
 
-    def with_dense(self, dense: Any) -> Corpus:
+    def with_dense(self, dense: MatrixLike) -> Corpus:
         """The same documents with a dense block, such as embeddings, besides what they have."""
         block = as_dense(dense, name="dense")
         if len(block) != len(self):

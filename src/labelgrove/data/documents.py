@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from labelgrove.data.corpus import Strings
 from labelgrove.data.features import Features, as_features
@@ -44,12 +43,12 @@ class Documents:
         return f"Documents({', '.join(blocks)})"
 
     @property
-    def inputs(self) -> Any:
+    def inputs(self) -> Features | Strings:
         """The texts, or else the features."""
-        return self.features if self.texts is None else self.texts
+        return self.features if self.texts is None else self.texts  # type: ignore[return-value]
 
     @property
-    def plain(self) -> Any:
+    def plain(self) -> Documents | Features | Strings:
         """The texts or the features alone, if there are no others; else these documents."""
         return self if self.texts is not None and self.features is not None else self.inputs
 

@@ -1,17 +1,101 @@
-"""What a model remembers of its training data."""
+"""What a model remembers of its training data: counts, and hashes of the documents.
+
+Hashes tell when a model is calibrated or measured on its own training data, where every figure is
+too good. A hash has 32 bits: of documents that are new, a share of at most ``size / 2**32`` is
+taken for known (0.1 % with the most hashes that are kept).
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.arrays import Array
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.fingerprints import Fingerprints
 from labelgrove.data.records import FieldNames, names_in
+
+MOST = 1 << 22  # hashes, 16 MiB; of larger corpora, a sample that the hash itself chooses
+ALL = 1 << 32
+WORTH_SAYING = 0.02  # share of known documents; short texts occur twice by chance
+FEWEST = 5  # documents, for a share to mean anything
+
+UInt32 = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """Sorted hashes of documents; those whose second hash is at least ``limit`` are left out."""
+
+    hashes: UInt32
+    limit: int = ALL
+
+    @classmethod
+    def of(cls, corpus: Corpus, limit: int | None = None) -> Fingerprints:
+        """The hashes of a corpus."""
+        limit = limit_for(len(corpus)) if limit is None else limit
+        return cls(np.unique(_hashes(corpus, limit)), limit)
+
+    def with_documents(self, corpus: Corpus) -> Fingerprints:
+        """These and the documents of another corpus."""
+        more = Fingerprints.of(corpus, self.limit)
+        return Fingerprints(np.union1d(self.hashes, more.hashes), self.limit)
+
+    def known(self, corpus: Corpus) -> tuple[int, int]:
+        """How many documents of this corpus were in the training data, and of how many."""
+        asked = _hashes(corpus, self.limit)
+        return int(np.isin(asked, self.hashes).sum()), len(asked)
+
+    def warning(self, corpus: Corpus) -> str | None:
+        """A sentence if documents of this corpus were in the training data."""
+        return warning_of(*self.known(corpus))
+
+
+def limit_for(documents: int) -> int:
+    """The limit that leaves about ``MOST`` hashes of so many documents."""
+    return ALL * MOST // max(MOST, documents)
+
+
+def warning_of(known: int, asked: int) -> str | None:
+    """A sentence if so many of the documents that were asked for are known."""
+    if asked < FEWEST or known <= WORTH_SAYING * asked:
+        return None
+    share = "all" if known == asked else f"{known / asked:.0%}"
+    return (
+        f"{share} of these documents were in the model's training data, so the figures are "
+        "too good; use documents that it has not seen"
+    )
+
+
+def _hashes(corpus: Corpus, limit: int) -> UInt32:
+    digests = bytearray()  # bytes.join would first make a list of all of them
+    for content in _contents(corpus):
+        digests += hashlib.blake2b(content, digest_size=8).digest()
+    pairs = np.frombuffer(digests, np.dtype("<u4")).reshape(-1, 2)
+    hashes: UInt32 = pairs[pairs[:, 1] < limit, 0].astype(np.uint32)
+    return hashes
+
+
+def _contents(corpus: Corpus) -> Iterator[bytes | memoryview]:
+    """What each document is known by: its text, or else its features."""
+    if corpus.texts is not None:
+        for text in corpus.texts:
+            yield text.strip().encode("utf-8", "surrogatepass")
+        return
+    assert corpus.features is not None
+    terms = corpus.features.sparse
+    for row in range(len(corpus)):
+        dense = b"" if corpus.features.dense is None else corpus.features.dense[row].tobytes()
+        if terms is None:
+            yield dense
+            continue
+        bounds = slice(terms.indptr[row], terms.indptr[row + 1])
+        yield terms.indices[bounds].tobytes() + terms.data[bounds].tobytes() + dense
 
 
 @dataclass(frozen=True)
@@ -47,7 +131,7 @@ class TrainingFacts:
 
     def state(self) -> Part:
         """For the model folder."""
-        config: dict[str, Any] = {
+        config: JsonObject = {
             "documents": self.documents,
             "from_text": self.from_text,
             "width": self.width,
@@ -56,7 +140,7 @@ class TrainingFacts:
         }
         if self.fields is not None:
             config["fields"] = self.fields.to_dict()
-        arrays: dict[str, npt.NDArray[Any]] = {"frequencies": self.frequencies}
+        arrays: dict[str, Array] = {"frequencies": self.frequencies}
         if self.fingerprints is not None:
             arrays["fingerprints"] = self.fingerprints.hashes
             config["fingerprints_below"] = self.fingerprints.limit

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.arrays import (
     CSR,
+    Array,
     CsrParts,
+    MatrixLike,
     as_csr,
     checked_table,
     csr_arrays,
@@ -28,7 +30,8 @@ from labelgrove.errors import DataError
 
 BLOCK_NUMBERS = 1 << 22  # numbers of a dense block that are processed at once
 
-DenseBlock = npt.NDArray[Any]  # float32 or float16, contiguous rows; may be memory-mapped
+Rows: TypeAlias = npt.ArrayLike | slice  # numbers, a mask or a slice
+DenseBlock = Array  # float32 or float16, contiguous rows; may be memory-mapped
 
 
 class FeatureParts(NamedTuple):
@@ -84,11 +87,11 @@ class Features:
         """Columns of the dense block."""
         return 0 if self.dense is None else int(self.dense.shape[1])
 
-    def take(self, rows: Any) -> Features:
+    def take(self, rows: Rows) -> Features:
         """Some rows, in the order given: numbers, a slice or a mask."""
         return Features(
             None if self.sparse is None else self.sparse[rows],
-            None if self.dense is None else self.dense[rows],
+            None if self.dense is None else self.dense[rows],  # type: ignore[index]
         )
 
     def normalised(self) -> Features:
@@ -116,19 +119,19 @@ class Features:
             raise DataError(f"{name}: the dense block contains NaN or infinity")
         return FeatureParts(csr_parts(terms, name=name), dense)
 
-    def arrays(self, prefix: str) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self, prefix: str) -> dict[str, Array]:
         """Named arrays of a Part; :meth:`from_arrays` reads them."""
         arrays = {} if self.sparse is None else csr_arrays(self.sparse, prefix)
         return arrays if self.dense is None else arrays | {f"{prefix}.dense": self.dense}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Features:
+    def from_arrays(cls, arrays: Mapping[str, Array], prefix: str) -> Features:
         """The inverse of :meth:`arrays`."""
         terms = csr_from_arrays(arrays, prefix) if f"{prefix}.indptr" in arrays else None
         return cls(terms, arrays.get(f"{prefix}.dense"))
 
 
-def as_features(matrix: Any, *, name: str = "features") -> Features:
+def as_features(matrix: Features | MatrixLike, *, name: str = "features") -> Features:
     """A SciPy matrix as the sparse block, any other 2-d array as the dense one."""
     if isinstance(matrix, Features):
         return matrix
@@ -137,7 +140,7 @@ def as_features(matrix: Any, *, name: str = "features") -> Features:
     return Features(dense=as_dense(matrix, name=name))
 
 
-def with_dense(features: Features | None, dense: Any) -> Features:
+def with_dense(features: Features | None, dense: MatrixLike) -> Features:
     """Features with a dense block besides what they have."""
     if features is not None and features.dense is not None:
         raise DataError("there is a dense block already; leave out dense=")
@@ -164,7 +167,7 @@ def scaled_rows(dense: DenseBlock, scale: npt.NDArray[np.float64]) -> DenseBlock
     return scaled
 
 
-def unit_values(indptr: npt.NDArray[Any], data: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+def unit_values(indptr: Array, data: Array) -> npt.NDArray[np.float32]:
     """The values of a CSR matrix whose rows are scaled to unit length; zero rows stay zero.
 
     >>> unit_values(np.array([0, 2, 3]), np.array([3.0, -4.0, 0.0])).round(2)
@@ -178,13 +181,13 @@ def unit_values(indptr: npt.NDArray[Any], data: npt.NDArray[Any]) -> npt.NDArray
     return unit
 
 
-def row_lengths(indptr: npt.NDArray[Any], data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def row_lengths(indptr: Array, data: Array) -> npt.NDArray[np.float64]:
     """Lengths of the rows of a CSR matrix."""
     blocks = _entry_blocks(indptr, data)
     return np.concatenate([np.zeros(0), *(_lengths(ends, values) for ends, values in blocks)])
 
 
-def _lengths(ends: npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _lengths(ends: Array, values: Array) -> npt.NDArray[np.float64]:
     """Of rows in double precision, where squares do not overflow; the same bits in any block."""
     counts = ends[1:] - ends[:-1]
     squares = np.square(values, dtype=np.float64)
@@ -192,9 +195,7 @@ def _lengths(ends: npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[np
     return np.sqrt(np.bincount(rows, squares, len(counts)))
 
 
-def _entry_blocks(
-    indptr: npt.NDArray[Any], data: npt.NDArray[Any]
-) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+def _entry_blocks(indptr: Array, data: Array) -> Iterator[tuple[Array, Array]]:
     """The ends of some rows of a CSR matrix at a time, and their values."""
     step = max(1, BLOCK_NUMBERS * len(indptr) // max(1, len(data)))
     for first in range(0, len(indptr) - 1, step):
@@ -202,13 +203,13 @@ def _entry_blocks(
         yield ends, data[ends[0] : ends[-1]]
 
 
-def as_dense(matrix: Any, *, name: str = "features") -> DenseBlock:
+def as_dense(matrix: MatrixLike, *, name: str = "features") -> DenseBlock:
     """A 2-d array as float32, or float16 if it is that already, with contiguous rows."""
     array = checked_table(matrix, name=name)
     return np.ascontiguousarray(array, np.float16 if array.dtype == np.float16 else np.float32)
 
 
-def _inverse(lengths: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+def _inverse(lengths: Array) -> npt.NDArray[np.float32]:
     inverse = np.zeros(len(lengths), np.float32)
     np.divide(1.0, lengths, out=inverse, where=lengths > 0, casting="same_kind")
     return inverse

@@ -1,21 +1,28 @@
-"""Data frames of pandas, polars and Arrow, read without importing any of them."""
+"""Documents and labels as people give them: lists, or frames of pandas, polars and Arrow.
+
+Frames are read without importing any of these libraries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from labelgrove.core.arrays import Float32
 from labelgrove.errors import DataError, MissingExtraError
 
+Frame: TypeAlias = Any  # a table of pandas, polars, Arrow or another library
+Column: TypeAlias = Any  # one of its columns, or any other value
 
-def is_frame(value: Any) -> bool:
+
+def is_frame(value: object) -> bool:
     """Whether this is a table with named columns."""
     return _names(value) is not None
 
 
-def without_frame(value: Any, what: str) -> Any:
+def without_frame(value: Column, what: str) -> Column:
     """The only column of a frame as a list; anything else as it is.
 
     Iterating over a frame or a mapping gives the names of its columns or its keys, which would be
@@ -41,19 +48,19 @@ def without_frame(value: Any, what: str) -> Any:
     return _column(value, names[0])
 
 
-def as_list(value: Any) -> Any:
+def as_list(value: Column) -> Column:
     """A column of pandas, polars or Arrow as a list of Python values; anything else as it is."""
     read = getattr(value, "to_pylist", None) or getattr(value, "to_list", None)
     return value if read is None or is_frame(value) else list(read())
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a cell has no value: None, NaN, or the NA and NaT of pandas."""
     nan = isinstance(value, (float, np.floating)) and np.isnan(value)
     return value is None or bool(nan) or type(value).__name__ in ("NAType", "NaTType")
 
 
-def label_column(value: Any) -> list[Any] | None:
+def label_column(value: Column) -> list[object] | None:
     """The label lists in a column or a frame, which may be one of numbers; None for other values.
 
     >>> import pandas
@@ -69,14 +76,14 @@ def label_column(value: Any) -> list[Any] | None:
     return None if column is value else column
 
 
-def frame_rows(frame: Any) -> list[dict[str, Any]]:
+def frame_rows(frame: Frame) -> list[dict[str, object]]:
     """The rows of a frame by the names of its columns."""
     names = [str(name) for name in _names(frame) or []]
     columns = [_column(frame, name) for name in _names(frame) or []]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def indicator(frame: Any) -> tuple[Any, list[str]] | None:
+def indicator(frame: Frame) -> tuple[Float32, list[str]] | None:
     """A frame of numbers as a documents x labels matrix with its labels; None for other frames."""
     names = _names(frame) or []
     columns = [_column(frame, name) for name in names]
@@ -86,7 +93,7 @@ def indicator(frame: Any) -> tuple[Any, list[str]] | None:
     return np.array(columns, np.float32).T, [str(name) for name in names]
 
 
-def _names(value: Any) -> list[Any] | None:
+def _names(value: object) -> list[object] | None:
     """The names of a frame's columns: pandas and polars say ``columns``, Arrow ``column_names``."""
     if len(getattr(value, "shape", ())) != 2 and not hasattr(value, "__arrow_c_stream__"):
         return None
@@ -96,7 +103,7 @@ def _names(value: Any) -> list[Any] | None:
     return None if names is None or callable(names) else list(names)
 
 
-def _column(frame: Any, name: Any) -> list[Any]:
+def _column(frame: Frame, name: object) -> list[object]:
     column = frame[name]
     values = as_list(column)
     if values is column:  # DuckDB and others give their data through Arrow alone
@@ -106,3 +113,56 @@ def _column(frame: Any, name: Any) -> list[Any]:
             raise MissingExtraError("data", f"reading a {type(frame).__name__}") from error
         values = pyarrow.table(frame)[name].to_pylist()
     return list(values)
+
+
+# What people give: texts, features or a frame; a list of labels per document, a matrix or a frame.
+DocumentsLike: TypeAlias = Any
+LabelsLike: TypeAlias = Any
+
+SEPARATORS = (";", "|", ",", "\t")  # that a string with several labels may have
+
+
+def check_texts(texts: Sequence[object]) -> None:
+    """Refuses documents that are not strings; pandas reads empty cells as NaN."""
+    for row, text in enumerate(texts):
+        if isinstance(text, str):
+            continue
+        if is_missing(text):
+            raise DataError(
+                f"document {row} is missing ({text}); leave such documents out, or make them "
+                'empty: df["text"].fillna(""), in polars fill_null("")'
+            )
+        if isinstance(text, Mapping):
+            raise DataError(
+                f"document {row} is a mapping of fields; say which of them are texts: "
+                'labelgrove.records(rows, text=["title"], fields=["creator"])'
+            )
+        raise DataError(f"document {row} is {type(text).__name__}, not a string: {text!r:.60}")
+
+
+def weighted_labels(labels: object, row: int) -> Iterable[tuple[str, float]]:
+    """(label, weight) pairs of one document's labels, refusing what is surely a mistake."""
+    if isinstance(labels, str):
+        parts = next((p for p in map(labels.split, SEPARATORS) if len(p) > 1), [labels])
+        raise DataError(
+            f"labels of document {row} are the string {labels!r}; give a list: "
+            f"{[part.strip() for part in parts]!r}"
+        )
+    if is_missing(labels):
+        raise DataError(
+            f"labels of document {row} are missing ({labels}); give [] to a document without labels"
+        )
+    if isinstance(labels, bytes) or not isinstance(labels, Iterable):
+        raise DataError(f"labels of document {row} are {labels!r}; give a list of labels")
+    pairs = labels.items() if isinstance(labels, Mapping) else ((label, 1.0) for label in labels)
+    for label, weight in pairs:
+        if not isinstance(label, str):
+            number = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+            label = str(label) if number else label
+        if not isinstance(label, str):
+            raise DataError(f"labels of document {row}: {label!r} is not a string")
+        if not label:
+            raise DataError(f"labels of document {row}: an empty label")
+        if not isinstance(weight, (int, float, np.number)) or not 0 < weight < np.inf:
+            raise DataError(f"labels of document {row}: weight {weight!r} of {label!r} must be > 0")
+        yield label, float(weight)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, Int64, MatrixLike, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.core.strings import StringTable
-from labelgrove.data.checks import check_texts
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features, as_features
-from labelgrove.data.frames import as_list, indicator, is_frame, without_frame
+from labelgrove.data.frames import (
+    DocumentsLike,
+    LabelsLike,
+    as_list,
+    check_texts,
+    indicator,
+    is_frame,
+    without_frame,
+)
 from labelgrove.data.records import FieldNames, check_names, is_record
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 
@@ -24,7 +31,11 @@ FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
 
 
 def training_corpus(
-    X: Any, y: Any, index: LabelIndex | Sequence[str] | None = None, *, dense: Any = None
+    X: DocumentsLike,
+    y: LabelsLike,
+    index: LabelIndex | Sequence[str] | None = None,
+    *,
+    dense: MatrixLike | None = None,
 ) -> Corpus:
     """What ``fit`` was given as one checked Corpus.
 
@@ -51,7 +62,11 @@ def training_corpus(
 
 
 def labelled_corpus(
-    X: Any, y: Any, index: LabelIndex | Sequence[str] | None = None, *, dense: Any = None
+    X: DocumentsLike,
+    y: LabelsLike,
+    index: LabelIndex | Sequence[str] | None = None,
+    *,
+    dense: MatrixLike | None = None,
 ) -> Corpus:
     """Documents with labels, as :func:`training_corpus` takes them, but possibly with none."""
     if isinstance(X, Corpus):
@@ -67,7 +82,7 @@ def labelled_corpus(
     return corpus if dense is None else corpus.with_dense(dense)
 
 
-def check_known_labels(labels: CSR, unknown: Any) -> None:
+def check_known_labels(labels: CSR, unknown: npt.ArrayLike) -> None:
     """Refuses to measure on documents of which the model knows no label at all."""
     if labels.nnz == 0 and np.any(unknown):
         raise DataError(
@@ -114,7 +129,9 @@ def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | 
     return replace(learnt_from, index=index), replace(held_out, index=index)
 
 
-def _label_matrix(y: Any, index: LabelIndex | Sequence[str] | None) -> tuple[CSR, LabelIndex, Any]:
+def _label_matrix(
+    y: LabelsLike, index: LabelIndex | Sequence[str] | None
+) -> tuple[CSR, LabelIndex, Int64]:
     if index is not None and not isinstance(index, LabelIndex):
         index = LabelIndex([str(name) for name in index], listed=False)
     if is_frame(y) and (table := indicator(y)) is not None:
@@ -140,7 +157,7 @@ def _label_matrix(y: Any, index: LabelIndex | Sequence[str] | None) -> tuple[CSR
     return matrix, names, unknown
 
 
-def checked_inputs(X: Any) -> Any:
+def checked_inputs(X: DocumentsLike) -> Features | Strings:
     """Documents for fit or predict: Features, or a sequence of strings."""
     if isinstance(X, (Corpus, Documents)):
         return X.inputs
@@ -151,19 +168,16 @@ def checked_inputs(X: Any) -> Any:
         raise DataError("documents are one string; give a list of strings, even for one document")
     if isinstance(X, StringTable):
         return X
-    X = without_frame(X, "documents")
-    if not isinstance(X, Sequence):
-        try:
-            X = list(X)
-        except TypeError:
-            raise DataError(
-                f"documents must be a list of strings, got {type(X).__name__}"
-            ) from None
-    check_texts(X)
-    return X
+    given = without_frame(X, "documents")
+    try:
+        texts: Strings = given if isinstance(given, Sequence) else list(given)
+    except TypeError:
+        raise DataError(f"documents must be a list of strings, got {type(X).__name__}") from None
+    check_texts(texts)
+    return texts
 
 
-def documents_of(X: Any) -> Documents:
+def documents_of(X: DocumentsLike) -> Documents:
     """Documents for fit or predict, with both their texts and their features."""
     if isinstance(X, (Corpus, Documents)):
         return Documents(X.texts, X.features)
@@ -171,7 +185,7 @@ def documents_of(X: Any) -> Documents:
     return Documents(features=inputs) if isinstance(inputs, Features) else Documents(inputs)
 
 
-def with_fields(X: Any, names: FieldNames | None) -> Any:
+def with_fields(X: DocumentsLike, names: FieldNames | None) -> DocumentsLike:
     """Documents for a model whose fields are ``names``: mappings and frames become records.
 
     Refuses fields that the model does not read.
@@ -203,7 +217,7 @@ def with_fields(X: Any, names: FieldNames | None) -> Any:
     return X
 
 
-def with_texts(method: str, X: Any) -> Documents:
+def with_texts(method: str, X: DocumentsLike) -> Documents:
     """The documents for a method that reads their texts, and perhaps features that came along."""
     documents = documents_of(X)
     if documents.texts is None:
@@ -211,9 +225,11 @@ def with_texts(method: str, X: Any) -> Documents:
     return documents
 
 
-def texts_only(method: str, X: Any) -> Any:
+def texts_only(method: str, X: DocumentsLike) -> Strings:
     """The documents for a method that reads their texts and nothing else."""
-    return with_texts(method, X).texts
+    texts = with_texts(method, X).texts
+    assert texts is not None
+    return texts
 
 
 def check_k(k: int) -> int:
@@ -223,7 +239,7 @@ def check_k(k: int) -> int:
     return int(k)
 
 
-def check_threads(threads: Any) -> int:
+def check_threads(threads: int) -> int:
     """The threads that ``predict`` was given; 0 and -1 are all cores."""
     whole = isinstance(threads, (int, np.integer)) and not isinstance(threads, bool)
     if not whole or not -1 <= threads <= MAX_THREADS:

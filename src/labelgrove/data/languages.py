@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, islice
-from typing import Any
 
 from labelgrove.data.records import words_of
 from labelgrove.errors import DataError
@@ -60,7 +59,7 @@ _FROM_SHARE_OF_ANY = 0.05  # where the language with the most such words wins
 _JAPANESE = 0.1  # share of syllables; Japanese has Chinese characters, too
 
 
-def are_english(texts: Any) -> bool:
+def are_english(texts: Iterable[str]) -> bool:
     """Whether two thirds of the texts, or of a sample of them, are in English.
 
     >>> are_english(["the roof of the house", "a list of words that are common"])
@@ -126,7 +125,7 @@ def _first_words(text: str) -> list[str]:
     return [match[0] for match in islice(_WORD.finditer(text.lower()), _WORDS_READ)]
 
 
-def sampled(texts: Any) -> tuple[list[str], Any]:
+def sampled(texts: Iterable[str]) -> tuple[list[str], Iterable[str]]:
     """Some of the texts, and all of them: an iterator can be read only once."""
     if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
         return [], texts

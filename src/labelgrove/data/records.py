@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from labelgrove.core.nfc import nfc
 from labelgrove.core.strings import StringTable
-from labelgrove.data.frames import frame_rows, is_frame, is_missing
+from labelgrove.data.frames import Frame, frame_rows, is_frame, is_missing
 from labelgrove.errors import ConfigError, DataError, warn
 
 START, TEXT, FIELD, VALUE = "\x02", "\x1c", "\x1d", "\x1f"
@@ -54,7 +53,7 @@ class FieldNames:
             raise ConfigError(f"the field {twice!r} is named twice")
 
     @classmethod
-    def from_dict(cls, stored: Any) -> FieldNames:
+    def from_dict(cls, stored: Mapping[str, list[str]]) -> FieldNames:
         """The names that a model folder holds."""
         try:
             return cls(tuple(stored["texts"]), tuple(stored["fields"]))
@@ -69,7 +68,7 @@ class FieldNames:
         texts = ", ".join(self.texts)
         return f"{texts}; fields {', '.join(self.fields)}" if self.fields else texts
 
-    def record(self, row: Mapping[str, Any]) -> str:
+    def record(self, row: Mapping[str, object]) -> str:
         """A document from its fields by name; those that are missing or None stay empty."""
         pieces = [START]
         for name in self.texts:
@@ -84,7 +83,7 @@ class FieldNames:
             pieces += [VALUE + value for value in field_values(row.get(name), name)]
         return "".join(pieces)
 
-    def records(self, rows: Any) -> list[str]:
+    def records(self, rows: Frame | Iterable[object]) -> list[str]:
         """Records of mappings or of a frame's rows; strings among them stay as they are."""
         records = []
         for number, row in enumerate(frame_rows(rows) if is_frame(rows) else rows):
@@ -110,7 +109,9 @@ class FieldNames:
         return records
 
 
-def records(rows: Any, *, text: str | Sequence[str], fields: str | Sequence[str] = ()) -> list[str]:
+def records(
+    rows: Frame | Iterable[object], *, text: str | Sequence[str], fields: str | Sequence[str] = ()
+) -> list[str]:
     """Documents with fields, for ``fit`` and all that takes a list of texts.
 
     ``rows`` are mappings, such as those of a JSON file, or a data frame. ``text`` names what is
@@ -153,7 +154,7 @@ def is_record(text: str) -> bool:
     return text[:2] == _BEGIN
 
 
-def has_records(texts: Any) -> bool:
+def has_records(texts: Iterable[object]) -> bool:
     """Whether any of the documents has fields."""
     if not isinstance(texts, StringTable):
         return any(isinstance(text, str) and text[:2] == _BEGIN for text in texts)
@@ -196,7 +197,7 @@ def plain_texts(texts: Sequence[str]) -> Sequence[str]:
     return StringTable.from_strings(words) if isinstance(texts, StringTable) else list(words)
 
 
-def plain_text(text: Any) -> Any:
+def plain_text(text: str) -> str:
     """The text of a document without its fields; what is no text stays as it is."""
     return words_of(text) if isinstance(text, str) else text
 
@@ -273,7 +274,7 @@ def empty_fields(texts: Iterable[str]) -> list[str]:
     return list(empty)
 
 
-def field_values(given: Any, name: str) -> list[str]:
+def field_values(given: object, name: str) -> list[str]:
     """The values of one field: strings, numbers, or a list of them; missing ones are left out."""
     values = given if isinstance(given, (list, tuple)) else [given]
     if isinstance(given, np.ndarray):  # Parquet files give lists as arrays

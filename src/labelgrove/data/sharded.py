@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Int64, as_csr
+from labelgrove.core.arrays import CSR, Int64, stacked_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.facts import TrainingFacts
-from labelgrove.data.fingerprints import Fingerprints, limit_for
+from labelgrove.data.facts import Fingerprints, TrainingFacts, UInt32, limit_for
 from labelgrove.data.records import joined_names, names_in
 from labelgrove.engines import Engine
-from labelgrove.engines.engine import Ref
+from labelgrove.engines.engine import Ref, Result
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +36,7 @@ class ShardedCorpus:
             self,
             texts=(*self.texts, self.engine.put(StringTable.from_strings(texts))),
             starts=np.append(self.starts, len(self) + len(texts)),
-            labels=as_csr(sparse.vstack([self.labels, labels], format="csr")),
+            labels=stacked_rows([self.labels, labels]),
         )
 
     def texts_at(self, rows: range) -> list[str]:
@@ -51,7 +49,7 @@ class ShardedCorpus:
         ]
         return [text for part in self.engine.results(refs) for text in part]
 
-    def map(self, function: Any, *shared: Any) -> Iterator[Any]:
+    def map(self, function: Callable[..., Result], *shared: object) -> Iterator[Result]:
         """What ``function(texts, *shared)`` gives for each block, in order."""
         return self.engine.results(self.engine.map(function, self.texts, *shared))
 
@@ -69,6 +67,6 @@ def _strings_at(texts: StringTable, rows: Int64) -> list[str]:
     return [texts[row] for row in rows.tolist()]
 
 
-def _hashes_of(texts: StringTable, limit: int) -> Any:
+def _hashes_of(texts: StringTable, limit: int) -> UInt32:
     without_labels = sparse.csr_array((len(texts), 0), dtype=np.float32)
     return Fingerprints.of(Corpus(texts, without_labels, LabelIndex([])), limit).hashes

@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from labelgrove.core import jsonio
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.part import Part
 from labelgrove.core.versions import VERSION
 from labelgrove.disk.atomic import leftovers, write_file, write_folder
@@ -45,7 +46,7 @@ class Bundle:
     """A folder that was read and checked."""
 
     path: Path
-    manifest: dict[str, Any]
+    manifest: JsonObject
     parts: dict[str, Part]
 
 
@@ -53,7 +54,7 @@ def write_bundle(
     path: str | Path,
     *,
     kind: str,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, object],
     parts: Mapping[str, Part],
     extra: Callable[[Path], None] | None = None,
     replace: bool = False,
@@ -73,7 +74,7 @@ def write_bundle(
     configs = {n: jsonio.dump(p.config, where=f"{n}.config") for n, p in parts.items()}
 
     def write(folder: Path) -> None:
-        files: dict[str, Any] = {}
+        files: JsonObject = {}
         if extra is not None:
             extra(folder)
             for file in sorted(p for p in folder.rglob("*") if not p.is_dir()):
@@ -131,7 +132,7 @@ def read_bundle(path: str | Path, *, kind: str, verify: Verify = "auto") -> Bund
     return Bundle(folder, manifest, parts)
 
 
-def read_manifest(path: str | Path, *, kind: str) -> dict[str, Any]:
+def read_manifest(path: str | Path, *, kind: str) -> JsonObject:
     """The manifest of a folder, checked against its own checksum; reads no other file."""
     folder, file = Path(path), Path(path) / MANIFEST
     if not folder.is_dir():
@@ -181,13 +182,13 @@ def library_versions() -> dict[str, str]:
 _RESTORE = "copy the folder again from where it was made"
 
 
-def manifest_checksum(manifest: Mapping[str, Any]) -> str:
+def manifest_checksum(manifest: Mapping[str, object]) -> str:
     """The digest that a manifest has of itself."""
     rest = {key: manifest[key] for key in sorted(manifest) if key != "checksum"}
     return hashlib.sha256(jsonio.dump(rest, indent=None)).hexdigest()
 
 
-def _check_lists(manifest: Mapping[str, Any], file: Path) -> None:
+def _check_lists(manifest: JsonObject, file: Path) -> None:
     """Refuses dangerous entries: the checksum shows only that nothing has changed."""
     files, parts = manifest.get("files"), manifest.get("parts")
     if not isinstance(files, dict) or not isinstance(parts, list):
@@ -231,7 +232,7 @@ def regular_size(folder: Path, name: str) -> int:
     return status.st_size
 
 
-def _check_file(folder: Path, name: str, entry: Mapping[str, Any], verify: Verify) -> None:
+def _check_file(folder: Path, name: str, entry: JsonObject, verify: Verify) -> None:
     file = folder / name
     size = regular_size(folder, name)
     if size != entry["size"]:
@@ -258,7 +259,7 @@ def _content(file: Path) -> bytes:
         raise ModelFormatError(f"{file}: cannot be read ({error.strerror})") from error
 
 
-def _listed(file: Path) -> dict[str, Any]:
+def _listed(file: Path) -> JsonObject:
     """Describes a file that other code wrote, and syncs it to disk."""
     name = file.name
     if file.is_symlink() or not file.is_file() or not _is_safe(name):
@@ -268,7 +269,7 @@ def _listed(file: Path) -> dict[str, Any]:
     return _described(file, file_hash(file))
 
 
-def _described(file: Path, sha256: str) -> dict[str, Any]:
+def _described(file: Path, sha256: str) -> JsonObject:
     size = file.stat().st_size
     return {"size": size, "sha256": sha256, "sample_sha256": _sample_sha256(file, size)}
 

@@ -13,21 +13,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.arrays import Array, check_structure
+from labelgrove.core.late import SparseMatrix
 from labelgrove.core.strings import StringTable
-from labelgrove.core.structure import check_structure
 from labelgrove.disk.tensors import array_blocks
 from labelgrove.errors import ConfigError
+
+Hash: TypeAlias = "hashlib._Hash"
 
 _CHUNK = 65_536  # strings joined at a time; part of the definition of the hash
 _WIDENED = 1 << 20  # indices widened at a time
 
 
-def content_hash(*objects: Any) -> str:
+def content_hash(*objects: object) -> str:
     """SHA-256, in hex, of plain values, arrays, sparse matrices, string tables and dataclasses.
 
     Lists and tuples count as equal, so do a list of strings and a StringTable of them, and dicts in
@@ -42,7 +45,7 @@ def file_hash(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _digest(value: Any, where: str) -> bytes:
+def _digest(value: object, where: str) -> bytes:
     if isinstance(value, np.generic):
         value = value.item()
     if value is None:
@@ -71,8 +74,9 @@ def _digest(value: Any, where: str) -> bytes:
     sparse = sys.modules.get("scipy.sparse")  # without it there is no sparse matrix to hash
     if sparse is not None and sparse.issparse(value):
         return _sparse(value)
-    if callable(getattr(value, "state", None)) and not isinstance(value, type):
-        return _leaf(b"state " + type(value).__name__.encode(), _digest(value.state(), where))
+    state = getattr(value, "state", None)
+    if callable(state) and not isinstance(value, type):
+        return _leaf(b"state " + type(value).__name__.encode(), _digest(state(), where))
     raise ConfigError(
         f"{where}: a {type(value).__name__} has no content hash; "
         "give plain values, arrays, sparse matrices, dataclasses or strings"
@@ -86,17 +90,17 @@ def _leaf(tag: bytes, content: bytes | bytearray) -> bytes:
     return digest.digest()
 
 
-def _mapping(value: Mapping[Any, Any], where: str) -> bytes:
+def _mapping(value: Mapping[str, object], where: str) -> bytes:
     pairs = [_digest(k, where) + _digest(item, f"{where}.{k}") for k, item in value.items()]
     return _leaf(b"mapping", b"".join(sorted(pairs)))
 
 
-def _sequence(value: Sequence[Any], where: str) -> bytes:
+def _sequence(value: Sequence[object], where: str) -> bytes:
     digest = hashlib.sha256(b"strings\0")
     try:
         rest = iter(value)
         while chunk := list(islice(rest, _CHUNK)):
-            _add_strings(digest, chunk)
+            _add_strings(digest, chunk)  # type: ignore[arg-type]
         return digest.digest()
     except TypeError:  # not all are strings
         digest = hashlib.sha256(b"sequence\0")
@@ -105,7 +109,7 @@ def _sequence(value: Sequence[Any], where: str) -> bytes:
         return digest.digest()
 
 
-def _add_strings(digest: Any, chunk: list[str]) -> None:
+def _add_strings(digest: Hash, chunk: list[str]) -> None:
     joined = "".join(chunk)
     if joined.isascii():
         lengths, content = map(len, chunk), joined.encode("ascii")
@@ -124,13 +128,13 @@ def _table(value: StringTable) -> bytes:
     return digest.digest()
 
 
-def _add_chunk(digest: Any, lengths: npt.NDArray[np.int64], content: bytes | memoryview) -> None:
+def _add_chunk(digest: Hash, lengths: npt.NDArray[np.int64], content: bytes | memoryview) -> None:
     digest.update(struct.pack("<q", len(lengths)))
     _add_array(digest, lengths)
     digest.update(content)
 
 
-def _array(value: npt.NDArray[Any], where: str) -> bytes:
+def _array(value: Array, where: str) -> bytes:
     if value.dtype.kind in "OU":  # texts and labels come in such arrays too
         return _sequence(value.tolist(), where) if value.ndim else _digest(value.item(), where)
     if value.dtype.kind not in "biuf":
@@ -140,12 +144,12 @@ def _array(value: npt.NDArray[Any], where: str) -> bytes:
     return digest.digest()
 
 
-def _add_array(digest: Any, array: npt.NDArray[Any]) -> None:
+def _add_array(digest: Hash, array: Array) -> None:
     for block in array_blocks(array):
         digest.update(block)
 
 
-def _sparse(value: Any) -> bytes:
+def _sparse(value: SparseMatrix) -> bytes:
     check_structure(value)
     csr = value.tocsr()
     used = int(csr.indptr[-1])

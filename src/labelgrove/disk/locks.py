@@ -13,7 +13,8 @@ import sys
 import time
 import weakref
 from pathlib import Path
-from typing import Any
+
+from labelgrove.core.jsonio import JsonObject
 
 if sys.platform == "win32":
     import msvcrt
@@ -34,14 +35,14 @@ class FileLock:
         # Forked children share the descriptor, so the finalizer must only close it.
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self.taken = _try_lock(self._descriptor, wait=wait)
-        self.previous: dict[str, Any] | None = None
+        self.previous: JsonObject | None = None
         with contextlib.suppress(OSError, ValueError):
             note = json.loads(path.read_text())
             self.previous = note if isinstance(note, dict) else None
         if self.taken:
             self.note()
 
-    def note(self, **more: Any) -> None:
+    def note(self, **more: object) -> None:
         """Writes who holds the lock, and more about the holder."""
         self._note({"pid": os.getpid(), "host": platform.node(), "since": time.time()} | more)
 
@@ -53,7 +54,7 @@ class FileLock:
         self.taken = False
         self._close()
 
-    def _note(self, holder: dict[str, Any] | None) -> None:
+    def _note(self, holder: JsonObject | None) -> None:
         with contextlib.suppress(OSError):  # the lock works without a note
             os.ftruncate(self._descriptor, 0)
             if holder is not None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.part import Part
 from labelgrove.disk.atomic import clean_up, occupied
 from labelgrove.disk.bundle import (
@@ -28,19 +28,19 @@ class StoredModel:
 
     path: Path
     method: str
-    params: dict[str, Any]
+    params: JsonObject
     parts: WatchedParts
-    metadata: dict[str, Any]
-    manifest: dict[str, Any]
+    metadata: JsonObject
+    manifest: JsonObject
 
 
 def save_model(
     path: str | Path,
     *,
     method: str,
-    params: Mapping[str, Any],
+    params: Mapping[str, object],
     parts: Mapping[str, Part],
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, object] | None = None,
     created: str | None = None,
     overwrite: bool = False,
     extra: Callable[[Path], None] | None = None,
@@ -78,12 +78,12 @@ def load_model(path: str | Path, *, verify: Verify = "auto") -> StoredModel:
     return StoredModel(bundle.path, method, params, WatchedParts(bundle.parts), metadata, manifest)
 
 
-def model_manifest(path: str | Path) -> dict[str, Any]:
+def model_manifest(path: str | Path) -> JsonObject:
     """The manifest of a model folder, with a method, params and metadata."""
     return _checked(read_manifest(path, kind="model"), path)
 
 
-def _checked(manifest: dict[str, Any], path: str | Path) -> dict[str, Any]:
+def _checked(manifest: JsonObject, path: str | Path) -> JsonObject:
     kinds = {"method": str, "params": dict, "metadata": dict}
     if not all(isinstance(manifest.get(key), kind) for key, kind in kinds.items()):
         raise ModelFormatError(f"{path}/{MANIFEST}: method, params or metadata are missing")

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Event, JsonlLog
@@ -49,7 +49,7 @@ _FORMAT = "labelgrove-run"
 _CHECKPOINTS = 2
 
 
-def stage_key(name: str, inputs: Mapping[str, Any]) -> str:
+def stage_key(name: str, inputs: Mapping[str, object]) -> str:
     """The key under which a stage's result is stored.
 
     Use it as an input of a later stage instead of hashing the large result again.
@@ -184,7 +184,7 @@ class RunFolder:
             for folder in self.path.glob(f"{kind}/**/"):
                 clean_up_inside(folder)
 
-    def stage(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Part]) -> Part:
+    def stage(self, name: str, inputs: Mapping[str, object], compute: Callable[[], Part]) -> Part:
         """The result of ``compute()``, or the stored result for the same inputs.
 
         ``inputs`` must contain everything that the result depends on. The result is always read
@@ -250,7 +250,7 @@ class RunFolder:
             raise ConfigError(f"stage {stage!r} is not being computed: it has no checkpoints")
         return Checkpoints(self._folder("checkpoints", stage, self._computing[stage]))
 
-    def log(self, event: Event | Mapping[str, Any]) -> None:
+    def log(self, event: Event | Mapping[str, object]) -> None:
         """Appends an event to ``log.jsonl``; this method can be a callback."""
         if not self._writes:
             return
@@ -384,7 +384,7 @@ def _statuses(folders: Iterable[Path], kind: str) -> list[StageStatus]:
     return sorted(statuses, key=lambda s: (s.created, s.name, s.step or 0))
 
 
-def _input_hashes(inputs: Mapping[str, Any]) -> dict[str, str]:
+def _input_hashes(inputs: Mapping[str, object]) -> dict[str, str]:
     return {name: content_hash(value) for name, value in inputs.items()}
 
 
@@ -424,7 +424,7 @@ def process_name(process: int) -> str:
     return f"{platform.node()} {process}"
 
 
-def _who(holder: Mapping[str, Any] | None) -> str:
+def _who(holder: Mapping[str, object] | None) -> str:
     if not holder:
         return "another process"
     return f"process {holder.get('pid')} on {holder.get('host')}; wait for it or stop it first"

@@ -60,7 +60,7 @@ class Stages:
         self._closed = threading.Event()
 
     def __call__(
-        self, name: str, function: Callable[..., T], /, *, version: int = 1, **arguments: Any
+        self, name: str, function: Callable[..., T], /, *, version: int = 1, **arguments: object
     ) -> CachedResult[T]:
         """What ``function(**arguments)`` gives, now or in an earlier run with equal arguments.
 
@@ -91,7 +91,7 @@ class Stages:
             restored = _restored(function, part)
             return CachedResult(lambda: restored, key)
 
-    def derive(self, make: Callable[[], T], /, **arguments: Any) -> CachedResult[T]:
+    def derive(self, make: Callable[[], T], /, **arguments: object) -> CachedResult[T]:
         """A value that is cheap to make, or made only if needed, known by ``arguments``."""
         return CachedResult(make, self._key("derived", arguments))
 
@@ -133,7 +133,7 @@ class Stages:
         if self._closed.is_set():
             raise InterruptedError("the training has ended")
 
-    def _key(self, name: str, arguments: Mapping[str, Any]) -> str:
+    def _key(self, name: str, arguments: Mapping[str, object]) -> str:
         """Without a run folder nothing is hashed at all."""
         if self.run is None:
             return ""
@@ -152,7 +152,7 @@ class Stages:
         return own.folder
 
 
-def _input(argument: Any) -> Any:
+def _input(argument: object) -> object:
     """What an argument is known by."""
     if isinstance(argument, CachedResult):
         return argument.key

@@ -17,13 +17,16 @@ import os
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from labelgrove.core import jsonio
+from labelgrove.core.arrays import Array
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.errors import ConfigError, ModelFormatError
+
+DType: TypeAlias = "np.dtype[np.generic]"
 
 _CODES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
 _DTYPES = {code: np.dtype(f"<{code[0].lower()}{int(code[1:]) // 8}") for code in _CODES}
@@ -35,9 +38,9 @@ _ALIGNMENT = 64
 _BLOCK = 16 << 20
 
 
-def write_tensors(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+def write_tensors(path: Path, arrays: Mapping[str, Array]) -> str:
     """Writes named arrays to a new file, syncs it to disk and returns its SHA-256."""
-    header: dict[str, Any] = {}
+    header: JsonObject = {}
     position = 0
     ordered = _ordered(arrays, path)
     for name, array in ordered:
@@ -63,7 +66,7 @@ def write_tensors(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+def read_tensors(path: Path) -> dict[str, Array]:
     """The arrays of a file as read-only views of one memory map.
 
     A header that does not describe the file exactly is a ModelFormatError.
@@ -75,7 +78,7 @@ def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise ModelFormatError(f"{path}: cannot be read ({error})") from error
-    arrays: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, Array] = {}
     for name, (dtype, shape, begin) in _checked_entries(header, path, size - start).items():
         array = np.ndarray(shape, dtype, buffer=mapped, offset=start + begin)
         if not array.flags.aligned:  # not in our own files; kernels cannot read such arrays
@@ -93,7 +96,7 @@ def tensor_sizes(path: Path) -> dict[str, int]:
     return {name: math.prod(entry["shape"]) for name, entry in header.items()}
 
 
-def array_blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
+def array_blocks(array: Array) -> Iterator[memoryview]:
     """An array's little-endian bytes in C order, in pieces that copy a few megabytes at most."""
     little = _little(array.dtype)
     if array.size == 0:
@@ -111,9 +114,7 @@ def array_blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
         yield from array_blocks(np.ascontiguousarray(array, dtype=little))
 
 
-def _ordered(
-    arrays: Mapping[str, npt.NDArray[Any]], path: Path
-) -> list[tuple[str, npt.NDArray[Any]]]:
+def _ordered(arrays: Mapping[str, Array], path: Path) -> list[tuple[str, Array]]:
     checked = []
     for name, given in arrays.items():
         array = np.asarray(given) if isinstance(given, np.generic) else given
@@ -128,11 +129,11 @@ def _ordered(
     return sorted(checked, key=lambda item: (-item[1].itemsize, item[0]))
 
 
-def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _little(dtype: DType) -> DType:
     return dtype.newbyteorder("<")
 
 
-def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[dict[str, Any], int]:
+def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[JsonObject, int]:
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(_MAX_HEADER, size - 8):
         raise ModelFormatError(f"{path}: not a safetensors file, or cut off; copy it again")
@@ -144,10 +145,10 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[dict[str, Any],
 
 
 def _checked_entries(
-    header: Mapping[str, Any], path: Path, data_size: int
-) -> dict[str, tuple[np.dtype[Any], tuple[int, ...], int]]:
+    header: JsonObject, path: Path, data_size: int
+) -> dict[str, tuple[DType, tuple[int, ...], int]]:
     """Name -> dtype, shape, begin; refuses arrays that do not fill the data exactly."""
-    entries: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]] = {}
+    entries: dict[str, tuple[DType, tuple[int, ...], int]] = {}
     extents: list[tuple[int, int]] = []
     for name, entry in header.items():
         if name == "__metadata__":
@@ -181,5 +182,5 @@ def _checked_entries(
     return entries
 
 
-def _whole_numbers(values: Any) -> bool:
+def _whole_numbers(values: object) -> bool:
     return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)

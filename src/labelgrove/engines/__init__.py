@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from labelgrove.engines.engine import Engine
-from labelgrove.engines.local import LocalEngine
+from labelgrove.engines.engine import Engine, LocalEngine
 from labelgrove.errors import ConfigError
 
 __all__ = ["ENGINES", "Engine", "LocalEngine", "engine_for", "open_engine"]

@@ -59,16 +59,16 @@ class RayEngine(Engine):
         self._gpus = int(resources.get("GPU", 0))
         self.workers = min(workers or cores, cores)
         self._asked = workers
-        self._tasks: dict[Any, Any] = {}
+        self._tasks: dict[Callable[..., object], Ref] = {}
 
-    def put(self, value: Any) -> Ref:
+    def put(self, value: object) -> Ref:
         return ray.put(value)
 
-    def call(self, function: Callable[..., Any], *arguments: Any, gpu: bool = False) -> Ref:
+    def call(self, function: Callable[..., object], *arguments: object, gpu: bool = False) -> Ref:
         options = {"num_gpus": 1} if gpu and self._gpus else {}
         return self._task(function).options(**options).remote(*arguments)
 
-    def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
+    def split(self, function: Callable[..., object], *arguments: object, parts: int) -> list[Ref]:
         refs = self._task(function).options(num_returns=parts).remote(*arguments)
         return refs if parts > 1 else [self.call(_first, refs)]
 
@@ -124,8 +124,14 @@ class RayEngine(Engine):
     ) -> Result:
         from labelgrove.engines.ray_train import train_together
 
-        options: dict[str, Any] = {"device": device, "folder": folder, "callback": callback}
-        return train_together(work, workers=self._asked, cores=threads, **options)
+        return train_together(
+            work,
+            workers=self._asked,
+            cores=threads,
+            device=device,
+            folder=folder,
+            callback=callback,
+        )
 
     def cancel(self, refs: Sequence[Ref]) -> None:
         for ref in refs:
@@ -136,7 +142,7 @@ class RayEngine(Engine):
         if self._owns:
             ray.shutdown()
 
-    def _task(self, function: Callable[..., Any]) -> Any:
+    def _task(self, function: Callable[..., object]) -> Ref:
         if function not in self._tasks:
             self._tasks[function] = ray.remote(num_cpus=1)(_on_one_core(function))
         return self._tasks[function]
@@ -145,17 +151,17 @@ class RayEngine(Engine):
 class _Worker:
     """An actor of Ray Data: made once, then given items, one in each batch."""
 
-    def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
+    def __init__(self, make: Callable[[], Callable[[object], object]]) -> None:
         try:
             self.work = make()
         except LabelgroveError as error:  # Ray would take the worker for lost
             self.work = _raising(error)
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
+    def __call__(self, batch: dict[str, list[bytes]]) -> dict[str, list[bytes]]:
         return {"result": [self._answer(item) for item in batch["item"]]}
 
     def _answer(self, item: bytes) -> bytes:
-        result: Any
+        result: object
         try:
             result = self.work(pickle.loads(item))
         except LabelgroveError as error:  # Ray Data would bury it in its own
@@ -163,10 +169,10 @@ class _Worker:
         return pickle.dumps(result)
 
 
-def _raising(error: LabelgroveError) -> Callable[[Any], Any]:
+def _raising(error: LabelgroveError) -> Callable[[object], object]:
     """A worker that answers every item with this error."""
 
-    def work(item: Any) -> Any:
+    def work(item: object) -> object:
         raise error
 
     return work
@@ -179,11 +185,11 @@ class _Refusal:
     error: LabelgroveError
 
 
-def _on_one_core(function: Callable[..., Any]) -> Callable[..., Any]:
+def _on_one_core(function: Callable[..., object]) -> Callable[..., object]:
     """The function as a task; errors of the disk say on which machine they happened."""
 
     @functools.wraps(function)
-    def run(*arguments: Any) -> Any:
+    def run(*arguments: object) -> object:
         try:
             with using(threads=RayEngine.threads):
                 return function(*arguments)
@@ -200,13 +206,13 @@ def _with_machine(error: LabelgroveError) -> LabelgroveError:
     return StorageError(f"{error} (on {ray.util.get_node_ip_address()})")
 
 
-def _first(values: Sequence[Any]) -> Any:
+def _first(values: Sequence[object]) -> object:
     return values[0]
 
 
 def _connect(address: str | None, workers: int | None) -> None:
     """Joins a cluster, or starts one on this machine."""
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
+    options: dict[str, object] = {"log_to_driver": False, "logging_level": "warning"}
     if address is None:
         # An address in the environment would be taken; a cluster must be asked for by name.
         options |= {"address": "local", "num_cpus": workers, "include_dashboard": False}
@@ -231,7 +237,7 @@ def _plain_errors() -> Iterator[None]:
     try:
         yield
     except exceptions.RayTaskError as error:
-        cause: Any = error
+        cause: BaseException = error
         while isinstance(cause, exceptions.RayTaskError):
             cause = cause.cause
         if isinstance(cause, LabelgroveError):

@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, as_csr, stacked_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
@@ -52,6 +52,6 @@ def with_label_documents(corpus: Corpus) -> Corpus:
     both = chain(texts, added)
     return Corpus(
         StringTable.from_strings(both) if stored else list(both),
-        as_csr(sparse.vstack([corpus.labels, own])),
+        stacked_rows([corpus.labels, own]),
         corpus.index,
     )

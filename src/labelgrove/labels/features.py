@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, as_csr, csr_parts, entry_rows, narrow_csr, with_values
+from labelgrove.core.arrays import (
+    CSR,
+    Int64,
+    MatrixLike,
+    as_csr,
+    csr_parts,
+    entry_rows,
+    narrow_csr,
+    with_values,
+)
 from labelgrove.core.late import sparse
 from labelgrove.core.resources import thread_count
 from labelgrove.core.scratch import (
@@ -31,13 +40,15 @@ from labelgrove.data.features import FeatureParts, Features, as_features, row_bl
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import TreeParams
 
+Rows: TypeAlias = Features | Blocks | MatrixLike  # of documents
+
 # Labels whose random walks are held in memory at once, and entries pruned at once.
 WALK_BLOCK = 1 << 16
 PRUNE_ENTRIES = 1 << 24
 GROUP_TERMS = 1 << 26  # terms of documents whose sums are made at once, if they go to files
 
 
-def pifa(features: Any, labels: Any, *, row_weights: bool = True) -> Features:
+def pifa(features: Rows, labels: MatrixLike, *, row_weights: bool = True) -> Features:
     """Positive instance feature aggregation: the unit-length sum of each label's documents.
 
     With ``row_weights`` a document with n labels counts 1/sqrt(n) for each of them, so that
@@ -60,7 +71,7 @@ def pifa(features: Any, labels: Any, *, row_weights: bool = True) -> Features:
     return _unit_sums(x, weights, x.parts())
 
 
-def label_sums(features: Any, labels: Any) -> Features:
+def label_sums(features: Rows, labels: MatrixLike) -> Features:
     """The plain sum of each label's documents, as CascadeXML smooths it.
 
     >>> label_sums([[3.0, 0.0], [0.0, 4.0]], [[1, 0], [1, 1]]).dense.round(5)
@@ -135,7 +146,7 @@ def _sums_of_piece(weights: CSR, *parts: Features) -> Features:
     return _unit_sums(rows, as_csr(weights), rows.parts())
 
 
-def l2_normalised(matrix: Any) -> Features:
+def l2_normalised(matrix: Features | MatrixLike) -> Features:
     """Rows scaled to unit length over both blocks together; zero rows stay zero."""
     features = as_features(matrix)
     squares = np.zeros(len(features))
@@ -152,7 +163,7 @@ def l2_normalised(matrix: Any) -> Features:
     return Features(terms, None if dense is None else scaled_rows(dense, scale))
 
 
-def pii(labels: Any) -> Features:
+def pii(labels: MatrixLike) -> Features:
     """Positive instance indices: a label is the unit-length list of its documents.
 
     As in :func:`pifa`, a document with n labels counts 1/sqrt(n) for each.
@@ -161,8 +172,8 @@ def pii(labels: Any) -> Features:
 
 
 def smoothed(
-    described: Any,
-    labels: Any,
+    described: Features | MatrixLike,
+    labels: MatrixLike,
     *,
     neighbours: int = 10,
     walk_length: int = 400,
@@ -208,7 +219,7 @@ def _visits(labels: CSR, walk_length: int, restart: float, seed: int) -> CSR:
     return as_csr(sparse.vstack(blocks, format="csr"))
 
 
-def _random_column(matrix: CSR, rows: Any, random: np.random.Generator) -> Any:
+def _random_column(matrix: CSR, rows: Int64, random: np.random.Generator) -> Int64:
     """A random stored column of each row; -1 for an empty row."""
     lengths = np.diff(matrix.indptr)[rows]
     offsets = (random.random(len(rows)) * lengths).astype(np.int64)
@@ -216,7 +227,7 @@ def _random_column(matrix: CSR, rows: Any, random: np.random.Generator) -> Any:
     return np.where(lengths > 0, matrix.indices[places] if matrix.nnz else -1, -1)
 
 
-def concatenated(first: Any, second: Any) -> Features:
+def concatenated(first: Features | MatrixLike, second: Features | MatrixLike) -> Features:
     """Two descriptions of the same labels side by side, each of unit length."""
     a, b = l2_normalised(first), l2_normalised(second)
     _same_labels(a, b)
@@ -228,7 +239,9 @@ def concatenated(first: Any, second: Any) -> Features:
     )
 
 
-def combined(first: Any, second: Any, *, weight: float = 0.5) -> Features:
+def combined(
+    first: Features | MatrixLike, second: Features | MatrixLike, *, weight: float = 0.5
+) -> Features:
     """(1 - weight) * first + weight * second, each of unit length, over the same features.
 
     A block that one of them does not have counts as zeros there.
@@ -236,7 +249,7 @@ def combined(first: Any, second: Any, *, weight: float = 0.5) -> Features:
     a, b = l2_normalised(first), l2_normalised(second)
     _same_labels(a, b)
 
-    def added(one: Any, other: Any) -> Any:
+    def added(one: MatrixLike | None, other: MatrixLike | None) -> MatrixLike | None:
         if one is None or other is None:
             share = weight if one is None else 1 - weight
             block = other if one is None else one
@@ -250,7 +263,7 @@ def combined(first: Any, second: Any, *, weight: float = 0.5) -> Features:
     return Features(added(a.sparse, b.sparse), added(a.dense, b.dense))
 
 
-def keep_largest(matrix: Any, per_row: int) -> Features:
+def keep_largest(matrix: Features | MatrixLike, per_row: int) -> Features:
     """Only the ``per_row`` sparse entries of largest magnitude in each row; of equals the first.
 
     The dense block stays as it is: leaving out some of its numbers would save nothing.
@@ -285,10 +298,10 @@ def label_strings(params: TreeParams, index: LabelIndex) -> Strings | None:
 
 def describe_labels(
     params: TreeParams,
-    features: Any,
-    labels: Any,
+    features: Rows,
+    labels: CSR,
     *,
-    transform: Callable[[Strings], Any] | None = None,
+    transform: Callable[[Strings], Features | MatrixLike] | None = None,
     strings: Strings | None = None,
     seed: int = 0,
     scratch: Scratch | None = None,
@@ -302,9 +315,7 @@ def describe_labels(
     """
     kind = params.label_features
     if isinstance(features, Blocks) and kind in ("pifa", "pifa-plain"):
-        by_label = _documents_of_labels(
-            as_csr(labels, name="labels"), row_weights=kind != "pifa-plain"
-        )
+        by_label = _documents_of_labels(labels, row_weights=kind != "pifa-plain")
         sums = _sums_in_pieces(features, by_label)
         return sums if params.features_per_label is None else sums.map(_finished_block, params)
     text = None
@@ -332,7 +343,9 @@ def describe_labels(
     return _finished(params, result, text)
 
 
-def _finished(params: TreeParams, described: Features, text: Any) -> Features:
+def _finished(
+    params: TreeParams, described: Features, text: Features | MatrixLike | None
+) -> Features:
     """Described labels with their own text, cut to their largest features, of unit length."""
     kind, result = params.label_features, described
     if kind == "pifa+text":
@@ -351,14 +364,18 @@ def _finished_block(described: Features, params: TreeParams) -> Features:
 
 
 def _described_in_groups(
-    params: TreeParams, features: Any, labels: Any, text: Any, scratch: Scratch
+    params: TreeParams,
+    features: Rows,
+    labels: CSR,
+    text: Features | MatrixLike | None,
+    scratch: Scratch,
 ) -> Features:
     """Labels described by their documents, a group of labels at a time."""
     kind = params.label_features
-    x, y = as_features(features), as_csr(labels, name="labels")
+    x = as_features(features)
     parts = x.parts()
-    by_label = _documents_of_labels(y, row_weights=kind != "pifa-plain", scratch=scratch)
-    columns = y.shape[0] if kind == "pii" else x.terms
+    by_label = _documents_of_labels(labels, row_weights=kind != "pifa-plain", scratch=scratch)
+    columns = labels.shape[0] if kind == "pii" else x.terms
     columns += x.terms if kind == "pifa,text" else 0
     terms = 1 + len(parts.sparse.data) // max(1, len(x))
     with GrowingCsr(scratch, columns) as growing:

@@ -12,12 +12,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Int64, as_csr
+from labelgrove.core.arrays import Int64, MatrixLike, as_csr
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.formats.files import bare_name, existing, read_all
 from labelgrove.errors import ConfigError, DataError
@@ -85,7 +84,7 @@ def tree_from_parents(parents: Sequence[npt.ArrayLike]) -> LabelTree:
     return _tree_from_paths(paths[::-1])
 
 
-def tree_from_clusters(chain: Sequence[Any]) -> LabelTree:
+def tree_from_clusters(chain: Sequence[MatrixLike]) -> LabelTree:
     """A tree from a chain of cluster matrices, top down, as PECOS stores them.
 
     Matrix t has a row per node of level t and a column per node above; each row has one entry. A
@@ -262,7 +261,7 @@ def _from_thesaurus(
     return tree, str(report)
 
 
-def _read(file: Path) -> Any:
+def _read(file: Path) -> object:
     """A thesaurus as a dict of lists, or whatever else a JSON file has."""
     if not bare_name(file).lower().endswith(".json"):
         return read_broader(file)

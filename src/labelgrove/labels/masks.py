@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,11 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 
+LabelNames: TypeAlias = Iterable[str]
 GROUP = "group:"
 
 
-def label_columns(columns: Any, labels: int, *, name: str) -> Int32:
+def label_columns(columns: npt.ArrayLike, labels: int, *, name: str) -> Int32:
     """Label columns as a checked array."""
     array = np.asarray(columns)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
@@ -40,7 +42,13 @@ class LabelMask:
     ([0], 1)
     """
 
-    def __init__(self, index: LabelIndex, *, allow: Any = None, deny: Any = None) -> None:
+    def __init__(
+        self,
+        index: LabelIndex,
+        *,
+        allow: LabelMask | LabelNames | None = None,
+        deny: LabelNames | None = None,
+    ) -> None:
         self.allowed: npt.NDArray[np.bool_] = np.full(len(index), allow is None)
         if isinstance(allow, LabelMask):
             self.allowed = allow.checked(index).allowed.copy()
@@ -51,7 +59,9 @@ class LabelMask:
         self._finish()
 
     @classmethod
-    def from_columns(cls, allow: Any, labels: int, *, deny: Any = None) -> LabelMask:
+    def from_columns(
+        cls, allow: npt.ArrayLike | None, labels: int, *, deny: npt.ArrayLike | None = None
+    ) -> LabelMask:
         """The mask for columns of an index with this number of labels; None allows all."""
         mask = cls.__new__(cls)
         mask.allowed = np.full(labels, allow is None)
@@ -69,7 +79,12 @@ class LabelMask:
         self._over: list[tuple[LabelTree, Int32]] = []
 
     @classmethod
-    def of(cls, index: LabelIndex, allow: Any = None, deny: Any = None) -> LabelMask | None:
+    def of(
+        cls,
+        index: LabelIndex,
+        allow: LabelMask | LabelNames | None = None,
+        deny: LabelNames | None = None,
+    ) -> LabelMask | None:
         """The mask for a call's arguments, of which ``allow`` may be a mask; None allows all."""
         if deny is None:
             if allow is None:
@@ -103,7 +118,7 @@ class LabelMask:
         return counts
 
 
-def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:
+def columns_of(index: LabelIndex, labels: LabelNames, *, name: str) -> Int32:
     """Columns of labels given by id, by name or as the name of one of the index's groups.
 
     A name of both a label and a group means the label; with ``group:`` before it, the group.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Int32, Int64, offsets
+from labelgrove.core.arrays import Array, Int32, Int64, MatrixLike, offsets
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.data.blocks import Blocks
@@ -108,7 +108,7 @@ class LabelTree:
         In a tree of uneven depth, chains of only children reach down to the last level.
         """
         depths = np.full(self.labels, len(self.parents), np.int32)
-        nodes: Any = np.arange(self.labels)
+        nodes: Array = np.arange(self.labels)
         alone = np.ones(self.labels, bool)
         for level in range(len(self.parents) - 1, 0, -1):
             above = self.parents[level][nodes]
@@ -126,7 +126,7 @@ class LabelTree:
         return LabelTree(self.parents[:levels], np.arange(self.widths[levels - 1]))
 
     def state(self) -> Part:
-        arrays: dict[str, npt.NDArray[Any]] = {
+        arrays: dict[str, Array] = {
             f"parents.{number}": level for number, level in enumerate(self.parents)
         }
         return Part({"levels": len(self.parents)}, arrays | {"leaf_labels": self.leaf_labels})
@@ -152,7 +152,7 @@ class LabelTree:
 
 
 def build_tree(
-    label_features: Any,
+    label_features: Features | Blocks | MatrixLike,
     params: TreeParams | None = None,
     *,
     seed: int = 0,
@@ -207,7 +207,7 @@ def tree_widths(labels: int, params: TreeParams) -> tuple[int, ...]:
     return tuple(widths[::-1])
 
 
-def children_of(nodes: npt.NDArray[Any], starts: Int64) -> tuple[Int64, Int64]:
+def children_of(nodes: Array, starts: Int64) -> tuple[Int64, Int64]:
     """The children of each of ``nodes``, one node after another, and how many each node has.
 
     ``starts`` says where the children of every node begin, see :meth:`LabelTree.children`.
@@ -223,14 +223,14 @@ def children_of(nodes: npt.NDArray[Any], starts: Int64) -> tuple[Int64, Int64]:
 
 def allowed_nodes(
     tree: LabelTree, allowed: npt.NDArray[np.bool_]
-) -> tuple[list[npt.NDArray[np.bool_]], list[npt.NDArray[Any]]]:
+) -> tuple[list[npt.NDArray[np.bool_]], list[Array]]:
     """Per level, which nodes have an allowed label below, by a flag per label column.
 
     Also the numbers of allowed children of the nodes above each level but the first, which
     :func:`nodes_needed` takes.
     """
     levels = [allowed[tree.leaf_labels]]
-    children: list[npt.NDArray[Any]] = []
+    children: list[Array] = []
     for level in range(len(tree.widths) - 1, 0, -1):
         counts = np.diff(offsets(levels[0])[tree.children(level)])
         children.insert(0, counts)
@@ -238,7 +238,7 @@ def allowed_nodes(
     return levels, children
 
 
-def nodes_needed(levels: Sequence[npt.NDArray[Any]], k: int) -> list[int]:
+def nodes_needed(levels: Sequence[Array], k: int) -> list[int]:
     """How many nodes to keep on each cluster level, so that k labels are below them for certain.
 
     For each level, from the top, ``levels`` has the number of children of every node that may be

@@ -13,7 +13,6 @@ from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.scratch import Scratch
 from labelgrove.data.blocks import Blocks
-from labelgrove.data.checks import check_texts
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import (
@@ -25,6 +24,7 @@ from labelgrove.data.features import (
     unit_values,
     with_dense,
 )
+from labelgrove.data.frames import check_texts
 from labelgrove.data.inputs import documents_of, training_corpus
 from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.stages import CachedResult, Stages

@@ -286,7 +286,6 @@ def train_reranker(
         RankerParams(**settings),
         shortlist=shortlist_matrix(columns, tree.labels),
         start=start,
-        labels_only=True,
         seed=seed,
     )
 

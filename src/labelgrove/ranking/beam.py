@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from labelgrove import _native
-from labelgrove.core.arrays import CsrParts, Float32, Int32, Int64
+from labelgrove.core.arrays import Array, CsrParts, Float32, Int32, Int64
 from labelgrove.core.late import expit, log_expit
-from labelgrove.core.params import Params, param
+from labelgrove.core.params import Params, Settings, param
 from labelgrove.core.resources import thread_count
 from labelgrove.core.topk import TopK
 from labelgrove.data.features import FeatureParts
@@ -61,7 +61,7 @@ class SearchParams(Params):
 OWN_MARGIN = SearchParams(last_level="noop")  # the margin of a label, whatever is above it
 
 
-def log_transformed(margins: Any, kind: str) -> Any:
+def log_transformed(margins: Array | np.float64, kind: str) -> Array | np.float64:
     """The logarithm of what the post-processor ``kind`` makes of margins; not for noop.
 
     >>> log_transformed(np.array([2.0, 0.0, -1.0]), "l3-hinge").tolist()
@@ -69,7 +69,8 @@ def log_transformed(margins: Any, kind: str) -> Any:
     """
     if kind.endswith("sigmoid"):
         return log_expit(margins)
-    return -(np.maximum(0, 1 - margins) ** int(kind[1]))
+    logarithms: Array = -(np.maximum(0, 1 - margins) ** int(kind[1]))
+    return logarithms
 
 
 def transformed(margins: Float32, kind: str) -> Float32:
@@ -120,7 +121,7 @@ class BeamSearch:
         self.features = features
         self.width = width
         self.bias = bias
-        self._last_settings: dict[str, Any] = {}
+        self._last_settings: Settings = {}
         self._model = _native.BeamModel(tree.leaf_labels)
         leaf_ptr = [np.arange(tree.labels + 1, dtype=np.int64)]
         for level in range(len(levels) - 1, 0, -1):

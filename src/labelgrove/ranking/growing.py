@@ -8,12 +8,11 @@ theirs, so a document still reaches the same clusters.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, offsets
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, offsets, stacked_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import lists_to_csr
 from labelgrove.data.features import Features
@@ -24,7 +23,7 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import instance_lists
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.relevance import Frequencies, costs, targets
-from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
+from labelgrove.ranking.solver import LevelTask, RankerParams, RowLists, Start, solve_level
 from labelgrove.ranking.weights import WIDEST_CLUSTER, Columns, read_columns, write_columns
 
 STAND_IN_TERMS = 30  # of an artificial document
@@ -67,7 +66,7 @@ def nearest_clusters(routed: Routed, labels: CSR, tree: LabelTree) -> Int32:
     Labels whose documents reach no cluster go to the smallest one.
     """
     sizes = np.diff(tree.children(len(tree.parents) - 1))
-    votes = as_csr(as_csr(labels).T @ routed.matrix(len(sizes)))
+    votes = as_csr(labels.T @ routed.matrix(len(sizes)))
     chosen = np.full(votes.shape[0], -1, np.int32)
     for label in np.flatnonzero(np.diff(votes.indptr)):
         own = slice(votes.indptr[label], votes.indptr[label + 1])
@@ -133,7 +132,6 @@ def solve_columns(
     frequencies: Frequencies | None = None,
     start: Columns | None = None,
     seed: int = 0,
-    on_block: Any = None,
 ) -> Columns:
     """Weights of some label columns, trained as in the training of a whole ranker.
 
@@ -156,8 +154,7 @@ def solve_columns(
     children = offsets(counts + 1)
     sizes = np.zeros(int(children[-1]), np.int64)
     sizes[places] = np.diff(own.indptr)
-    level = solve_level(
-        examples.features,
+    task = LevelTask(
         instances=instance_lists(
             bearers,
             chosen,
@@ -170,8 +167,8 @@ def solve_columns(
         params=settings,
         start=None if start is None else _spread(start, places, len(sizes), params.bias),
         seed=seed + last,
-        on_block=on_block,
     )
+    level = solve_level(examples.features, task)
     solved = read_columns(
         level, children, places, features=examples.features.terms, width=examples.features.width
     )
@@ -179,7 +176,7 @@ def solve_columns(
 
 
 def _cluster_documents(
-    tree: LabelTree, examples: GrowthExamples, clusters: npt.NDArray[Any], params: RankerParams
+    tree: LabelTree, examples: GrowthExamples, clusters: Array, params: RankerParams
 ) -> tuple[CSR, list[CSR], CSR | None]:
     """The documents with a label of each cluster, its negatives, and those that are mined."""
     if len(tree.parents) == 1:
@@ -241,7 +238,7 @@ def joined(first: GrowthExamples, second: GrowthExamples) -> GrowthExamples:
     labels = max(part.labels.shape[1] for part in both)
     width = max(part.routed.clusters.shape[1] for part in both)
 
-    def padded(array: Any, fill: float) -> Any:
+    def padded(array: Array, fill: float) -> Array:
         return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=fill)
 
     weights = None
@@ -254,7 +251,7 @@ def joined(first: GrowthExamples, second: GrowthExamples) -> GrowthExamples:
         )
     return GrowthExamples(
         stacked(first.features, second.features),
-        as_csr(sparse.vstack([widened(part.labels, labels) for part in both], format="csr")),
+        stacked_rows([widened(part.labels, labels) for part in both]),
         Routed(
             np.concatenate([padded(part.routed.clusters, -1) for part in both]),
             np.concatenate([padded(part.routed.scores, 0) for part in both]),
@@ -274,13 +271,15 @@ def stacked(first: Features, second: Features) -> Features:
     """The rows of both."""
     terms, dense = None, None
     if first.sparse is not None and second.sparse is not None:
-        terms = as_csr(sparse.vstack([first.sparse, second.sparse], format="csr"))
+        terms = stacked_rows([first.sparse, second.sparse])
     if first.dense is not None and second.dense is not None:
         dense = np.concatenate([first.dense, second.dense.astype(first.dense.dtype)])
     return Features(terms, dense)
 
 
-def from_own_text(ranker: Ranker, tree: LabelTree, labels: Any, texts: Features) -> Columns:
+def from_own_text(
+    ranker: Ranker, tree: LabelTree, labels: npt.ArrayLike, texts: Features
+) -> Columns:
     """Weights of labels without documents: the features of their own texts.
 
     ``texts`` has a row for each of the label columns, which are new in ``tree``. Rows get the

@@ -2,22 +2,26 @@
 
 Teacher forcing (tfn) takes the documents of the node's parent. Matcher-aware negatives (man) take
 the documents for which the levels above predict the parent: those the node will see in a search.
+
+The lists of a level are made in blocks of documents, which take little memory whatever the corpus,
+and are joined in memory or in files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Float32, as_csr, with_values
-from labelgrove.data.features import as_features, part_of
+from labelgrove.core.arrays import CSR, Float32, MatrixLike, as_csr, with_values
+from labelgrove.core.scratch import ListJoiner, Scratch, row_ranges
+from labelgrove.data.features import Features, part_of
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, beam_per_level
-from labelgrove.ranking.relevance import targets
+from labelgrove.ranking.relevance import Frequencies, costs, targets
 from labelgrove.ranking.solver import RankerParams, RowLists
 from labelgrove.ranking.weights import ChunkedWeights
 
@@ -44,7 +48,7 @@ class NodeMiner:
 
     def __init__(
         self,
-        documents: Any,
+        documents: Features,
         tree: LabelTree,
         levels: list[ChunkedWeights],
         *,
@@ -52,7 +56,7 @@ class NodeMiner:
         params: SearchParams,
         nodes: int | Literal["auto"] | None = None,
     ) -> None:
-        x, upper = as_features(documents, name="documents"), tree.coarsen(len(levels))
+        x, upper = documents, tree.coarsen(len(levels))
         # A dense block says as much about a document as a long text.
         terms = np.inf if x.sparse is None or x.width else x.sparse.nnz / len(x)
         self._count = nodes_to_mine(
@@ -82,7 +86,7 @@ def nodes_to_mine(
     return beam if nodes is None else nodes
 
 
-def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]:
+def given_nodes(given: CSR | None, tree: LabelTree, documents: int) -> list[CSR | None]:
     """Negatives given by the caller, as one documents x nodes matrix per level of parents.
 
     ``given`` is a documents x labels shortlist: all nodes above its labels see the document. The
@@ -99,7 +103,7 @@ def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]
     return [None, *targets(shortlist, tree)[:-1]]
 
 
-def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
+def shortlisted(shortlist: CSR, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
     """A shortlist for the last level: documents x clusters, and documents x leaves or None.
 
     ``shortlist`` is documents x clusters (nodes above the labels: all labels of a cluster see the
@@ -148,8 +152,94 @@ def instance_lists(
     return lists if weights is None else replace(lists, weights=lists.weights * weights[lists.rows])
 
 
-def _without_zeros(matrix: Any, name: str) -> CSR:
+def _without_zeros(matrix: MatrixLike, name: str) -> CSR:
     """A copy as CSR without stored zeros."""
     copy = as_csr(matrix, name=name).copy()
     copy.eliminate_zeros()
     return copy
+
+
+Miner = Callable[[slice], CSR]
+
+
+@dataclass
+class LevelLists:
+    """Makes the lists of each level of a tree from the documents' labels.
+
+    ``given`` has further documents x parents matrices, see ``given_nodes``; ``listed`` is a
+    shortlist for the last level, see ``shortlisted``; ``weights`` are factors per document.
+    """
+
+    labels: CSR
+    tree: LabelTree
+    params: RankerParams
+    given: Sequence[CSR | None]
+    listed: tuple[CSR, CSR | None] | None
+    weights: Float32 | None
+    scratch: Scratch
+    _frequencies: Frequencies | None = None
+    _single: list[CSR] = field(default_factory=list)  # the levels of documents in one block
+
+    def __post_init__(self) -> None:
+        if self.params.label_weights == "propensity":
+            self._frequencies = Frequencies.of(self.labels)
+
+    def __call__(
+        self, number: int, miner: Miner | None
+    ) -> tuple[RowLists, RowLists, RowLists | None]:
+        """The instances of each parent, and the positives and listed negatives of each child."""
+        instances, positives, negatives = (ListJoiner(self.scratch) for _ in range(3))
+        own_negatives = None
+        if self.listed is not None and number == len(self.tree.parents) - 1:
+            own_negatives = self.listed[1]
+        for rows in row_ranges(self.labels.shape[0]):
+            weights = None if self.weights is None else self.weights[rows]
+            levels = self._levels(rows)
+            block = self._instances(number, rows, levels, weights, miner)
+            instances.add(block.parts(), first=rows.start)
+            block = RowLists.from_csr(levels[number], weights)
+            positives.add(block.parts(), first=rows.start)
+            if own_negatives is not None:
+                block = RowLists.from_csr(own_negatives[rows], weights)
+                negatives.add(block.parts(), first=rows.start)
+        return (
+            RowLists(*instances.joined()),
+            RowLists(*positives.joined()),
+            None if own_negatives is None else RowLists(*negatives.joined()),
+        )
+
+    def _levels(self, rows: slice) -> list[CSR]:
+        """The nodes of some documents on each level, with the costs of errors on them."""
+        if rows.stop - rows.start < self.labels.shape[0]:
+            return costs(self.labels[rows], self.tree, self.params, self._frequencies)
+        if not self._single:
+            self._single = costs(self.labels, self.tree, self.params, self._frequencies)
+        return self._single
+
+    def _instances(
+        self,
+        number: int,
+        rows: slice,
+        levels: Sequence[CSR],
+        weights: Float32 | None,
+        miner: Miner | None,
+    ) -> RowLists:
+        # The first level has one parent, the root, and every document belongs to it.
+        count = rows.stop - rows.start
+        bearers = as_csr(np.ones((count, 1))) if number == 0 else levels[number - 1]
+        given = self.given[number]
+        chosen = [] if given is None else [given[rows]]
+        mined = None
+        if number == len(self.tree.parents) - 1 and self.listed is not None:
+            chosen = [self.listed[0][rows]]
+        else:
+            mined = None if miner is None else miner(rows)
+            if not (chosen or mined is not None) or self.params.negatives in ("tfn", "tfn+man"):
+                chosen.append(bearers)
+        return instance_lists(
+            bearers,
+            chosen,
+            mined=mined,
+            mined_weight=self.params.mined_weight,
+            weights=weights,
+        )

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.arrays import (
+    CSR,
+    Array,
     CsrParts,
     Float32,
+    MatrixLike,
     as_csr,
     csr_parts,
     matrix_parts,
@@ -32,13 +35,13 @@ from labelgrove.errors import ConfigError, DataError, UnsupportedError
 from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
-from labelgrove.ranking.level_lists import LevelLists, Miner
-from labelgrove.ranking.negatives import NodeMiner, given_nodes, shortlisted
-from labelgrove.ranking.pieces import predicted_in_blocks, solve_in_pieces
-from labelgrove.ranking.solver import RankerParams, Start, solve_level
+from labelgrove.ranking.distributed import predicted_in_blocks, solve_on_workers
+from labelgrove.ranking.negatives import LevelLists, Miner, NodeMiner, given_nodes, shortlisted
+from labelgrove.ranking.solver import LevelTask, RankerParams, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
 
 Progress = Callable[[float, float], None]
+Rows: TypeAlias = Features | FeatureParts | CsrParts | MatrixLike  # of documents
 
 # Each tree finds at least this many labels, so that up to here the best k do not depend on k.
 CANDIDATES = 100
@@ -55,12 +58,12 @@ class Ranker(BeamSearch):
 
     def search(
         self,
-        documents: Any,
+        documents: Rows,
         *,
         k: int = 10,
         params: SearchParams | None = None,
-        allow: Any = None,
-        deny: Any = None,
+        allow: LabelMask | npt.ArrayLike | None = None,
+        deny: npt.ArrayLike | None = None,
     ) -> TopK:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
@@ -71,15 +74,20 @@ class Ranker(BeamSearch):
         are allowed: the beam widens if it must. The rest of a row is padding: -1 and -inf.
         """
         params, allowed = self._valid(params), None
-        if allow is not None or deny is not None:
-            mask = allow
-            if deny is not None or not isinstance(allow, LabelMask):
-                columns = allow.columns if isinstance(allow, LabelMask) else allow
-                mask = LabelMask.from_columns(columns, self.tree.labels, deny=deny)
-            allowed = mask.over(self.tree)
+        if isinstance(allow, LabelMask) and deny is None:
+            allowed = allow.over(self.tree)
+        elif allow is not None or deny is not None:
+            columns = allow.columns if isinstance(allow, LabelMask) else allow
+            allowed = LabelMask.from_columns(columns, self.tree.labels, deny=deny).over(self.tree)
         return self(self.parts(documents), k=k, params=params, allowed=allowed)
 
-    def score(self, documents: Any, columns: Any, *, params: SearchParams | None = None) -> Any:
+    def score(
+        self,
+        documents: Rows,
+        columns: CSR | npt.ArrayLike,
+        *,
+        params: SearchParams | None = None,
+    ) -> MatrixLike:
         """Scores of given labels, the numbers that :meth:`search` finds for them.
 
         ``columns`` is a list of m label columns, for an n x m array; or an n x labels sparse
@@ -118,7 +126,7 @@ class Ranker(BeamSearch):
             self._last_settings = dict(settings)
         return params
 
-    def parts(self, documents: Any) -> FeatureParts:
+    def parts(self, documents: Rows) -> FeatureParts:
         """Documents as the kernels read them; parts come from our own kernels and are sound."""
         if isinstance(documents, FeatureParts):
             return documents
@@ -159,14 +167,13 @@ class Ranker(BeamSearch):
         )
 
     def state(self) -> Part:
-        arrays: dict[str, npt.NDArray[Any]] = {
+        arrays: dict[str, Array] = {
             f"tree.{name}": array for name, array in self.tree.state().arrays.items()
         }
         for name, array in _level_arrays(self.levels).items():
             arrays[f"level.{name}"] = array
-        config: dict[str, Any] = {"levels": len(self.levels), "features": self.features}
-        config |= {"width": self.width, "bias": self.bias}
-        return Part(config, arrays)
+        config = {"levels": len(self.levels), "features": self.features, "width": self.width}
+        return Part(config | {"bias": self.bias}, arrays)
 
     @classmethod
     def from_state(cls, part: Part) -> Ranker:
@@ -181,7 +188,7 @@ class Ranker(BeamSearch):
             width=int(part.config.get("width", 0)),
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # For copies and worker processes; the other side builds its own native model.
         return type(self).from_state, (self.state(),)
 
@@ -193,23 +200,24 @@ class Ranker(BeamSearch):
 
 def search_trees(
     rankers: list[Ranker],
-    documents: Any,
+    documents: Rows,
     *,
     k: int,
     params: SearchParams,
-    allow: Any = None,
-    deny: Any = None,
+    allow: LabelMask | npt.ArrayLike | None = None,
+    deny: npt.ArrayLike | None = None,
 ) -> TopK:
     """The k best labels by mean score over the trees: columns, scores (n x k) and counts.
 
     A label that a tree does not find counts as 0 there. If scores are margins, it counts as much as
     the worst label that the tree found for the document.
     """
-    options: dict[str, Any] = {"params": params, "allow": allow, "deny": deny}
     if len(rankers) == 1:
-        return rankers[0].search(documents, k=k, **options)
-    parts = rankers[0].parts(documents)
-    lists = [ranker.search(parts, k=max(k, CANDIDATES), **options) for ranker in rankers]
+        return rankers[0].search(documents, k=k, params=params, allow=allow, deny=deny)
+    parts, most = rankers[0].parts(documents), max(k, CANDIDATES)
+    lists = [
+        ranker.search(parts, k=most, params=params, allow=allow, deny=deny) for ranker in rankers
+    ]
     # All lists are equally wide: a search finds k labels or all allowed ones, and the trees have
     # the same labels.
     columns, scores, _ = (np.stack(arrays) for arrays in zip(*lists, strict=True))
@@ -218,16 +226,15 @@ def search_trees(
 
 
 def train_ranker(
-    features: Any,
-    labels: Any,
+    features: Features | Blocks | MatrixLike,
+    labels: MatrixLike,
     tree: LabelTree,
     params: RankerParams | None = None,
     *,
     sample_weight: npt.ArrayLike | None = None,
-    negatives: Any = None,
-    shortlist: Any = None,
+    negatives: CSR | None = None,
+    shortlist: CSR | None = None,
     start: Start | None = None,
-    labels_only: bool = False,
     search: SearchParams | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -242,10 +249,9 @@ def train_ranker(
       the others from those that ``params.negatives`` names.
     - ``negatives``: further ones, see :func:`given_nodes`.
     - ``shortlist``: the labels learn only from its documents and their positives, see
-      :func:`shortlisted`.
+      :func:`shortlisted`; nodes above the labels get no weights, because something else makes
+      the shortlists.
     - ``start``: weights to start from, one row per label column; ``params.start`` says how.
-    - ``labels_only``: nodes above the labels get no weights, because something else makes the
-      shortlists.
     - ``sample_weight``: a factor on each document's costs; 0 leaves it out.
     - ``progress(done, total)``: called several times a second with the number of nodes whose
       children are trained, a fraction where work on some is under way.
@@ -267,8 +273,6 @@ def train_ranker(
         raise DataError(f"labels have {y.shape[1]} columns but the tree has {tree.labels} labels")
     if params.negatives == "given" and negatives is None:
         raise ConfigError("ranker.negatives: is 'given', but no negatives were given")
-    if labels_only and shortlist is None:
-        raise ConfigError("labels_only: needs a shortlist, for no level above proposes any label")
     given = given_nodes(negatives, tree, len(x))
     listed = None if shortlist is None else shortlisted(shortlist, tree, len(x))
     if start is not None:
@@ -297,32 +301,31 @@ def train_ranker(
                 progress(done + count, sum(parents))
 
         last = number == len(parents) - 1
-        if labels_only and not last:
+        if listed is not None and not last:
             levels.append(ChunkedWeights.empty(tree.children(number), width=x.width))
             continue
         mines = number > 0 and (params.mined_levels == "all" or last)
         miner = None
-        if params.negatives in ("man", "tfn+man") and mines and not (last and listed is not None):
+        if params.negatives in ("man", "tfn+man") and mines and listed is None:
             miner = _miner(x, tree, levels, params, search)
         instances, positives, own_negatives = lists(number, miner)
-        level: dict[str, Any] = {
-            "instances": instances,
-            "positives": positives,
-            "negatives": own_negatives,
-            "children": tree.children(number),
-            "params": params.for_labels() if last else params,
+        task = LevelTask(
+            instances,
+            positives,
+            tree.children(number),
+            params.for_labels() if last else params,
+            own_negatives,
+            start=start if last else None,
             # Mining reads the levels above in full precision.
-            "storage": params.storage if last else None,
-            "seed": seed + number,
-            "on_block": report,
-        }
+            storage=params.storage if last else None,
+            seed=seed + number,
+        )
         if isinstance(x, Blocks):
-            levels.append(solve_in_pieces(x, **level))
+            levels.append(solve_on_workers(x, task, on_block=report))
         else:
-            level["start"] = start if last else None
-            levels.append(solve_level(x, **level, scratch=scratch))
+            levels.append(solve_level(x, task, scratch=scratch, on_block=report))
         # These lists are large, and the next level makes its own.
-        del level, instances, positives, own_negatives, miner
+        del task, instances, positives, own_negatives, miner
         if saved is not None and not last:  # the last level ends the stage, which is stored
             saved.save(Part({"levels": len(levels)}, _level_arrays(levels)), step=len(levels))
     levels[:-1] = [
@@ -340,14 +343,14 @@ def _miner(
     search: SearchParams,
 ) -> Miner:
     """Finds the nodes that the levels above predict for some documents."""
-    how: dict[str, Any] = {"bias": params.bias, "params": search, "nodes": params.mined_nodes}
+    bias, nodes = params.bias, params.mined_nodes
     if not isinstance(x, Blocks):
-        return NodeMiner(x, tree, levels, **how)
-    mined = predicted_in_blocks(x, tree, levels, **how)
+        return NodeMiner(x, tree, levels, bias=bias, params=search, nodes=nodes)
+    mined = predicted_in_blocks(x, tree, levels, bias=bias, params=search, nodes=nodes)
     return lambda rows: as_csr(mined[rows])
 
 
-def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, npt.NDArray[Any]]:
+def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, Array]:
     return {
         f"{number}.{name}": array
         for number, level in enumerate(levels)
@@ -367,7 +370,7 @@ def _finished_levels(saved: Checkpoints) -> list[ChunkedWeights]:
     ]
 
 
-def _below(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
+def _below(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
     """The arrays whose names have the prefix, under the rest of their names."""
     return {
         name.removeprefix(prefix): array

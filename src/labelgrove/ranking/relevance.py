@@ -6,12 +6,11 @@ the leaves), unions of them above.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Float32, Int32, as_csr, offsets, with_values
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, offsets, with_values
 from labelgrove.core.late import sparse
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
@@ -21,25 +20,25 @@ Norm = Literal["none", "l1", "l2", "max"]
 Combine = Literal["sum", "max"]
 
 
-def targets(labels: Any, tree: LabelTree) -> list[CSR]:
+def targets(labels: CSR, tree: LabelTree) -> list[CSR]:
     """Per level, the nodes of each document: 1 if the document has any label below the node."""
-    return lift(with_values(as_csr(labels, name="labels"), 1), tree, combine="max")
+    return lift(with_values(labels, 1), tree, combine="max")
 
 
-def relevance(labels: Any, tree: LabelTree, *, norm: Norm = "none") -> list[CSR]:
+def relevance(labels: CSR, tree: LabelTree, *, norm: Norm = "none") -> list[CSR]:
     """Per level, the sum of the weights of a document's labels below each node.
 
     ``norm`` scales every row of every level to a sum (l1), a length (l2) or a largest value (max)
     of one. The entries are those of :func:`targets`.
     """
-    levels = lift(as_csr(labels, name="labels"), tree, combine="sum")
+    levels = lift(labels, tree, combine="sum")
     return [normalised(level, norm) for level in levels]
 
 
 class Frequencies(NamedTuple):
     """How many training documents have each label column, of how many documents."""
 
-    labels: npt.NDArray[Any]
+    labels: Array
     documents: int
 
     @classmethod

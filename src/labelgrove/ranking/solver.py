@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr
+from labelgrove.core.arrays import CSR, Float32, Int32, Int64, MatrixLike
 from labelgrove.core.params import Params, param
 from labelgrove.core.resources import thread_count
 from labelgrove.core.scratch import ColumnLists, Scratch, entry_ranges
@@ -117,9 +117,9 @@ def refuse_idle(params: Params, group: str, names: Sequence[str], why: str) -> N
         raise ConfigError(f"{', '.join(idle)}: has no effect, {why}")
 
 
-def refuse_idle_propensity(params: Any, group: str) -> None:
+def refuse_idle_propensity(params: Params, group: str) -> None:
     """Refuses constants of a propensity model that no loss reads."""
-    if params.label_weights != "propensity":
+    if params.get_params()["label_weights"] != "propensity":
         why = "label_weights is not propensity"
         refuse_idle(params, group, ("propensity_a", "propensity_b"), why)
 
@@ -141,7 +141,7 @@ class RowLists:
         """The columns of a rows x nodes matrix as lists; ``factors`` on the weights have a number
         per row.
         """
-        columns = as_csr(matrix).tocsc()
+        columns = matrix.tocsc()
         columns.sort_indices()
         weights = columns.data.astype(np.float32)
         if factors is not None:
@@ -157,56 +157,71 @@ class Start:
     ones, or ``Features`` for both. A node adds its ``bias`` to its margins.
     """
 
-    weights: Any
+    weights: Features | MatrixLike
     bias: npt.ArrayLike | None = None
 
     @property
     def features(self) -> Features:
         return as_features(self.weights, name="start")
 
-    def take(self, rows: Any) -> Start:
+    def take(self, rows: Int32) -> Start:
         """Some nodes, in the order given."""
         bias = None if self.bias is None else np.asarray(self.bias)[rows]
         return Start(self.features.take(rows), bias)
 
 
-def solve_level(
-    features: Any,
-    *,
-    instances: RowLists,
-    positives: RowLists,
-    children: Int64,
-    params: RankerParams,
-    negatives: RowLists | None = None,
-    start: Start | None = None,
-    storage: Storage | None = None,
-    scratch: Scratch | None = None,
-    seed: int = 0,
-    on_block: Callable[[float], None] | None = None,
-) -> ChunkedWeights:
-    """Trains one classifier per child node on the instances of its parent.
+@dataclass(frozen=True)
+class LevelTask:
+    """What the classifiers of a level learn from, and how.
 
     ``children[p] .. children[p+1]`` are the nodes below parent p. ``instances`` has a list for each
     parent and ``positives`` one for each child; their weights are factors on the costs of errors,
     and an instance of weight 0 is never a negative. ``negatives`` may have a list for each child of
     the instances that are its negatives; then the weights of ``instances`` do not count. ``start``
-    has a row for each child. Weights are compressed to ``storage``, if it is given, and a large
-    level is made in ``scratch``. ``on_block`` is called several times a second with the number of
-    finished parents, a fraction where work on some is under way; an interrupt takes effect then.
+    has a row for each child. Weights are compressed to ``storage``, if it is given.
     """
+
+    instances: RowLists
+    positives: RowLists
+    children: Int64
+    params: RankerParams
+    negatives: RowLists | None = None
+    start: Start | None = None
+    storage: Storage | None = None
+    seed: int = 0
+
+    @property
+    def widest(self) -> int:
+        """The most children of a parent."""
+        return int(np.diff(self.children).max(initial=0))
+
+
+def solve_level(
+    features: Features,
+    task: LevelTask,
+    *,
+    scratch: Scratch | None = None,
+    on_block: Callable[[float], None] | None = None,
+) -> ChunkedWeights:
+    """Trains one classifier per child node on the instances of its parent.
+
+    A large level is made in ``scratch``. ``on_block`` is called several times a second with the
+    number of finished parents, a fraction where work on some is under way; an interrupt takes
+    effect then.
+    """
+    instances, positives, negatives = task.instances, task.positives, task.negatives
+    children, params, widest = task.children, task.params, task.widest
     parents = len(children) - 1
     nodes = int(children[-1])
     if len(instances.indptr) != parents + 1 or len(positives.indptr) != nodes + 1:
         raise DataError("instances need one list per parent and positives one list per child")
     if negatives is not None and len(negatives.indptr) != nodes + 1:
         raise DataError("negatives need one list per child")
-    widest = int(np.diff(children).max(initial=0))
     if widest > WIDEST_CLUSTER:
         raise DataError(
             f"a cluster has {widest:,} labels; at most {WIDEST_CLUSTER:,} fit: lower max_leaf_size"
         )
-    given = as_features(features)
-    parts = given.parts()
+    parts = features.parts()
     for name, lists in (
         ("instances", instances),
         ("positives", positives),
@@ -229,9 +244,11 @@ def solve_level(
         dense_scale=math.sqrt((params.dense_C or params.C) / params.C),
         dense_threshold=params.dense_threshold,
         dense_max_nonzeros=params.dense_max_nonzeros or 0,
-        start=0 if start is None else 1 + STARTS.index(params.start),
+        start=0 if task.start is None else 1 + STARTS.index(params.start),
     )
-    start_parts = None if start is None else _start_parts(start, nodes, given, params.bias)
+    start = None
+    if task.start is not None:
+        start = _start_parts(task.start, nodes, features, params.bias)
 
     def solved(first: int, last: int) -> ChunkedWeights:
         """The weights of the children of parents ``first .. last - 1``."""
@@ -246,19 +263,19 @@ def solve_level(
             instances=instances.parts()._replace(indptr=instances.indptr[first : last + 1]),
             positives=positives.parts(),
             negatives=None if negatives is None else negatives.parts(),
-            start=start_parts,
+            start=start,
             children=own,
             options=options,
-            seed=seed,
+            seed=task.seed,
             threads=thread_count(),
             on_work=report,
         )
         report(1.0)
         arrays["dense"] = arrays["dense"].view(np.float16)
         weights = ChunkedWeights(**arrays)
-        return (
-            weights if storage is None else compress(weights, own - own[0], storage, widest=widest)
-        )
+        if task.storage is None:
+            return weights
+        return compress(weights, own - own[0], task.storage, widest=widest)
 
     # Some clusters are copied at the same time.
     instance = instance_bytes(len(parts.sparse.data) / parts.rows, widest)

@@ -22,17 +22,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, pairwise
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, entry_rows
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, entry_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.scratch import Scratch
 from labelgrove.errors import ConfigError, DataError
 
-Array = npt.NDArray[Any]
 Storage = Literal["float32", "float16", "int8"]
 
 WIDEST_CLUSTER = 2**16  # children are stored as offsets of 16 bits
@@ -86,7 +85,7 @@ class ChunkedWeights:
     def from_entries(
         cls,
         nodes: Int64,
-        features: npt.NDArray[Any],
+        features: Array,
         values: Array,
         children: Int64,
         *,
@@ -278,7 +277,7 @@ class Columns:
     bias: Float32
     dense: Float32
 
-    def take(self, rows: Any) -> Columns:
+    def take(self, rows: Array) -> Columns:
         """Some of the nodes, in the order given."""
         return Columns(self.nodes[rows], self.sparse[rows], self.bias[rows], self.dense[rows])
 
@@ -331,7 +330,7 @@ def write_columns(
     include all new nodes. Values get the level's storage; all other nodes keep their bits.
     """
     width = columns.dense.shape[1]
-    matrix = as_csr(columns.sparse).copy()
+    matrix = columns.sparse.copy()
     matrix.eliminate_zeros()
     matrix_rows = entry_rows(matrix)
     stored, scales = _stored(matrix.data, matrix_rows, len(columns.nodes), level.values.dtype.name)

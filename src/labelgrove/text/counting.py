@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from labelgrove import _native
-from labelgrove.core.arrays import Int64
+from labelgrove.core.arrays import Array, Int64, offsets
 from labelgrove.core.resources import thread_count
 from labelgrove.core.strings import StringTable
 from labelgrove.data.records import has_records, plain_text
@@ -62,7 +61,7 @@ class _Counter:
 
     def __init__(self, counts: TermCounts) -> None:
         self._counts = counts
-        self._chosen: Any = np.arange(len(counts.texts))
+        self._chosen: Int64 = np.arange(len(counts.texts))
 
     def totals(self, min_texts: float, max_texts: float) -> tuple[Int64, Int64]:
         counts = self._counts
@@ -72,10 +71,10 @@ class _Counter:
         self._chosen = np.flatnonzero(inside)
         return counts.occurrences[self._chosen], counts.texts[self._chosen]
 
-    def choose(self, chosen: Any) -> None:
+    def choose(self, chosen: Array) -> None:
         self._chosen = self._chosen[chosen == 1]
 
-    def terms(self) -> tuple[Any, Any]:
+    def terms(self) -> tuple[Array, Array]:
         table = self._counts.vocabulary.take(self._chosen)
         return table.blob, table.offsets
 
@@ -120,6 +119,5 @@ def _encoded(table: StringTable) -> list[bytes]:
 
 
 def _table(terms: list[bytes]) -> StringTable:
-    offsets = np.zeros(len(terms) + 1, np.int64)
-    np.cumsum([len(term) for term in terms], out=offsets[1:])
-    return StringTable(np.frombuffer(b"".join(terms), np.uint8), offsets)
+    ends = offsets([len(term) for term in terms])
+    return StringTable(np.frombuffer(b"".join(terms), np.uint8), ends)

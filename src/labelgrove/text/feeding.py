@@ -1,12 +1,20 @@
-"""Texts on their way to the kernels: checked, in batches, or as tokens of a Python analyser."""
+"""Texts on their way to the kernels: checked, in batches, or as tokens of a Python analyser.
+
+The analyser "stem" gives words and their stems, for languages whose words have many endings. The
+language of a text is guessed from its commonest words. A text that is too short for that, or whose
+language Snowball does not know, is read as words alone; so texts of all lengths share terms.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
@@ -16,7 +24,45 @@ from labelgrove import _native
 from labelgrove.core.nfc import nfc as composed
 from labelgrove.core.nfc import nfc_table
 from labelgrove.core.strings import StringTable
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.data.languages import language_of
+from labelgrove.errors import ConfigError, DataError, MissingExtraError
+
+try:
+    import snowballstemmer
+except ModuleNotFoundError as error:
+    raise MissingExtraError("stem", 'tfidf.analyzer="stem"') from error
+
+SHORTEST = 2  # letters of a word, as in the analyser "word"
+_WORD = re.compile(r"\w+")
+_REMEMBERED = 1 << 16  # words per language, whose stems are computed once
+_stemmers = threading.local()  # a stemmer works on one word at a time
+
+
+def words_and_stems(text: str) -> Iterator[str]:
+    """Each word in lower case, and its stem if that is another word.
+
+    >>> list(words_and_stems("die Häuser und das Haus"))
+    ['die', 'häuser', 'haus', 'und', 'das', 'haus']
+    """
+    stem = _stemmer(language_of(text))
+    for word in _WORD.findall(text.lower()):
+        if len(word) < SHORTEST:
+            continue
+        yield word
+        if stem is not None and (short := stem(word)) != word:
+            yield short
+
+
+def _stemmer(language: str) -> Callable[[str], str] | None:
+    known: dict[str, Callable[[str], str] | None] = vars(_stemmers)
+    if language not in known:
+        algorithm = language.lower()
+        known[language] = None
+        if algorithm in snowballstemmer.algorithms():
+            made = snowballstemmer.stemmer(algorithm)
+            known[language] = lru_cache(maxsize=_REMEMBERED)(made.stemWord)
+    return known[language]
+
 
 TextAnalyzer: TypeAlias = Callable[[str], Iterable[str]]
 Tables: TypeAlias = Callable[[bool], _native.CharTables]
@@ -89,7 +135,7 @@ def find_analyzer(name: str) -> TextAnalyzer | None:
     if name in ("auto", *BUILT_IN_ANALYZERS):
         return None
     if name == STEM:
-        from labelgrove.text.stems import words_and_stems
+        from labelgrove.text.feeding import words_and_stems
 
         return words_and_stems
     if (given := given_analyzer()) is not None:

@@ -7,9 +7,8 @@ the idf of words, times the weight of its field; then a row with its words and f
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,13 @@ from labelgrove.core.strings import StringTable
 from labelgrove.data.records import BETWEEN, FieldNames, field_terms
 from labelgrove.errors import ConfigError
 from labelgrove.text.feeding import feed_texts
-from labelgrove.text.tfidf_params import TfidfParams, choose_terms, idf_weights, no_tables
+from labelgrove.text.tfidf_params import (
+    Counter,
+    TfidfParams,
+    choose_terms,
+    idf_weights,
+    no_tables,
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class FieldTerms:
 
     @classmethod
     def from_counter(
-        cls, names: FieldNames, params: TfidfParams, counter: Any, n_records: int
+        cls, names: FieldNames, params: TfidfParams, counter: Counter, n_records: int
     ) -> FieldTerms:
         """From what has counted the values of so many documents."""
         whole = replace(params, max_features=None, n_buckets=None)
@@ -83,7 +88,7 @@ class FieldTerms:
         names = FieldNames.from_dict(part.config["fields"])
         return cls.make(names, vocabulary, part.arrays["fields.idf"])
 
-    def beside(self, words: CsrParts, records: Any, norm: str) -> CsrParts:
+    def beside(self, words: CsrParts, records: Iterable[str], norm: str) -> CsrParts:
         """Rows of words, unscaled, with those of the same documents' fields, scaled together."""
         sink = _native.TfidfRows(self.model, threads=thread_count())
         feed_texts(records, sink, analyzer=field_terms, tables=no_tables, nfc=False)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -245,16 +245,16 @@ class Tfidf:
             raise ModelFormatError(f"tf-idf model: {error}") from error
         return tfidf
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # For copies and worker processes; the other side builds its own native table.
         if self._fitted is None:
             return dict(self.__dict__)
         return self.__dict__ | {"_fitted": self.state(), "analyzer": self._fitted.analyzer}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         part = state["_fitted"]
         self.__dict__.update(state | {"_fitted": None})
-        if part is not None:
+        if isinstance(part, Part):
             self._fitted = type(self).from_state(part, analyzer=self.analyzer)._fitted
 
     def _get_fitted(self) -> _Fitted:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Float32, Int32, offsets
+from labelgrove.core.arrays import Array, Float32, Int32, Int64, offsets
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.params import Params, param
@@ -113,7 +113,7 @@ class Word2vec:
         return cls(Tfidf.from_state(part), part.arrays["vectors"])
 
 
-def _word_numbers(texts: Iterable[str], numbers: dict[str, int]) -> tuple[Int32, Any]:
+def _word_numbers(texts: Iterable[str], numbers: dict[str, int]) -> tuple[Int32, Int64]:
     """The known words of all texts one after another, and where each text begins."""
     rows = [
         np.array(
@@ -166,7 +166,7 @@ def _learn(
 
 
 def _pairs(
-    words: Int32, text: Any, window: int, random: np.random.Generator
+    words: Int32, text: Int64, window: int, random: np.random.Generator
 ) -> Iterator[tuple[Int32, Int32]]:
     """Shuffled batches of (word, word near it); the reach differs from word to word."""
     reach = random.integers(1, window + 1, len(words))
@@ -190,7 +190,7 @@ def _pairs(
 class _VectorRows:
     """A table whose rows are updated by Adagrad, with one learning rate per row."""
 
-    def __init__(self, values: Any, lr: float) -> None:
+    def __init__(self, values: Array, lr: float) -> None:
         self.values: Float32 = np.asarray(values, np.float32)
         self._squares: Float32 = np.zeros(len(self.values), np.float32)
         self._lr = np.float32(lr)
@@ -211,7 +211,7 @@ def _update(
     contexts: _VectorRows,
     centre: Int32,
     context: Int32,
-    negatives: Any,
+    negatives: Array,
     weight: float,
 ) -> None:
     """One step on log sigmoid(u v) of the pairs and log sigmoid(-u n) of the shared negatives."""

@@ -14,7 +14,7 @@ from labelgrove import Linear, read_corpus
 from labelgrove.core.callbacks import Event
 from labelgrove.data.features import Features
 from labelgrove.data.formats import ReadOptions, ReadReport
-from labelgrove.data.formats.sharded import read_shards
+from labelgrove.data.formats.shards import read_shards
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError, DataError, LabelgroveWarning

@@ -9,12 +9,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, as_csr, narrow_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.scratch import GrowingArray, Scratch
@@ -124,8 +123,8 @@ def build_corpus(
         ends.append(len(numbers))
     values = np.frombuffer(weights, np.float32) if weighted else np.ones(len(numbers), np.float32)
     columns, indptr = np.frombuffer(numbers, np.int32), np.frombuffer(ends, np.int64)
-    matrix = make_csr(values, columns, indptr, len(number_of))
-    matrix, repeated = merge_repeated(matrix)
+    shape = (len(indptr) - 1, len(number_of))
+    matrix, repeated = merge_repeated(narrow_csr(values, columns, indptr, shape))
     report.duplicate_labels += repeated
     doc_ids = ids.table() if id_hashes else None
     if doc_ids is not None:
@@ -144,18 +143,6 @@ def build_corpus(
     if given:
         report.unknown_labels += int(unknown.sum())
     return Corpus(texts.table(), matrix, index, doc_ids, unknown=unknown)
-
-
-def make_csr(
-    data: npt.NDArray[Any], indices: npt.NDArray[Any], indptr: npt.NDArray[Any], columns: int
-) -> CSR:
-    """A CSR matrix of these arrays without copying ``indices``.
-
-    SciPy gives both index arrays the same type, so an int64 ``indptr`` would double ``indices``.
-    """
-    if indptr[-1] <= np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32)
-    return sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, columns))
 
 
 def merge_repeated(matrix: CSR) -> tuple[CSR, int]:
@@ -180,10 +167,9 @@ def merge_repeated(matrix: CSR) -> tuple[CSR, int]:
     if repeated == 0:
         return matrix, 0
     starts = np.flatnonzero(first)
-    before = np.concatenate([[0], np.cumsum(first, dtype=np.int64)])
     largest = np.maximum.reduceat(matrix.data, starts)
-    columns = matrix.shape[1]
-    return make_csr(largest, matrix.indices[starts], before[matrix.indptr], columns), repeated
+    indptr = offsets(first)[matrix.indptr]
+    return narrow_csr(largest, matrix.indices[starts], indptr, matrix.shape), repeated
 
 
 def label_rows(labels: CSR, ids: Sequence[str]) -> Iterator[dict[str, float] | list[str]]:
@@ -203,9 +189,9 @@ def _to_columns(
     column_of = np.array([-1 if column is None else column for column in indexed], np.int32)
     columns = column_of[matrix.indices]
     known = columns >= 0
-    before = np.concatenate([[0], np.cumsum(known, dtype=np.int64)])
-    indptr = before[matrix.indptr]
-    moved = make_csr(matrix.data[known], columns[known], indptr, len(index))
+    indptr = offsets(known)[matrix.indptr]
+    shape = (matrix.shape[0], len(index))
+    moved = narrow_csr(matrix.data[known], columns[known], indptr, shape)
     # A document may have a label by its id and by its name: the same column twice.
     moved, _ = merge_repeated(moved)
     return as_csr(moved), (np.diff(matrix.indptr) - np.diff(indptr)).astype(np.int64)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, TypeAlias, TypeVar, cast
 
 from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import storing
@@ -41,13 +41,14 @@ PARTS = {
     "valid": ("valid", "val", "dev"),
     "test": ("test", "tst"),
 }
-_DECOMPRESSORS: dict[str, Callable[[Any], Any]] = {
+Stream: TypeAlias = Any  # bytes of a file; compressors have no common type
+_DECOMPRESSORS: dict[str, Callable[[IO[bytes]], Stream]] = {
     "gzip": lambda raw: gzip.GzipFile(fileobj=raw, mode="rb"),
     "xz": lzma.LZMAFile,
     "bzip2": bz2.BZ2File,
     "zstd": lambda raw: _zstd("CompressedInputStream", raw, "r"),
 }
-_COMPRESSORS: dict[str, Callable[[Any], Any]] = {
+_COMPRESSORS: dict[str, Callable[[IO[bytes]], Stream]] = {
     # No name and no time inside, so that the same content gives the same bytes.
     "gzip": lambda raw: gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0),
     "xz": partial(lzma.LZMAFile, mode="wb"),
@@ -142,7 +143,7 @@ _wrapped_stdin: dict[int, io.BufferedReader] = {}
 
 def standard_input() -> io.BufferedReader:
     """Standard input as a stream with ``peek``, which shows bytes without consuming them."""
-    stream: Any = sys.stdin.buffer
+    stream: Stream = sys.stdin.buffer
     if hasattr(stream, "peek"):
         return cast(io.BufferedReader, stream)
     # Another program replaced the stream. Buffer it only once, because a buffer consumes bytes.
@@ -340,7 +341,7 @@ def _compressed(raw: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def _zstd(stream: str, raw: Any, mode: str) -> Any:
+def _zstd(stream: str, raw: IO[bytes], mode: str) -> Stream:
     try:
         import pyarrow
     except ImportError as error:

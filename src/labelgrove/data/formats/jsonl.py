@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import (
     READ_ERRORS,
@@ -72,14 +72,12 @@ def document_parser(options: ReadOptions, report: ReadReport) -> Callable[[str],
     return lambda line: parse(parse_object(line))
 
 
-def record_parser(
-    options: ReadOptions, report: ReadReport
-) -> Callable[[Mapping[str, Any]], Document]:
+def record_parser(options: ReadOptions, report: ReadReport) -> Callable[[JsonObject], Document]:
     """A function that makes a document of a JSON object or raises BadLine."""
     text_fields = options.text_fields()
     text_of = text_reader(options, report, text_fields)
 
-    def parse(record: Mapping[str, Any]) -> Document:
+    def parse(record: JsonObject) -> Document:
         text = text_of(record)
         for name in text_fields:
             if name not in record:
@@ -100,7 +98,7 @@ def record_parser(
     return parse
 
 
-def parse_object(line: str) -> dict[str, Any]:
+def parse_object(line: str) -> JsonObject:
     """The JSON object on a line."""
     try:
         record = json.loads(line)
@@ -116,7 +114,7 @@ def parse_object(line: str) -> dict[str, Any]:
     return as_object(record, "every line")
 
 
-def as_object(value: Any, what: str) -> dict[str, Any]:
+def as_object(value: object, what: str) -> JsonObject:
     """The value, if it is a JSON object."""
     if not isinstance(value, dict):
         raise BadLine(f"{what} must be a JSON object, but this one is {_kind(value)}")
@@ -125,14 +123,14 @@ def as_object(value: Any, what: str) -> dict[str, Any]:
 
 def text_reader(
     options: ReadOptions, report: ReadReport, text_fields: Sequence[str]
-) -> Callable[[Mapping[str, Any]], str]:
+) -> Callable[[JsonObject], str]:
     """A function from an object to its text, which is a record if there are catalogue fields."""
     names = options.names(text_fields)
     if names is None:
         return lambda record: joined_text(record, text_fields)
     first = True
 
-    def read(record: Mapping[str, Any]) -> str:
+    def read(record: JsonObject) -> str:
         nonlocal first
         joined_text(record, text_fields)  # at least one text, and all of them strings
         try:
@@ -154,7 +152,7 @@ def text_reader(
     return read
 
 
-def joined_text(record: Mapping[str, Any], fields: Sequence[str]) -> str:
+def joined_text(record: JsonObject, fields: Sequence[str]) -> str:
     """The text of the record's fields, joined by newlines; at least one field must exist."""
     if len(fields) == 1:
         text = record.get(fields[0])
@@ -176,7 +174,7 @@ def joined_text(record: Mapping[str, Any], fields: Sequence[str]) -> str:
 
 
 def document_labels(
-    labels: Any, weights: Any, field: str, report: ReadReport
+    labels: object, weights: object, field: str, report: ReadReport
 ) -> Mapping[str, float] | Sequence[str]:
     """The labels of a record in any of the allowed shapes.
 
@@ -207,12 +205,17 @@ def document_labels(
     return labels
 
 
-def _weighted(pairs: Iterable[Any], field: str, report: ReadReport) -> dict[str, float]:
+def _weighted(
+    pairs: Iterable[Iterable[object]], field: str, report: ReadReport
+) -> dict[str, float]:
     weighted: dict[str, float] = {}
     for label, weight in pairs:
         name = label_id(label, field)
-        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
-        if not number or not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+        if (
+            not isinstance(weight, (int, float))
+            or isinstance(weight, bool)
+            or not MIN_WEIGHT <= weight <= MAX_WEIGHT
+        ):
             raise BadLine(f"weight of label {name!r} must be a number > 0, got {weight!r:.40}")
         if name in weighted:
             report.duplicate_labels += 1
@@ -220,19 +223,19 @@ def _weighted(pairs: Iterable[Any], field: str, report: ReadReport) -> dict[str,
     return weighted
 
 
-def label_id(label: Any, field: str) -> str:
+def label_id(label: object, field: str) -> str:
     """A label as a string; it may be a whole number, but not an empty string."""
     if label == "":
         raise BadLine(f"field {field!r} has an empty label")
     return _string(label, f"a label in field {field!r}")
 
 
-def document_id(value: Any, field: str) -> str | None:
+def document_id(value: object, field: str) -> str | None:
     """A document's id as a string; None for a missing or empty one."""
     return None if value is None or value == "" else _string(value, f"field {field!r}")
 
 
-def _string(value: Any, what: str) -> str:
+def _string(value: object, what: str) -> str:
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value)
     raise BadLine(f"{what} must be a string or a whole number, but is {_kind(value)}")
@@ -243,10 +246,10 @@ def dump_document(document: Document) -> bytes:
     return json_line(document_record(document))
 
 
-def document_record(document: Document) -> dict[str, Any]:
+def document_record(document: Document) -> JsonObject:
     """A document as a JSON object; empty fields are left out."""
     labels = document.labels
-    record: dict[str, Any] = {} if document.id is None else {"id": document.id}
+    record: JsonObject = {} if document.id is None else {"id": document.id}
     if is_record(document.text):
         record |= {name: text for name, text in text_parts(document.text).items() if text}
         record |= {name: values for name, values in field_parts(document.text).items() if values}
@@ -256,7 +259,7 @@ def document_record(document: Document) -> dict[str, Any]:
     return record
 
 
-def json_line(record: Mapping[str, Any]) -> bytes:
+def json_line(record: JsonObject) -> bytes:
     """One line of JSON in UTF-8, with its newline."""
     try:
         return (json.dumps(record, ensure_ascii=False) + "\n").encode()
@@ -264,12 +267,12 @@ def json_line(record: Mapping[str, Any]) -> bytes:
         return (json.dumps(record) + "\n").encode()
 
 
-def _field_list(record: Mapping[str, Any]) -> str:
+def _field_list(record: JsonObject) -> str:
     names = [repr(name) for name in list(record)[:8]]
     return ", ".join(names) + (" ..." if len(record) > 8 else "") if names else "none"
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     names = {type(None): "null", bool: "true or false", str: "a string", list: "a list"}
     names |= {dict: "an object", int: "a number", float: "a decimal number"}
     return names.get(type(value), f"a {type(value).__name__}")

@@ -11,13 +11,12 @@ import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from labelgrove.core.arrays import CSR
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.features import Features, as_dense
+from labelgrove.data.features import DenseBlock, Features, as_dense
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.data.formats.files import bare_name, existing, lines, part_names, sibling
 from labelgrove.data.formats.pecos import FEATURE_FOLDERS, load_npz
@@ -63,7 +62,7 @@ def read_matrix(path: str | os.PathLike[str], *, n_features: int | None = None) 
     return corpus.features.sparse
 
 
-def read_dense(path: str | os.PathLike[str]) -> Any:
+def read_dense(path: str | os.PathLike[str]) -> DenseBlock:
     """The vectors of a .npy file, mapped into memory instead of read."""
     file = existing(path)
     try:

@@ -1,4 +1,7 @@
-"""Corpora in several files: a folder of shards, or a pattern that matches them; also by URL."""
+"""Corpora in several files: a folder of shards, or a pattern that matches them; also by URL.
+
+Each shard is read by one worker, which keeps the texts.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,24 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from labelgrove.core.arrays import CSR, offsets, stacked_rows
+from labelgrove.core.late import sparse
+from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import FULL, storing
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats.detect import EXTENSIONS
+from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.data.formats.files import bare_name, existing
-from labelgrove.errors import DataError, MissingExtraError
+from labelgrove.data.formats.labels import find_label_table, index_with_names, read_label_table
+from labelgrove.data.formats.read import read_corpus
+from labelgrove.data.sharded import ShardedCorpus
+from labelgrove.engines import Engine, LocalEngine
+from labelgrove.errors import ConfigError, DataError, MissingExtraError, UnsupportedError
 
 # A Path has one slash where a URL has two.
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(.+)", re.DOTALL)
@@ -129,3 +144,77 @@ def output_names(shards: Sequence[str | Path]) -> list[str]:
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"two shards would be written to {twice}; give them different names")
     return names
+
+
+class ShardLabels(NamedTuple):
+    """What the driver gets of a shard: the labels of its documents, and which labels these are."""
+
+    labels: CSR
+    ids: StringTable
+    report: ReadReport
+
+
+def read_shards(
+    engine: Engine,
+    path: str | os.PathLike[str],
+    *,
+    labels: str | os.PathLike[str] | None = None,
+    all_labels: bool = False,
+    options: ReadOptions | None = None,
+    report: ReadReport | None = None,
+) -> ShardedCorpus:
+    """A corpus of texts in shards, as :func:`read_corpus` would read them from one file.
+
+    ``path`` is a folder or a pattern, or a URL of one, see :func:`shards_of`. ``labels`` is the
+    label table; the default is ``labels.tsv`` in the same folder, if that is not a URL.
+    """
+    options, report = options or ReadOptions(), report if report is not None else ReadReport()
+    shards = shards_of(path)
+    found = [engine.split(read_shard, shard, options, parts=2) for shard in shards]
+    parts: list[ShardLabels] = [*engine.results([own for _, own in found])]
+    for part in parts:
+        report.add(part.report)
+    table = None if labels is None else Path(labels)
+    if table is None and url_of(path) is None:
+        table = find_label_table(Path(shards[0]))
+    if all_labels and table is None:
+        raise ConfigError("all_labels: there is no label table; put labels.tsv beside the shards")
+    names = None if table is None else read_label_table(table)
+    occurring = {label for part in parts for label in part.ids}
+    unused = {nfc(row.id) for row in names or ()} - occurring
+    report.unused_names += len(unused)
+    index = index_with_names(sorted(occurring | unused if all_labels else occurring), names)
+    column = {label: number for number, label in enumerate(index.ids)}
+    moved = [_with_columns(part, column) for part in parts]
+    matrix = stacked_rows(moved)
+    starts = offsets([part.labels.shape[0] for part in parts])
+    return ShardedCorpus(engine, tuple(texts for texts, _ in found), starts, matrix, index)
+
+
+def read_joined_shards(path: str | os.PathLike[str], **options: Any) -> Corpus:
+    """A corpus in shards as one in the memory of this process; ``options`` as above."""
+    shards = read_shards(LocalEngine(), path, **options)
+    blocks = shards.engine.results(shards.texts)
+    texts = StringTable.from_strings(text for block in blocks for text in block)
+    return Corpus(texts, shards.labels, shards.index)
+
+
+def read_shard(path: str, options: ReadOptions) -> tuple[StringTable, ShardLabels]:
+    """The texts of a shard, and their labels."""
+    report = ReadReport()
+    with fetched(path) as file:
+        corpus = read_corpus(file, labels=False, options=options, report=report)
+    if not isinstance(corpus.texts, StringTable) or corpus.features is not None:
+        raise UnsupportedError(f"{path}: shards must have texts and no features")
+    ids = StringTable.from_strings(corpus.index.ids)
+    return corpus.texts, ShardLabels(corpus.labels, ids, report)
+
+
+def _with_columns(part: ShardLabels, column: dict[str, int]) -> CSR:
+    """The labels of a shard in the columns of all; both are sorted, so rows stay sorted."""
+    new = np.array([column[label] for label in part.ids], np.int64)
+    matrix = part.labels
+    columns = new[matrix.indices] if len(new) else matrix.indices
+    return sparse.csr_array(
+        (matrix.data, columns, matrix.indptr), shape=(matrix.shape[0], len(column))
+    )

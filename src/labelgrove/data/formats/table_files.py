@@ -9,13 +9,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 from labelgrove.data.formats.files import bare_name, replacing
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 
 Kind = Literal["string", "int64", "float32", "strings", "floats"]
-Rows = Iterable[Sequence[Any]]
+Rows = Iterable[Sequence[object]]
+Writer = Callable[[Rows], None]
 TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".xlsx": "xlsx"}
 EXCEL_ROWS, EXCEL_CHARACTERS = 1_048_576, 32_767  # what Excel can open
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # XML has no way to write them
@@ -33,7 +34,7 @@ def table_format(path: str | os.PathLike[str]) -> str | None:
 @contextmanager
 def table_writer(
     path: str | os.PathLike[str], columns: Mapping[str, Kind], format: str
-) -> Iterator[Callable[[Rows], None]]:
+) -> Iterator[Writer]:
     """A function that adds rows to a table, whose file appears when all of them are written."""
     writer = {"csv": _csv, "parquet": _parquet, "xlsx": _excel}[format]
     with replacing(path) as file, writer(file, columns, Path(path)) as write:
@@ -41,7 +42,7 @@ def table_writer(
 
 
 @contextmanager
-def _csv(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Any]:
+def _csv(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Writer]:
     # A lone surrogate, which JSON can put into a string, has no form in UTF-8.
     text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
     rows = csv.writer(text, lineterminator="\n")
@@ -52,7 +53,7 @@ def _csv(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[A
 
 
 @contextmanager
-def _parquet(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Any]:
+def _parquet(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Writer]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -79,7 +80,7 @@ def _parquet(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterat
 
 
 @contextmanager
-def _excel(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Any]:
+def _excel(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Writer]:
     try:
         from openpyxl import Workbook
         from openpyxl.cell import WriteOnlyCell
@@ -90,7 +91,7 @@ def _excel(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator
     sheet.append(list(columns))
     count = 1
 
-    def cell(value: Any) -> Any:
+    def cell(value: object) -> object:
         if not isinstance(value, str):
             return value
         own = WriteOnlyCell(sheet, _CONTROL.sub(" ", value)[:EXCEL_CHARACTERS])

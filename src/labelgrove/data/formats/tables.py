@@ -16,14 +16,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import STDIN, check_encoding, encoding_advice, lines, refuse
 from labelgrove.data.formats.jsonl import document_id, document_labels, text_reader
 from labelgrove.data.records import listed
 from labelgrove.errors import ConfigError, DataError
 
+Labels: TypeAlias = list[object] | dict[object, object]  # the latter with weights
 SEPARATORS = ("|", ";")
 ROWS_LOOKED_AT = 200
 _FIELD_LIMIT = 2**31 - 1
@@ -61,25 +63,45 @@ def row_documents(
         names = [name.strip() for name in first[1]]
     hint = ", or column_names (--read column_names=text,labels) if the file has no header line"
     text_fields = check_columns(names, path, options, report, hint=hint)
-    text_of = text_reader(options, report, text_fields)
     if len(set(names)) != len(names):
         raise DataError("two columns have the same name", file=path, line=1)
-    head = list(itertools.islice(rows, ROWS_LOOKED_AT))
+
+    def record(row: list[str]) -> JsonObject | BadLine:
+        if len(row) == len(names):
+            return dict(zip(names, row, strict=True))
+        reason = f"the row has {len(row)} fields, but there are {len(names)} columns"
+        if unquoted and row[-1][:1] == '"':
+            reason += "; if quotes enclose fields, set quoted (--read quoted=true)"
+        return BadLine(reason)
+
+    records = ((number, record(row)) for number, row in rows)
+    yield from record_documents(path, records, text_fields, options, report)
+
+
+def record_documents(
+    path: Path | str,
+    records: Iterator[tuple[int, JsonObject | BadLine]],
+    text_fields: Sequence[str],
+    options: ReadOptions,
+    report: ReadReport,
+) -> Iterator[Document]:
+    """The documents in numbered rows, of CSV, TSV, Excel and Parquet files.
+
+    Labels are split at the separator that the first rows show, unless the options have one.
+    """
+    text_of = text_reader(options, report, text_fields)
+    head = list(itertools.islice(records, ROWS_LOOKED_AT))
     separator = options.label_separator
     if separator is None:
-        records = (dict(zip(names, row, strict=False)) for _, row in head)
-        cells = [record.get(options.labels_field) or "" for record in records]
-        separator = guess_separator(cells)
+        found = (record.get(options.labels_field) for _, record in head if isinstance(record, dict))
+        cells = [cell or "" for cell in found if cell is None or isinstance(cell, str)]
+        separator = ";" if _separators_in(cells) == {";"} else SEPARATORS[0]
         for note in _separator_notes(path, cells, separator) if options.labels else ():
             report.note(note)
-    for number, row in itertools.chain(head, rows):
+    for number, record in itertools.chain(head, records):
         try:
-            if len(row) != len(names):
-                reason = f"the row has {len(row)} fields, but there are {len(names)} columns"
-                if unquoted and row[-1][:1] == '"':
-                    reason += "; if quotes enclose fields, set quoted (--read quoted=true)"
-                raise BadLine(reason)
-            record = dict(zip(names, row, strict=True))
+            if isinstance(record, BadLine):
+                raise record
             document = parse_record(record, text_of, separator, options, report)
         except BadLine as error:
             refuse(DataError(str(error), file=path, line=number), options, report)
@@ -138,35 +160,25 @@ def _rows(
             yield first_line, row
 
 
-def guess_separator(cells: Iterable[str]) -> str:
-    """``;`` if cells contain it and never ``|``; otherwise ``|``."""
-    return ";" if separators_in(cells) == {";"} else "|"
-
-
-def separators_in(cells: Iterable[str]) -> set[str]:
+def _separators_in(cells: Iterable[str]) -> set[str]:
     """The usual separators that occur in the cells; those inside lists separate nothing."""
     plain = [cell for cell in cells if not _is_listed(cell.strip())]
     return {separator for cell in plain for separator in SEPARATORS if separator in cell}
 
 
 def _separator_notes(path: Path | str, cells: Sequence[str], separator: str) -> Iterator[str]:
-    if len(separators_in(cells)) > 1:
+    if len(_separators_in(cells)) > 1:
         yield f"{path}: labels contain both | and ; and are split at {separator!r} only"
     if separator != SEPARATORS[0]:
-        yield split_note(path, separator)
-    elif not separators_in(cells) and sum("," in cell for cell in cells) > len(cells) / 2:
+        yield (
+            f"{path}: labels are split at {separator!r}; "
+            "set label_separator (--read label_separator=...) if this is wrong"
+        )
+    elif not _separators_in(cells) and sum("," in cell for cell in cells) > len(cells) / 2:
         yield (
             f"{path}: labels are not split at commas; if they should be, set "
             "label_separator (--read label_separator=,)"
         )
-
-
-def split_note(path: Path | str, separator: str) -> str:
-    """A note that says at which separator labels were split without being told."""
-    return (
-        f"{path}: labels are split at {separator!r}; "
-        "set label_separator (--read label_separator=...) if this is wrong"
-    )
 
 
 def check_columns(
@@ -207,7 +219,7 @@ def join_labels(labels: Sequence[str]) -> str:
     return SEPARATORS[0].join(labels) if plain else json.dumps(list(labels), ensure_ascii=False)
 
 
-def split_labels(cell: str, separator: str) -> Any:
+def split_labels(cell: str, separator: str) -> Labels:
     """The labels of one cell, without white space around them; a mapping if they have weights.
 
     Empty labels are dropped, because spreadsheets often have too many separators.
@@ -232,7 +244,7 @@ def _is_listed(cell: str) -> bool:
         return True
 
 
-def _listed(cell: str) -> Any:
+def _listed(cell: str) -> Labels | None:
     """The labels of a cell that is a list in JSON or, as pandas writes them, in Python.
 
     None for other cells: a label may begin with a bracket.
@@ -257,13 +269,13 @@ def _listed(cell: str) -> Any:
 
 
 def parse_record(
-    record: dict[str, Any],
-    text_of: Callable[[Mapping[str, Any]], str],
+    record: JsonObject,
+    text_of: Callable[[JsonObject], str],
     separator: str,
     options: ReadOptions,
     report: ReadReport,
 ) -> Document:
-    """The document in a row's fields, of CSV, TSV and Parquet files."""
+    """The document in a row's fields."""
     columns = None
     if options.columns:
         columns = {name: column_text(value) for name, value in record.items()}
@@ -282,7 +294,7 @@ def parse_record(
     )
 
 
-def column_text(value: Any) -> str:
+def column_text(value: object) -> str:
     """A cell of any column as a text; lists and the like as JSON.
 
     >>> [column_text(value) for value in ("a", None, 1984.0, ["x", 2])]
@@ -293,7 +305,7 @@ def column_text(value: Any) -> str:
     return cell_text(value)
 
 
-def cell_text(value: Any) -> str:
+def cell_text(value: object) -> str:
     """What a cell of a spreadsheet shows, more or less: Excel makes numbers of texts such as 1984.
 
     >>> [cell_text(value) for value in ("a", None, 1984.0, 2.5, True, date(2024, 5, 1))]

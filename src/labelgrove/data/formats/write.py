@@ -7,8 +7,8 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats.building import label_rows
 from labelgrove.data.formats.documents import Document
@@ -101,7 +101,7 @@ def write_table(documents: Iterable[Document], target: Path, format: str) -> Non
             first = list(itertools.islice(rows, FIRST_ROWS))
 
 
-def _row(document: Document, format: str) -> dict[str, Any]:
+def _row(document: Document, format: str) -> JsonObject:
     """The cells of a document by column; those without a value are left out."""
     record = document_record(document)
     labels = record["labels"]

@@ -14,17 +14,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove._native import parse_xc_text
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, Array, as_csr, narrow_csr, offsets
 from labelgrove.core.memory import check_announced
 from labelgrove.core.resources import thread_count
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.formats.building import make_csr, merge_repeated, no_documents
+from labelgrove.data.formats.building import merge_repeated, no_documents
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.data.formats.files import (
     MAX_LINE,
@@ -149,7 +149,7 @@ class _MatrixRows:
         self.bad_lines = 0
         self.size = 0  # bytes read
         # Label counts, labels, feature counts, features, values.
-        self.columns: list[list[npt.NDArray[Any]]] = [[], [], [], [], []]
+        self.columns: list[list[Array]] = [[], [], [], [], []]
 
     def read(self, stream: io.BufferedReader) -> None:
         rest = b"" if self.header else stream.read(3).removeprefix(codecs.BOM_UTF8)
@@ -253,17 +253,14 @@ class _MatrixRows:
         return rows
 
 
-def _joined(arrays: list[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
+def _joined(arrays: list[Array], dtype: npt.DTypeLike) -> Array:
     joined = np.concatenate(arrays) if arrays else np.zeros(0, dtype)
     arrays.clear()  # frees the pieces, so that there is only one copy at a time
     return joined
 
 
-def _csr(
-    data: npt.NDArray[Any], indices: npt.NDArray[Any], counts: npt.NDArray[Any], width: int
-) -> CSR:
-    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    return make_csr(data, indices, indptr, width)
+def _csr(data: Array, indices: Array, counts: Array, width: int) -> CSR:
+    return narrow_csr(data, indices, offsets(counts), (len(counts), width))
 
 
 def write_xc(corpus: Corpus, file: IO[bytes], path: Path) -> None:

@@ -139,7 +139,6 @@ def train_level(
         tree,
         RankerParams(**params.get_params() | settings),
         shortlist=above,
-        labels_only=above is not None,
         seed=seed,
     )
 

@@ -134,7 +134,6 @@ def train_cluster_ranker(
         tree,
         ranker,
         shortlist=seen,
-        labels_only=True,
         seed=seed,
         progress=progress,
     )

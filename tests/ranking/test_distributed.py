@@ -67,7 +67,7 @@ def test_dense_features_weights_and_shortlists(width, terms):
     for given in (
         {"sample_weight": weights},
         {"negatives": proposed},
-        {"shortlist": proposed, "labels_only": True, "sample_weight": weights},
+        {"shortlist": proposed, "sample_weight": weights},
     ):
         same(train_ranker(x, y, tree, **given), train_ranker(blocks, y, tree, **given))
 
@@ -79,8 +79,8 @@ def test_a_worker_gets_only_the_rows_of_its_clusters():
 
     class Watching(Workers):
         def call(self, function, *arguments):
-            if function.__name__ == "solve_piece":
-                sizes.append(sum(len(part.value) for part in arguments[1:]))
+            if function.__name__ == "solve_part":
+                sizes.append(sum(len(part.value) for part in arguments[2:]))
             return super().call(function, *arguments)
 
     train_ranker(Blocks.cut(Watching(), x, 50), y, tree, RankerParams(negatives="tfn"))
