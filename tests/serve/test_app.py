@@ -15,7 +15,6 @@ import pytest
 
 from labelgrove import calibrate
 from labelgrove.errors import UnsupportedError
-from labelgrove.serve import schema
 from labelgrove.serve.served import ModelFolder, Options, Served
 from support.clocks import Timeouts
 from support.services import check_problem, fitted, running
@@ -95,7 +94,7 @@ def test_masks_are_made_once_and_thresholds_reach_the_method(model_path: Path) -
     assert asked[0]["allow"] is asked[1]["allow"] and "deny" not in asked[0]
     assert len(asked[0]["allow"]) == 3 and asked[0]["threshold"] == 0.2
     served.answer(Options(9, allow=("red",)), ["a red hat"])
-    assert len(asked[2]["allow"]) == 1 and "threshold" not in asked[2]
+    assert len(asked[2]["allow"]) == 1 and asked[2]["threshold"] is None
 
 
 def test_what_training_measured_is_told(model_path: Path) -> None:
@@ -111,7 +110,7 @@ def test_what_training_measured_is_told(model_path: Path) -> None:
     assert facts["held_out"] == {"lightxml": {"P@1": 0.5}, "linear": {"P@1": 0.4}}
     assert facts["dev"] == {"P@1": 0.7}
     assert facts["calibration"]["kind"] in ("isotonic", "beta")
-    schema.CalibrationFacts.model_validate(facts["calibration"])
+    assert set(facts["calibration"]) == {"kind", "threshold", "report"}
 
 
 def test_labels_that_the_model_does_not_know_are_named(client: Any) -> None:
