@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from labelgrove.serve import access
+from labelgrove.serve.logs import access, log_access
 from support.services import running
 
 pytestmark = pytest.mark.slow
@@ -26,12 +26,12 @@ def lines() -> Iterator[list[dict[str, Any]]]:
             written.append(json.loads(record.getMessage()))
 
     handler = Reading()
-    before = access.log.level
-    access.log.addHandler(handler)
-    access.log.setLevel(logging.INFO)
+    before = access.level
+    access.addHandler(handler)
+    access.setLevel(logging.INFO)
     yield written
-    access.log.removeHandler(handler)
-    access.log.setLevel(before)
+    access.removeHandler(handler)
+    access.setLevel(before)
 
 
 def ask(client: Any) -> None:
@@ -78,12 +78,12 @@ def test_every_answer_has_an_id(client: Any) -> None:
 
 
 def test_it_goes_to_standard_output_once(capsys: pytest.CaptureFixture[str]) -> None:
-    before = access.log.handlers[:], access.log.level, access.log.propagate
-    access.log.handlers.clear()
+    before = access.handlers[:], access.level, access.propagate
+    access.handlers.clear()
     try:
-        access.log_to_stdout()
-        access.log_to_stdout()
-        access.log.info("a line")
+        log_access()
+        log_access()
+        access.info("a line")
         assert capsys.readouterr().out == "a line\n"
     finally:
-        access.log.handlers[:], access.log.level, access.log.propagate = before
+        access.handlers[:], access.level, access.propagate = before

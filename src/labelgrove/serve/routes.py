@@ -125,9 +125,9 @@ def _add(
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> Response:
         """A node of the label tree and a page of its children."""
-        which = {"label": label, "offset": offset, "limit": limit}
-        page = await asyncio.to_thread(model.folder.current.tree_page, tree, node, **which)
-        return json_response(page)
+        page = model.folder.current.tree_page
+        where = partial(page, tree, node, label=label, offset=offset, limit=limit)
+        return json_response(await asyncio.to_thread(where))
 
     # The limits of a request are known only now.
     predict.__annotations__["request"] = PredictRequest

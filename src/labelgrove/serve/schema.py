@@ -96,7 +96,7 @@ def limited_requests(
     most = params.max_k
     predict = _limited(
         PredictRequest,
-        texts=Annotated[list[document], Field(max_length=params.max_texts)],  # type: ignore[valid-type]
+        texts=Annotated[list[document], Field(max_length=params.max_texts)],
         k=(Whole, Field(default=min(5, most), ge=1, le=most, description="labels per text")),
         allow=Annotated[list[str] | None, labels],
         deny=Annotated[list[str] | None, labels],

@@ -20,7 +20,7 @@ from typing import Any
 
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
-from labelgrove.errors import ConfigError, LabelgroveError, ModelFormatError
+from labelgrove.errors import ConfigError, LabelgroveError, MissingExtraError, ModelFormatError
 from labelgrove.evaluation.prediction_files import SCORE_DIGITS
 from labelgrove.evaluation.predictions import COMPARED, Predictions, ScoreKind
 from labelgrove.exchange.card import without_paths
@@ -29,8 +29,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import Model
 from labelgrove.methods.explaining import explain as explaining
 from labelgrove.methods.held_out import held_out_metrics
-from labelgrove.serve.copies import Copies, OpenFiles
-from labelgrove.serve.examples import card_examples
+from labelgrove.serve.copies import Copies, OpenFiles, read_plain
 from labelgrove.serve.metrics import ModelMetrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.schema import (
@@ -49,6 +48,8 @@ log = logging.getLogger(__name__)
 _LARGEST = 3.4e38
 # Cached masks of allow and deny lists: at most this many, and at most this many bytes.
 _MASKS, _MASK_BYTES = 32, 64 << 20
+# Of a model's card: bytes to read, texts to take, and their characters.
+CARD_BYTES, EXAMPLES, EXAMPLE_CHARS = 1 << 16, 6, 2000
 FileState = tuple[str, int, int, int]
 
 
@@ -267,6 +268,35 @@ def labelled(predictions: Predictions) -> list[LabelRow]:
     return [
         LabelRow({"id": x.id, "name": x.name, "score": round(x.score, SCORE_DIGITS)} for x in row)
         for row in predictions
+    ]
+
+
+def card_examples(folder: Path) -> list[str]:
+    """Texts to try, from the model's card; none if anything is wrong with it.
+
+    The front matter of README.md may have them as the Hugging Face Hub does::
+
+        widget:
+        - text: a chopping board of oak
+    """
+    text = (read_plain(folder / "README.md", most=CARD_BYTES) or b"").decode("utf-8", "replace")
+    text = text.replace("\r\n", "\n")
+    head = text[4:].partition("\n---")[0] if text.startswith("---\n") else ""
+    if "widget:" not in head:
+        return []
+    try:
+        import yaml  # type: ignore[import-untyped]  # few models have a card
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("serve", "reading a model card") from error
+    try:
+        entries = yaml.safe_load(head).get("widget")
+    except (yaml.YAMLError, AttributeError, RecursionError, ValueError):
+        return []
+    if not isinstance(entries, list):
+        return []
+    texts = [entry.get("text") for entry in entries if isinstance(entry, dict)]
+    return [text for text in texts if isinstance(text, str) and 0 < len(text) <= EXAMPLE_CHARS][
+        :EXAMPLES
     ]
 
 
