@@ -25,16 +25,23 @@ if TYPE_CHECKING:
 SLICE = 2048  # documents between two moves of a progress bar
 
 
+@dataclass(frozen=True)
+class Metrics:
+    """What to measure."""
+
+    metric: Annotated[str | None, Option(help="Metrics, e.g. P@1,nDCG@5,macro-F1@5.")] = None
+    filter_file: Annotated[
+        Path | None, Option("--filter", help="Document-label pairs to drop from the predictions.")
+    ] = None
+    intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0
+
+
 def evaluate(
     model: options.ModelOrFile,
     test: Annotated[Path, Argument(metavar="TEST", help="Corpus with the true labels.")],
     *,
-    metric: Annotated[str | None, Option(help="Metrics, e.g. P@1,nDCG@5,macro-F1@5.")] = None,
+    metrics: Metrics,
     frequencies: options.PropensityInput,
-    filter_file: Annotated[
-        Path | None, Option("--filter", help="Document-label pairs to drop from the predictions.")
-    ] = None,
-    intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0,
     labels: options.Labels = None,
     inputs: options.Inputs,
     where: options.Where,
@@ -59,10 +66,12 @@ def evaluate(
     model = existing(common.local_model(model))
     how = reading.options("test")
     settings: dict[str, Any] = {
-        "metrics": metric.split(",") if metric else None,
+        "metrics": metrics.metric.split(",") if metrics.metric else None,
         "propensity": Propensity(*frequencies.propensity),
-        "intervals": intervals or None,
-        "filter_pairs": None if filter_file is None else read_filter_pairs(filter_file),
+        "intervals": metrics.intervals or None,
+        "filter_pairs": None
+        if metrics.filter_file is None
+        else read_filter_pairs(metrics.filter_file),
     }
     if where.engine is not None:
         from labelgrove.cli.sharded import evaluate_shards

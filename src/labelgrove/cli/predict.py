@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,35 +18,42 @@ if TYPE_CHECKING:
     from labelgrove.cli.predicting import Done, PredictionJob
 
 
+@dataclass(frozen=True)
+class Request:
+    """Which labels to predict."""
+
+    k: Annotated[
+        int | None,
+        Option("--k", "-k", min=1, help="Labels per document. Default: 5, or a set's (auto)."),
+    ] = None
+    threshold: Annotated[
+        str | None,
+        Option(help="Minimum score. auto: the sets of calibrate."),
+    ] = None
+    raw: Annotated[bool, Option("--raw", help="Return uncalibrated scores.")] = False
+    allow: Annotated[
+        list[str] | None,
+        Option(help="Allow only this id, name, group or @FILE of them. Repeatable."),
+    ] = None
+    deny: Annotated[list[str] | None, Option(help="Exclude this label. Like --allow.")] = None
+    label_tree: Annotated[
+        Path | None, Option(help="Thesaurus (TSV: id, broader ids). Its concepts become groups.")
+    ] = None
+    diversity: Annotated[
+        float, Option(min=0, max=1, help="Move labels down that are like better ones.")
+    ] = 0.0
+
+
 def predict(
     model: options.HubModel,
     documents: Annotated[
         str, Argument(metavar="INPUT", help="Corpus or text lines; - for standard input.")
     ],
     *,
-    k: Annotated[
-        int | None,
-        Option("--k", "-k", min=1, help="Labels per document. Default: 5, or a set's (auto)."),
-    ] = None,
+    request: Request,
     out: Annotated[
         str, Option(help="Output file: JSON lines, or .csv, .parquet, .xlsx. -: standard output.")
     ] = "-",
-    threshold: Annotated[
-        str | None,
-        Option(help="Minimum score. auto: the sets of calibrate."),
-    ] = None,
-    raw: Annotated[bool, Option("--raw", help="Return uncalibrated scores.")] = False,
-    allow: Annotated[
-        list[str] | None,
-        Option(help="Allow only this id, name, group or @FILE of them. Repeatable."),
-    ] = None,
-    deny: Annotated[list[str] | None, Option(help="Exclude this label. Like --allow.")] = None,
-    label_tree: Annotated[
-        Path | None, Option(help="Thesaurus (TSV: id, broader ids). Its concepts become groups.")
-    ] = None,
-    diversity: Annotated[
-        float, Option(min=0, max=1, help="Move labels down that are like better ones.")
-    ] = 0.0,
     batch: Annotated[int, Option(min=1, help="Documents at once. 1: line by line.")] = 2048,
     inputs: options.Inputs,
     where: options.Where,
@@ -67,22 +74,22 @@ def predict(
 
     atexit.register(_leave_the_rest)
     where.check()
-    minimum: Any = threshold
-    if threshold not in (None, "auto"):
-        minimum = common.number(threshold, "--threshold", " or auto")
+    minimum: Any = request.threshold
+    if request.threshold not in (None, "auto"):
+        minimum = common.number(request.threshold, "--threshold", " or auto")
     job = PredictionJob(
         model=common.local_model(model),
         device=inputs.device,
-        k=k,
+        k=request.k,
         request={
             "threshold": minimum,
-            "diversity": diversity,
-            "raw": raw,
+            "diversity": request.diversity,
+            "raw": request.raw,
             "threads": where.threads(inputs.threads),
         },
-        allow=common.given_labels(allow),
-        deny=common.given_labels(deny),
-        groups=label_tree,
+        allow=common.given_labels(request.allow),
+        deny=common.given_labels(request.deny),
+        groups=request.label_tree,
         batch=batch,
         features=inputs.features,
         dense=inputs.dense,
@@ -97,14 +104,14 @@ def predict(
             f"no word tells the model anything in {done.unknown:,} of {done.documents:,} texts; "
             "these get the labels of an empty text"
         )
-    if threshold == "auto" and done.full and done.k < done.places:
+    if request.threshold == "auto" and done.full and done.k < done.places:
         warn(
             f"--k {done.k}: {done.full:,} documents have {done.k} labels, and their sets may have "
             "more; leave --k out for all of them"
         )
-    if done.documents and not done.labels and threshold is not None:
-        warn(f"--threshold {threshold}: no label of any document reaches it")
-    if k is not None and done.k > done.known:
+    if done.documents and not done.labels and request.threshold is not None:
+        warn(f"--threshold {request.threshold}: no label of any document reaches it")
+    if request.k is not None and done.k > done.known:
         warn(f"--k {done.k}: the model has {done.known:,} labels, and no document gets more")
     report = done.report
     if out != "-" or report.bad_lines or report.notes:
