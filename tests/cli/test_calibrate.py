@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from labelgrove.cli import app
+from labelgrove.cli.options import Inputs
+from labelgrove.cli.predict import Request
 from labelgrove.cli.predicting import PredictionJob
 from labelgrove.data.formats import ReadOptions
 from labelgrove.errors import ConfigError
@@ -90,7 +92,8 @@ def test_sets_are_whole_by_default(folder: Path, model: Path, tmp_path: Path, ru
     out = tmp_path / "calibrated"
     run("calibrate", model, folder / "dev.jsonl", "--k", 4, "--out", out)
     for given, least, k in ((None, "auto", 4), (None, None, 5), (2, "auto", 2)):
-        job = PredictionJob(out, "cpu", given, {"threshold": least}, ReadOptions())
+        request = Request(k=given, threshold=least)
+        job = PredictionJob(out, request, Inputs(device="cpu"), ReadOptions(), threads=1)
         assert job.prepared().k == k
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.data.facts import TrainingFacts
     from labelgrove.evaluation.metrics import Evaluation
+    from labelgrove.evaluation.predictions import Predictions
     from labelgrove.methods.base import Model
 
 SLICE = 2048  # documents between two moves of a progress bar
@@ -41,8 +42,7 @@ def evaluate(
     test: Annotated[Path, Argument(metavar="TEST", help="Corpus with the true labels.")],
     *,
     metrics: Metrics,
-    frequencies: options.PropensityInput,
-    labels: options.Labels = None,
+    known: options.LabelFacts,
     inputs: options.Inputs,
     where: options.Where,
     reading: options.CorpusOptions,
@@ -67,11 +67,9 @@ def evaluate(
     how = reading.options("test")
     settings: dict[str, Any] = {
         "metrics": metrics.metric.split(",") if metrics.metric else None,
-        "propensity": Propensity(*frequencies.propensity),
+        "propensity": Propensity(*known.propensity),
         "intervals": metrics.intervals or None,
-        "filter_pairs": None
-        if metrics.filter_file is None
-        else read_filter_pairs(metrics.filter_file),
+        "filter_pairs": metrics.filter_file and read_filter_pairs(metrics.filter_file),
     }
     if where.engine is not None:
         from labelgrove.cli.sharded import evaluate_shards
@@ -81,12 +79,12 @@ def evaluate(
         measured = TimedEvaluation(*evaluate_shards(model, test, how, where, inputs, **settings))
     elif model.is_dir():
         loaded = inputs.load(model)
-        corpus = inputs.read(loaded, test, how, labels=labels, index=loaded.index_)
+        corpus = inputs.read(loaded, test, how, labels=known.labels, index=loaded.index_)
         measured = evaluate_model(loaded, corpus, threads=inputs.threads, **settings)
     elif not inputs.has_files:
-        index, facts = frequencies.read(how, labels)
+        index, facts = known.read(how)
         how = replace(how, features=False)
-        corpus = common.read_corpus(test, how, labels=labels, index=index)
+        corpus = common.read_corpus(test, how, labels=known.labels, index=index)
         measured = _evaluate_file(model, corpus, facts, settings)
     else:
         raise ConfigError(
@@ -158,7 +156,7 @@ def evaluate_model(
     return TimedEvaluation(evaluation, wall, cpu)
 
 
-def _predicted(model: Model, corpus: Corpus, k: int, threads: int) -> Any:
+def _predicted(model: Model, corpus: Corpus, k: int, threads: int) -> Predictions:
     """Predictions of a whole corpus, with a progress bar on a terminal."""
     if not sys.stderr.isatty() or len(corpus) <= SLICE:
         return model.predict(corpus, k=k, threads=threads)

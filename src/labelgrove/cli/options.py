@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
 from typer import Argument, Option
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.facts import TrainingFacts
     from labelgrove.data.formats import ReadOptions
+    from labelgrove.data.sharded import ShardedCorpus
     from labelgrove.engines import Engine
+    from labelgrove.methods import base as methods
 
 # The panels of the help; a flag in none of them is shown with --help.
 PANELS = {
@@ -83,6 +85,9 @@ SkipBad = Annotated[
 ]
 
 
+T = TypeVar("T", "Corpus", "ShardedCorpus")
+
+
 @dataclass(frozen=True)
 class Machine:
     """What to compute with."""
@@ -98,13 +103,22 @@ class Inputs(Machine):
     features: Given = None
     dense: Dense = None
 
-    def load(self, model: Path) -> Any:
+    def load(self, model: Path) -> methods.Model:
         """The model, on the device."""
         return common.load_model(model, self.device, self.dense, self.features)
 
-    def read(self, model: Any, path: Path, how: ReadOptions, **given: Any) -> Corpus:
+    def read(
+        self,
+        model: methods.Model,
+        path: Path,
+        how: ReadOptions,
+        *,
+        labels: Path | None = None,
+        index: LabelIndex | None = None,
+    ) -> Corpus:
         """The documents, with what the model reads besides texts."""
-        return common.read_for(model, path, how, dense=self.dense, features=self.features, **given)
+        read = functools.partial(common.read_for, dense=self.dense, features=self.features)
+        return read(model, path, how, labels=labels, index=index)
 
     @property
     def has_files(self) -> bool:
@@ -152,9 +166,10 @@ class Where:
 
 
 @dataclass(frozen=True)
-class PropensityInput:
-    """Where the propensities of PSP come from."""
+class LabelFacts:
+    """The names of labels, and where the propensities of PSP come from."""
 
+    labels: Labels = None
     train_corpus: Annotated[
         Path | None, Option("--train", help="Training corpus. PSP of a predictions file needs it.")
     ] = None
@@ -162,16 +177,14 @@ class PropensityInput:
         tuple[float, float], Option(metavar="A B", help="A and B of the propensity model.")
     ] = (0.55, 1.5)
 
-    def read(
-        self, how: ReadOptions, labels: Path | None
-    ) -> tuple[LabelIndex | None, TrainingFacts | None]:
+    def read(self, how: ReadOptions) -> tuple[LabelIndex | None, TrainingFacts | None]:
         """The labels of the training corpus and their frequencies, if the corpus is given."""
         from labelgrove.data.facts import TrainingFacts
 
         if self.train_corpus is None:
             return None, None
         how = replace(how, part="train", features=False)
-        corpus = common.read_corpus(self.train_corpus, how, labels=labels)
+        corpus = common.read_corpus(self.train_corpus, how, labels=self.labels)
         return corpus.index, TrainingFacts.of(corpus)
 
 
@@ -268,10 +281,11 @@ class Settings:
         return self.method or method or default, tables
 
 
-@dataclass(frozen=True)
-class TrainingData:
-    """What belongs to a training corpus: held-out documents, features and label names."""
+@dataclass(frozen=True, kw_only=True)
+class TrainingData(CorpusOptions):
+    """A training corpus, how to read it, held-out documents, features and label names."""
 
+    corpus: TrainCorpus
     dev: Annotated[Path | None, Option(help="Held-out corpus to measure on.")] = None
     features: Annotated[
         list[Path] | None,
@@ -310,26 +324,25 @@ class TrainingData:
                 "give the folder of X.trn.npz and Y.trn.npz: labelgrove train FOLDER"
             )
 
-    def read(
-        self, path: Path, reading: CorpusOptions, console: Console, scratch: Scratch | None = None
+    def corpora(
+        self, console: Console, scratch: Scratch | None = None
     ) -> tuple[Corpus, Corpus | None]:
         """The training corpus, with its texts in ``scratch``, and the held-out corpus."""
         from labelgrove.data.formats import ReadReport
         from labelgrove.data.records import empty_fields
 
-        how, report = reading.options(), ReadReport()
+        how, report = self.options(), ReadReport()
         features, dense = self.files()
         corpus = common.read_corpus(
-            path,
-            how,
+            self.corpus,
+            how if features[0] is None else replace(how, features=features[0]),
             labels=self.labels,
             all_labels=self.all_labels,
-            dense=dense[0],
-            features=features[0],
             console=console,
             report=report,
             scratch=scratch,
         )
+        corpus = common.with_dense(corpus, dense[0], self.corpus)
         if report.unused_names and not self.all_labels:
             console.print(
                 f"labels: {report.unused_names:,} labels of the label table have no document and "
@@ -337,27 +350,38 @@ class TrainingData:
             )
         if corpus.labels.nnz == 0:
             raise DataError(
-                f"no document has a label in the field {reading.labels_field!r}; "
+                f"no document has a label in the field {self.labels_field!r}; "
                 "name the right field with --labels-field",
-                file=path,
+                file=self.corpus,
             )
         for name in empty_fields(corpus.texts) if how.fields and corpus.texts else ():
             raise DataError(
                 f"no document has a value in the field {name!r}; correct --field, or leave it out",
-                file=path,
+                file=self.corpus,
             )
-        if self.dev is None:
-            return corpus, None
         if how.n_features is None and corpus.features is not None:
             how = replace(how, n_features=corpus.features.terms or None)
-        return corpus, common.read_corpus(
-            self.dev,
-            how,
-            index=corpus.index,
-            dense=dense[1],
-            features=features[1],
-            console=console,
-        )
+        if features[1] is not None:
+            how = replace(how, features=features[1])
+        held_out = self._held_out(how, corpus.index, console)
+        if held_out is not None and self.dev is not None:
+            held_out = common.with_dense(held_out, dense[1], self.dev)
+        return corpus, held_out
+
+    def shards(self, read: Callable[..., T], console: Console) -> tuple[T, Corpus | None]:
+        """The training corpus in shards, which ``read`` reads, and the held-out corpus."""
+        from labelgrove.data.formats import ReadReport
+
+        how, report = self.options(), ReadReport()
+        names: dict[str, Any] = {"labels": self.labels, "all_labels": self.all_labels}
+        corpus = read(self.corpus, options=how, report=report, **names)
+        console.print(f"{self.corpus}: {report}")
+        return corpus, self._held_out(how, corpus.index, console)
+
+    def _held_out(self, how: ReadOptions, index: LabelIndex, console: Console) -> Corpus | None:
+        if self.dev is None:
+            return None
+        return common.read_corpus(self.dev, how, index=index, console=console)
 
 
 def one_each(flag: str, files: list[Path] | None, corpora: Mapping[str, bool]) -> list[Path | None]:

@@ -7,7 +7,7 @@ import gc
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -16,6 +16,7 @@ from labelgrove.errors import ConfigError, DataError, warn
 
 if TYPE_CHECKING:
     from labelgrove.cli.predicting import Done, PredictionJob
+    from labelgrove.methods.requests import Threshold
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,24 @@ class Request:
     diversity: Annotated[
         float, Option(min=0, max=1, help="Move labels down that are like better ones.")
     ] = 0.0
+
+    def __post_init__(self) -> None:
+        _ = self.minimum  # refuses a word before a model is loaded
+
+    def resolved(self) -> Request:
+        """The same with the labels of files and a whole path, for workers in other folders."""
+        tree = self.label_tree and self.label_tree.resolve()
+        allow, deny = map(common.given_labels, (self.allow, self.deny))
+        return replace(self, allow=allow, deny=deny, label_tree=tree)
+
+    @property
+    def minimum(self) -> Threshold:
+        """The threshold as ``predict`` takes it."""
+        if self.threshold is None:
+            return None
+        if self.threshold == "auto":
+            return "auto"
+        return common.number(self.threshold, "--threshold", " or auto")
 
 
 def predict(
@@ -74,26 +93,13 @@ def predict(
 
     atexit.register(_leave_the_rest)
     where.check()
-    minimum: Any = request.threshold
-    if request.threshold not in (None, "auto"):
-        minimum = common.number(request.threshold, "--threshold", " or auto")
     job = PredictionJob(
-        model=common.local_model(model),
-        device=inputs.device,
-        k=request.k,
-        request={
-            "threshold": minimum,
-            "diversity": request.diversity,
-            "raw": request.raw,
-            "threads": where.threads(inputs.threads),
-        },
-        allow=common.given_labels(request.allow),
-        deny=common.given_labels(request.deny),
-        groups=request.label_tree,
+        common.local_model(model),
+        request.resolved(),
+        inputs,
+        replace(reading.options("test"), labels=False),
+        threads=where.threads(inputs.threads),
         batch=batch,
-        features=inputs.features,
-        dense=inputs.dense,
-        how=replace(reading.options("test"), labels=False),
     )
     if where.engine is None:
         done = _predict_file(job, documents, out)
@@ -139,10 +145,9 @@ def _predict_shards(job: PredictionJob, documents: str, out: str, where: options
 
     if out == "-":
         raise ConfigError("--engine: give --out FOLDER; every shard becomes a file in it")
-    if job.dense is not None or job.features is not None:
+    if job.inputs.has_files:
         raise ConfigError("--dense and --features: a corpus in shards cannot have them")
-    # Workers may run in other folders.
-    job = replace(job, model=job.model.resolve(), groups=job.groups and job.groups.resolve())
+    job = replace(job, model=job.model.resolve())  # workers may run in other folders
     shards = shards_of(documents)
     folder = Path(out).resolve()
     try:
@@ -151,7 +156,7 @@ def _predict_shards(job: PredictionJob, documents: str, out: str, where: options
         raise DataError(f"cannot be made: {error.strerror}", file=folder) from error
     targets = [folder / name for name in output_names(shards)]
     done = Done()
-    gpu = common.asks_for_gpu(load(job.model), job.device)
+    gpu = common.asks_for_gpu(load(job.model), job.inputs.device)
     with where.open() as engine, Reporter([RichProgress()]).stage("predicting") as progress:
         pairs = list(zip(shards, map(str, targets), strict=True))
         for part in engine.stream(job.worker, pairs, gpu=gpu):

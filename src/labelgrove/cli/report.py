@@ -40,8 +40,7 @@ def report(
     *,
     output: Output,
     contents: Contents,
-    frequencies: options.PropensityInput,
-    labels: options.Labels = None,
+    known: options.LabelFacts,
     inputs: options.Inputs,
     reading: options.CorpusOptions,
     as_json: options.Json = False,
@@ -71,7 +70,7 @@ def report(
     ]
     index = training = None
     if isinstance(loaded[0], Path):
-        index, training = frequencies.read(how, labels)
+        index, training = known.read(how)
     elif not any(isinstance(run, Path) or run.index_ != loaded[0].index_ for run in loaded):
         # Only for runs with the same labels: reading with those of one run loses all others.
         index = loaded[0].index_
@@ -84,17 +83,18 @@ def report(
     how = replace(how, n_features=wide)
     for run in loaded:
         how = how if isinstance(run, Path) else common.with_fields_of(run, data, how)
-    corpus = common.read_corpus(
-        data, how, labels=labels, index=index, dense=inputs.dense, features=inputs.features
-    )
+    if inputs.features is not None:
+        how = replace(how, features=inputs.features)
+    corpus = common.read_corpus(data, how, labels=known.labels, index=index)
+    corpus = common.with_dense(corpus, inputs.dense, data)
     # Before the work, because a field that is not there ends it.
     values = slice_values(read_values(data, contents.by, how) if contents.by else {}, corpus)
     console = common.stderr_console()
     with common.spinner(console, "predicting and measuring"):
         runs = []
         for path, run, name in zip(paths, loaded, _names(paths), strict=True):
-            run = predicted(run, corpus, k=contents.k, name=name, threads=inputs.threads)
-            runs.append(replace(run, folder=path if path.is_dir() else None))
+            made = predicted(run, corpus, k=contents.k, name=name, threads=inputs.threads)
+            runs.append(replace(made, folder=path if path.is_dir() else None))
         written = write_report(
             runs[0],
             corpus,
@@ -104,7 +104,7 @@ def report(
             intervals=contents.intervals or None,
             worst=contents.top,
             data_name=data.name,
-            propensity=Propensity(*frequencies.propensity),
+            propensity=Propensity(*known.propensity),
             training=training,
             slices=values,
         )

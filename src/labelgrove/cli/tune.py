@@ -33,15 +33,13 @@ class Output:
 
 
 def tune(
-    corpus: options.TrainCorpus,
     *,
+    documents: options.TrainingData,
     search: Search,
     settings: options.Settings,
     output: Output,
-    documents: options.TrainingData,
     where: options.Where,
     machine: options.Machine,
-    reading: options.CorpusOptions,
     printing: options.Printing,
 ) -> None:
     """Search for better settings of a method.
@@ -76,7 +74,7 @@ def tune(
     common.refuse_existing([output.out], force=output.force or folder.exists())
     load_optuna()  # reading the corpus may take minutes, and would be in vain
     documents.check()
-    data, held_out = documents.read(corpus, reading, console)
+    data, held_out = documents.corpora(console)
     part = "a tenth of the documents" if held_out is None else documents.dev
     console.print(
         f"tuning {name} for {search.budget} by {search.metric} on {part}; study folder: {folder}"
@@ -99,15 +97,8 @@ def tune(
             say=console.print,
         )
     write_file(output.out, result.to_toml().encode(), exclusive=False)
-    train = [
-        common.command_name(),
-        "train",
-        str(corpus),
-        "--config",
-        str(output.out),
-        "--out",
-        "model",
-    ]
+    train = [common.command_name(), "train", str(documents.corpus)]
+    train += ["--config", str(output.out), "--out", "model"]
     # Stages of a search on a part of TRAIN are of no use to training on all of it.
     reuse = [] if held_out is None else ["--run", str(folder / "stages")]
     table = ["--all-labels"] if documents.all_labels else []

@@ -39,6 +39,12 @@ class NewData:
         list[Path] | None, Option(help="The vectors of DATA. Give a second file for --train.")
     ] = None
 
+    def files(self, data: Path | None) -> tuple[list[Path | None], list[Path | None]]:
+        """The matrices and the vectors of DATA and of --train."""
+        corpora = {"DATA": data is not None, "--train": self.train is not None}
+        matrices = options.one_each("--features", self.features, corpora)
+        return matrices, options.one_each("--dense", self.dense, corpora)
+
 
 @dataclass(frozen=True)
 class Output:
@@ -85,9 +91,7 @@ def update(
         raise ConfigError(
             "--feedback brings its own texts; use it without DATA, and update once more for these"
         )
-    corpora = {"DATA": data is not None, "--train": given.train is not None}
-    matrices = options.one_each("--features", given.features, corpora)
-    vectors = options.one_each("--dense", given.dense, corpora)
+    matrices, vectors = given.files(data)
     common.check_model_folder(output.out, force=output.force)
     params = GrowthParams.from_dict(merge_settings({}, settings or []), "growth")
     loaded = common.load_model(
