@@ -33,7 +33,7 @@ from labelgrove.nn.batches.padded import Batches, prefetched
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens
-from labelgrove.nn.heads import row_kernels
+from labelgrove.nn.heads import row_kernel
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.network import LabelledBatches, Network
 from labelgrove.nn.training.devices import choose_device
@@ -49,7 +49,7 @@ def main() -> None:
     options = arguments()
     device = choose_device(options.device)
     if options.no_row_kernel:
-        row_kernels._kernel = None
+        row_kernel._kernel = None
     lines: list[dict[str, Any]] = []
     for labels in sorted(options.labels):  # others are compared with the fewest
         line = measured(labels, options, device)
@@ -148,7 +148,7 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         "table": "dense" if table is None else "rows",
         "table_optimizer": options.table_optimizer if table is not None else "adamw",
         "table_state": options.table_state,
-        "row_kernel": device.type == "cuda" and row_kernels._kernel is not None,
+        "row_kernel": device.type == "cuda" and row_kernel._kernel is not None,
         "compile": options.compile,
         "steps": options.steps,
         **watch.times(),

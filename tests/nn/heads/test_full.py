@@ -8,8 +8,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from labelgrove.nn.heads.full import FullHead, full_heads, weight_type  # noqa: E402
-from labelgrove.nn.heads.full_descent import FullDescent, stochastically_rounded  # noqa: E402
+from labelgrove.nn.heads.full_descent import FullDescent  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from labelgrove.nn.heads.rows import RowStep, stochastically_rounded  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
 
 LABELS, WIDTH = 23, 7
@@ -46,7 +47,7 @@ def test_several_steps_are_those_of_dense_logits(chunk, scale, costly):
         ours, theirs = text.clone().requires_grad_(), text.clone().requires_grad_()
         options = {"lr": 0.1 / (step + 1), "weight_decay": 0.2}
         weights = None if costs is None else costs[truth.clamp(max=LABELS - 1)]
-        head.change = partial(inputs.change, update=step + 1, **options)
+        head.change = partial(inputs.change, step=RowStep(update=step + 1, **options))
         loss = head.loss(ours, truth, weights=weights, scale=scale)
         expected = dense.loss(theirs, rows, costs=costs, scale=scale)
         assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
@@ -64,7 +65,7 @@ def test_batches_of_one_update_are_steps_by_weighted_gradients():
     inputs = FullDescent(head)
     for number, share in enumerate((0.75, 0.25)):
         text, rows, truth = documents(number)
-        head.change = partial(inputs.change, lr=0.1, update=number + 1, share=share)
+        head.change = partial(inputs.change, step=RowStep(lr=0.1, update=number + 1, share=share))
         head.loss(text.requires_grad_(), truth)
         dense.learn(share * dense.loss(text, rows), lr=0.1)
     assert torch.allclose(head.weight, dense.weight, atol=1e-5)
@@ -76,7 +77,7 @@ def test_it_changes_only_where_gradients_are_wanted():
     before = head.weight.clone()
     text, _, truth = documents(0)
     plain = head.loss(text.requires_grad_(), truth)  # nobody teaches it
-    head.change = partial(FullDescent(head).change, lr=0.1, update=1)
+    head.change = partial(FullDescent(head).change, step=RowStep(lr=0.1))
     with torch.no_grad():
         assert head.loss(text, truth) == plain
     assert torch.equal(head.weight, before)
@@ -123,7 +124,7 @@ def test_logits_of_all_labels_are_never_stored():
 
     torch.manual_seed(0)
     head = FullHead(WIDTH, 4000, chunk=100)
-    head.change = partial(FullDescent(head).change, lr=0.1, update=1)
+    head.change = partial(FullDescent(head).change, step=RowStep(lr=0.1))
     text, _, truth = documents(0)
     with Sizes():
         head.loss(text.requires_grad_(), truth).backward()
@@ -140,8 +141,8 @@ def test_bfloat16_learns_from_changes_too_small_for_it():
         inputs = FullDescent(head)
         for step in range(steps):  # each is as long as the rate
             gradients = torch.ones(50, 64), torch.ones(50)
-            options = {"lr": 2.5e-4, "update": step + 1, "seed": step}
-            inputs.change(slice(0, 50), *gradients, **options)
+            small = RowStep(lr=2.5e-4, update=step + 1, seed=step)
+            inputs.change(slice(0, 50), *gradients, step=small)
         return head.weight
 
     weight = after(400)

@@ -15,7 +15,13 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from labelgrove.errors import ConfigError  # noqa: E402
-from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row  # noqa: E402
+from labelgrove.nn.heads.rows import (  # noqa: E402
+    RowOptimizer,
+    RowStep,
+    RowTable,
+    row_tables,
+    sum_by_row,
+)
 
 ROWS, WIDTH = 6, 3
 
@@ -57,7 +63,7 @@ def test_adam_is_the_literal_lazy_adam(updates):
     for gradient in updates:
         give(table, gradient)
         optimizer.collect()
-        optimizer.step(lr=0.05, weight_decay=0.1, beta1=0.8)
+        optimizer.step(RowStep(lr=0.05, weight_decay=0.1, beta1=0.8))
         reference.update(gradient, 0.05, beta1=0.8)
         assert torch.allclose(table.weight, torch.tensor(reference.weights), atol=2e-5)
     untouched = sorted(set(range(ROWS)) - {row for gradient in updates for row in gradient})
@@ -71,14 +77,14 @@ def test_adam_is_the_literal_lazy_adam(updates):
 def test_adam_agrees_with_torch_sparse_adam(updates):
     # SparseAdam adds eps before correcting the bias, AdamW and we after it: hence a small one.
     table = table_with(START)
-    optimizer = RowOptimizer({"t": table}, eps=1e-12)
+    optimizer = RowOptimizer({"t": table})
     embedding = torch.nn.Embedding(ROWS, WIDTH, sparse=True)
     embedding.weight.data.copy_(torch.tensor(START))
     theirs = torch.optim.SparseAdam(embedding.parameters(), lr=0.05, eps=1e-12)
     for gradient in updates:
         give(table, gradient)
         optimizer.collect()
-        optimizer.step(lr=0.05)
+        optimizer.step(RowStep(lr=0.05, eps=1e-12))
         theirs.zero_grad()
         embedding(torch.tensor(list(gradient))).backward(torch.tensor(list(gradient.values())))
         theirs.step()
@@ -95,7 +101,7 @@ def test_with_every_row_touched_it_is_adamw():
         gradient = torch.randn(ROWS, WIDTH, generator=generator)
         table.rows(torch.arange(ROWS)).backward(gradient)
         optimizer.collect()
-        optimizer.step(lr=0.02, weight_decay=0.3)
+        optimizer.step(RowStep(lr=0.02, weight_decay=0.3))
         dense.grad = gradient.clone()
         theirs.step()
     assert torch.allclose(table.weight, dense, atol=1e-6)
@@ -109,7 +115,7 @@ def test_adagrad_is_the_literal_one(updates):
     for gradient in updates:
         give(table, gradient)
         optimizer.collect()
-        optimizer.step(lr=0.05)
+        optimizer.step(RowStep(lr=0.05))
         reference.update(gradient, 0.05)
     assert torch.allclose(table.weight, torch.tensor(reference.weights), atol=1e-5)
 
@@ -119,7 +125,7 @@ def test_sgd_keeps_nothing_and_biases_do_not_decay():
     optimizer = RowOptimizer({"t": table}, kind="sgd")
     give(table, {2: [1.0, 2.0, 3.0]})
     optimizer.collect()
-    optimizer.step(lr=0.5)
+    optimizer.step(RowStep(lr=0.5))
     assert optimizer.state() == {}
     expected = torch.tensor(START)
     expected[2] -= torch.tensor([0.5, 1.0, 1.5])
@@ -131,7 +137,7 @@ def test_sgd_keeps_nothing_and_biases_do_not_decay():
     ids = torch.tensor([1, 3])
     (table.rows(ids).sum() * 0 + 2 * table.biases(ids).sum()).backward()
     optimizer.collect()
-    optimizer.step(lr=0.1, weight_decay=0.5)
+    optimizer.step(RowStep(lr=0.1, weight_decay=0.5))
     assert table.bias.tolist() == pytest.approx([1.0, 0.8, 1.0, 0.8])
 
 
@@ -180,7 +186,7 @@ def test_gradients_of_several_readings_add_up():
     optimizer = RowOptimizer({"t": table})
     optimizer.collect()
     assert optimizer.gradients() == []
-    optimizer.step(lr=1.0, weight_decay=1.0)
+    optimizer.step(RowStep(lr=1.0, weight_decay=1.0))
     assert torch.equal(table.weight, torch.tensor(START))
 
     ids = torch.tensor([4, 4, 0, 4])
@@ -196,7 +202,7 @@ def test_bfloat16_rounding_keeps_changes_that_are_too_small_for_it():
     for step in range(20):  # each change is a twentieth of what bfloat16 can tell from 1
         table.rows(torch.arange(2000)).sum().backward()
         optimizer.collect()
-        optimizer.step(lr=2.0**-8 / 20, seed=step)
+        optimizer.step(RowStep(lr=2.0**-8 / 20, seed=step))
     assert table.weight.float().mean().item() == pytest.approx(1 - 2.0**-8, abs=3e-4)
 
 
@@ -209,7 +215,7 @@ def test_bfloat16_moments_learn_nearly_as_float32_ones_do():
             rows = table.rows(torch.arange(0, 50, 2))
             (rows - 1).square().sum().backward()
             optimizer.collect()
-            optimizer.step(lr=0.02, seed=step)
+            optimizer.step(RowStep(lr=0.02, seed=step))
         ends.append(table.weight[::2])
         assert not table.weight[1::2].any()
     assert (ends[0] - 1).abs().max() < 0.05
@@ -223,7 +229,7 @@ def test_the_same_seed_rounds_the_same_way():
         for step in range(3):
             give(table, {1: [0.1, 0.2, 0.3], 4: [1.0, 1.0, 1.0]})
             optimizer.collect()
-            optimizer.step(lr=0.1, seed=step)
+            optimizer.step(RowStep(lr=0.1, seed=step))
         return torch.cat([table.weight.flatten(), optimizer.state()["t.weight.second"].flatten()])
 
     assert torch.equal(trained(), trained())
@@ -246,6 +252,6 @@ def test_no_operation_of_a_step_has_the_size_of_the_table(options):
     with LargeResults() as large:
         table.rows(torch.tensor([7, 512])).sum().backward()
         optimizer.collect()
-        optimizer.step(lr=0.1, weight_decay=0.1)
+        optimizer.step(RowStep(lr=0.1, weight_decay=0.1))
     assert large.names <= {"index_copy_"}  # writes only the rows in use
     assert table.weight.any(1).nonzero().flatten().tolist() == [7, 512]

@@ -49,7 +49,7 @@ from labelgrove.nn.batches.padded import prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import network_part
-from labelgrove.nn.training.devices import choose_device, derived_seed
+from labelgrove.nn.training.devices import derived_seed
 from labelgrove.nn.training.loop import LoopParams, train
 from labelgrove.ranking.relevance import relevance
 from labelgrove.ranking.solver import RankerParams
@@ -65,9 +65,7 @@ class LevelInputs:
     tree: LabelTree
     standard: Standard | None
     precision: str
-    device: str
     seed: int
-    threads: int | None
 
     @cached_property
     def counts(self) -> list[CSR]:
@@ -88,8 +86,7 @@ class LevelInputs:
 
     def embedded(self, encoder: Encoder, tokens: Tokens, *, progress: Any = None) -> Float32:
         """Text vectors by the encoder as it is now."""
-        run: dict[str, Any] = {"device": self.device, "precision": self.precision}
-        return embedded(encoder, tokens, self.standard, **run, progress=progress)
+        return embedded(encoder, tokens, self.standard, precision=self.precision, progress=progress)
 
     def features(self, vectors: LevelVectors, *, held_out: bool = False) -> Features:
         """tf-idf and unit-length vectors of documents."""
@@ -177,7 +174,6 @@ def start_head(
             alpha=heads.alpha if heads.bootstrap == "cost-linear" else None,
             above=_chosen(inputs, level, above, heads),
             seed=inputs.seed,
-            threads=inputs.threads,
         )
     return Part({}, {"weights": weights, "bias": bias})
 
@@ -216,8 +212,7 @@ def fine_tune(
     if start is not None:
         head.start_from(start.arrays["weights"], start.arrays["bias"])
     network = network_of(encoder, head, inputs.standard)
-    device = choose_device(inputs.device)
-    batches = make_batches(examples.tokens, encoder, training, device, seed)
+    batches = make_batches(examples.tokens, encoder, training, seed)
     nodes = LabelIndex([str(node) for node in range(inputs.tree.widths[level - 1])])
 
     def score() -> float:
@@ -225,7 +220,7 @@ def fine_tune(
         vectors = inputs.embedded(encoder, examples.held_out_tokens)
         weights, bias = network.heads.weights()
         children = inputs.tree.children(level - 1)
-        margins = head_margins(vectors, weights, bias, children, device)
+        margins = head_margins(vectors, weights, bias, children)
         best = top_k(_predicted(inputs, level, [margins], above, keep=5, held_out=True), 5)
         predictions = Predictions(best.columns, best.scores, best.counts, nodes, "margin")
         truth = with_values(inputs.held_out_counts[level - 1], 1)
@@ -240,7 +235,6 @@ def fine_tune(
         evaluate=None if examples.held_out is None else score,
         folder=checkpoints,
         reporter=Reporter(reporter.callbacks),  # the stage counts its seconds
-        device=device,
         seed=seed,
         prefetch=prefetched,
         stage=f"training level {level}",
@@ -272,19 +266,17 @@ def shortlist_nodes(
             weighted=False,
             above=_chosen(inputs, level, above, heads),
             seed=inputs.seed,
-            threads=inputs.threads,
         )
 
     def predicted(held_out: bool) -> CSR:
         models: list[Margins] = []
         if linear is not None:
             features = inputs.features(vectors, held_out=held_out)
-            models.append(linear_margins(features, linear, threads=inputs.threads))
+            models.append(linear_margins(features, linear))
         if heads.matcher != "linear":
             weights, bias = (network.arrays[f"heads/table.{n}"] for n in ("weight", "bias"))
             texts = vectors.held_out if held_out else vectors.train
-            children, device = inputs.tree.children(level - 1), choose_device(inputs.device)
-            models.append(head_margins(texts, weights, bias, children, device))
+            models.append(head_margins(texts, weights, bias, inputs.tree.children(level - 1)))
         return _predicted(inputs, level, models, above, keep=keep, held_out=held_out)
 
     return Shortlists(predicted(False), None if vectors.held_out is None else predicted(True))
@@ -307,7 +299,7 @@ def _predicted(
         assert shortlist is not None
         over = shortlist
     children = inputs.tree.children(level - 1)
-    return best_nodes(models, over, children, keep, threads=inputs.threads)
+    return best_nodes(models, over, children, keep)
 
 
 def _chosen(

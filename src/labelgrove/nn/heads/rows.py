@@ -8,7 +8,8 @@ Nothing in an update has the size of the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,29 @@ from labelgrove.errors import ConfigError
 from labelgrove.nn.heads.sharded import shard_of
 
 Combine = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of row ids and gradients
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowStep:
+    """How far rows go in update number ``update`` = 1, 2, ... by their gradients.
+
+    The gradients are of a loss that counts ``share``; ``seed`` is for rounding to bfloat16.
+    """
+
+    lr: float
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    update: int = 1
+    share: float = 1.0
+    seed: int = 0
+
+    @property
+    def correction(self) -> float:
+        """A mean of squares that starts at zero is too small: what its root is multiplied by."""
+        correction: float = (1 - self.beta2**self.update) ** -0.5
+        return correction
 
 
 class RowTable(nn.Module):
@@ -117,10 +141,8 @@ class RowOptimizer:
         *,
         kind: Literal["adam", "adagrad", "sgd"] = "adam",
         state_dtype: torch.dtype = torch.float32,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
     ) -> None:
-        self.kind, self.beta2, self.eps = kind, beta2, eps
+        self.kind = kind
         self.updates = 0
         self._values: dict[str, Tensor] = {}
         self._state: dict[str, dict[str, Tensor]] = {}
@@ -157,21 +179,18 @@ class RowOptimizer:
                 gradients.append(gradient)
         return gradients
 
-    def step(
-        self, *, lr: float, weight_decay: float = 0.0, beta1: float = 0.9, seed: int = 0
-    ) -> None:
-        """Changes the collected rows; ``seed`` is for the rounding of bfloat16."""
+    def step(self, step: RowStep) -> None:
+        """Changes the collected rows; the optimiser itself counts its updates."""
         self.updates += 1
-        self._random = {device: g.manual_seed(seed) for device, g in self._random.items()}
+        step = replace(step, update=self.updates)
+        without_decay = replace(step, weight_decay=0.0)
+        self._random = {device: g.manual_seed(step.seed) for device, g in self._random.items()}
+        change = self._adam if self.kind == "adam" else self._change
         with torch.no_grad():
             for name, (ids, gradient) in self._gradients.items():
                 if len(ids):
-                    decay = 0.0 if name.endswith(".bias") else weight_decay
-                    rows = self._values[name], self._state[name], ids, gradient
-                    if self.kind == "adam":
-                        self._adam(*rows, lr=lr, beta1=beta1, weight_decay=decay)
-                    else:
-                        self._change(*rows, lr=lr, weight_decay=decay)
+                    own = without_decay if name.endswith(".bias") else step
+                    change(self._values[name], self._state[name], ids, gradient, own)
         self._gradients.clear()
 
     def clear(self) -> None:
@@ -195,24 +214,23 @@ class RowOptimizer:
         state: dict[str, Tensor],
         ids: Tensor,
         gradient: Tensor,
-        *,
-        lr: float,
-        weight_decay: float,
+        step: RowStep,
     ) -> None:
         """Adagrad or plain descent."""
         rows = values.index_select(0, ids).float()
-        if weight_decay:
-            rows.mul_(1 - lr * weight_decay)
+        if step.weight_decay:
+            rows.mul_(1 - step.lr * step.weight_decay)
         if self.kind == "sgd":
-            rows.add_(gradient, alpha=-lr)
+            rows.add_(gradient, alpha=-step.lr)
         else:
             # By way of norms, because squares of all gradients would be as large as these.
             norms = gradient if gradient.ndim == 1 else torch.linalg.vector_norm(gradient, dim=1)
             squares = norms.square().div_(gradient[0].numel())
             total = state["sum"].index_select(0, ids).add_(squares)
             state["sum"].index_copy_(0, ids, total)
-            roots = total.sqrt().add_(self.eps)
-            rows.addcdiv_(gradient, roots if gradient.ndim == 1 else roots[:, None], value=-lr)
+            roots = total.sqrt().add_(step.eps)
+            roots = roots if gradient.ndim == 1 else roots[:, None]
+            rows.addcdiv_(gradient, roots, value=-step.lr)
         self._write(values, ids, rows)
 
     def _adam(
@@ -221,32 +239,48 @@ class RowOptimizer:
         state: dict[str, Tensor],
         ids: Tensor,
         gradient: Tensor,
-        **options: Any,
+        step: RowStep,
     ) -> None:
         """AdamW, by one kernel."""
-        tables = values, state["first"], state["second"]
-        options |= {"beta2": self.beta2, "eps": self.eps}
         if values.is_cuda:
-            from labelgrove.nn.heads.row_kernels import adam_rows  # brings a compiler along
+            from labelgrove.nn.heads.row_kernel import change_rows  # brings a compiler along
 
-            if adam_rows(*tables, ids, gradient, updates=self.updates, **options):
+            if change_rows(values, gradient, step, ids=ids, **state):
                 return
         # The rows of a batch may be a gigabyte. This kernel reads and writes them once; separate
         # operations would do so a dozen times.
+        tables = values, state["first"], state["second"]
         rows, first, second = (table.index_select(0, ids).float() for table in tables)
-        steps = torch.full((), float(self.updates), device=rows.device)
-        options |= {"amsgrad": False, "maximize": False}
-        torch._fused_adamw_([rows], [gradient], [first], [second], [], [steps], **options)
+        torch._fused_adamw_(
+            [rows],
+            [gradient],
+            [first],
+            [second],
+            [],
+            [torch.full((), float(step.update), device=rows.device)],
+            lr=step.lr,
+            beta1=step.beta1,
+            beta2=step.beta2,
+            weight_decay=step.weight_decay,
+            eps=step.eps,
+            amsgrad=False,
+            maximize=False,
+        )
         self._write(state["first"], ids, first)
         self._write(state["second"], ids, second)
         self._write(values, ids, rows)
 
     def _write(self, target: Tensor, ids: Tensor, rows: Tensor) -> None:
         if target.dtype == torch.bfloat16:
-            # bfloat16 has 8 bits of precision: rounding would drop any change below a 256th.
-            # Rounding up with the probability of the part that is cut off keeps the mean.
-            bits = rows.view(torch.int32)
-            source = self._random[bits.device]
-            noise = torch.empty_like(bits).random_(0, 1 << 16, generator=source)
-            rows = noise.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()
+            rows = stochastically_rounded(rows, self._random[rows.device])
         target.index_copy_(0, ids, rows)
+
+
+def stochastically_rounded(values: Tensor, generator: torch.Generator) -> Tensor:
+    """Float32 numbers as bfloat16, up or down at random, so that their mean is kept.
+
+    bfloat16 has 8 bits of precision: rounding to the nearest would drop any change below a 256th.
+    """
+    bits = values.view(torch.int32)
+    noise = torch.empty_like(bits).random_(0, 1 << 16, generator=generator)
+    return noise.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.heads.full import ONE_PROCESS, FullHead, full_heads
 from labelgrove.nn.heads.full_descent import FullDescent
-from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
+from labelgrove.nn.heads.rows import RowOptimizer, RowStep, RowTable, row_tables, sum_by_row
 from labelgrove.nn.heads.sharded import divided_tensors, shard_of
 from labelgrove.nn.training.averaging import Average
 from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
@@ -77,13 +78,8 @@ class Updates:
             self.tables,
             kind=params.table_optimizer,
             state_dtype=torch.bfloat16 if params.table_state == "bf16" else torch.float32,
-            beta2=params.beta2,
-            eps=params.eps,
         )
-        self.descents = {
-            name: FullDescent(head, beta2=params.beta2, eps=params.eps)
-            for name, head in self.full.items()
-        }
+        self.descents = {name: FullDescent(head) for name, head in self.full.items()}
         self.full_updates = 0
         self.scale = LossScale() if self.precision == "fp16" else None
         self.average = _average(model, {**self.tables, **self.full}, params, total)
@@ -183,17 +179,18 @@ class Updates:
                 group["lr"] = group["peak"] * factor
                 group["betas"] = (beta1, params.beta2)
             self.optimizer.step()
-        self.rows.step(
-            lr=self._head_rate(step),
-            weight_decay=params.head_weight_decay,
-            beta1=beta1,
-            seed=derived_seed(self.seed, step),  # the same in every process
-        )
+        seed = derived_seed(self.seed, step)  # the same in every process
+        self.rows.step(replace(self._row_step(step), beta1=beta1, seed=seed))
 
-    def _head_rate(self, step: int) -> float:
+    def _row_step(self, step: int) -> RowStep:
         params = self.params
         peak = params.lr if params.head_lr is None else params.head_lr
-        return peak * rate_factor(step, self.total, params)
+        return RowStep(
+            lr=peak * rate_factor(step, self.total, params),
+            weight_decay=params.head_weight_decay,
+            beta2=params.beta2,
+            eps=params.eps,
+        )
 
     @contextlib.contextmanager
     def _full_heads_learn(self, step: int, number: int, weight: float) -> Iterator[None]:
@@ -209,20 +206,19 @@ class Updates:
             yield
             return
         self.full_updates += 1
-        options: dict[str, Any] = {
-            "lr": self._head_rate(step),
-            "update": self.full_updates,
-            "share": weight,
-            "weight_decay": self.params.head_weight_decay,
-            "seed": derived_seed(self.seed, step, number),
-        }
         try:
             for name, head in self.full.items():
-                if shard_of(head) is not None:
+                divided = shard_of(head) is not None
+                if divided:
                     head.share = weight  # the batches of all processes are one
-                    options |= {"share": 1.0}
-                    options |= {"seed": derived_seed(self.seed, step, number, self.workers.rank)}
-                head.change = partial(self.descents[name].change, **options)
+                process = (self.workers.rank,) if divided else ()
+                own = replace(
+                    self._row_step(step),
+                    update=self.full_updates,
+                    share=1.0 if divided else weight,
+                    seed=derived_seed(self.seed, step, number, *process),
+                )
+                head.change = partial(self.descents[name].change, step=own)
             yield
         finally:
             for head in self.full.values():
