@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 USER_ERROR, INTERRUPTED = 1, 130
 
 
-def stdout_console(**settings: Any) -> Console:
+def stdout_console(
+    *, stderr: bool = False, quiet: bool = False, file: IO[str] | None = None
+) -> Console:
     """For commands whose result is text for people."""
     from rich.console import Console
 
     # Paths and texts may contain square brackets, so markup is off.
-    return Console(highlight=False, markup=False, soft_wrap=True, **settings)
+    where = Console(stderr=stderr, quiet=quiet, file=file, highlight=False, markup=False)
+    where.soft_wrap = True
+    return where
 
 
 def stderr_console(*, quiet: bool = False) -> Console:
@@ -74,9 +78,16 @@ def read_corpus(
 
     console = console or stderr_console(quiet=report is not None)
     report = report or ReadReport()
-    names: dict[str, Any] = {"labels": labels, "index": index, "all_labels": all_labels}
     with spinner(console, f"reading {path}"):
-        corpus = read_corpus(path, options=how, report=report, scratch=scratch, **names)
+        corpus = read_corpus(
+            path,
+            labels=labels,
+            index=index,
+            all_labels=all_labels,
+            options=how,
+            report=report,
+            scratch=scratch,
+        )
     console.print(f"{path}: {report}")
     return corpus
 

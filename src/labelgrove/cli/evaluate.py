@@ -108,7 +108,7 @@ class TimedEvaluation:
     seconds: float
     cpu_seconds: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """One flat object with metrics in percent, as in published tables."""
         found = self.evaluation
         intervals = {name: [*map(_percent, pair)] for name, pair in found.intervals.items()}

@@ -61,11 +61,11 @@ def explain(
         how = replace(reading.options(), features=False)  # its texts are shown
         how = common.with_fields_of(loaded, train, how)
         given["corpus"] = common.read_corpus(train, how, index=loaded.index_)
-    read: Any = common.given_document(document, loaded)
-    document = words_of(read)
+    typed = common.given_document(document, loaded)
+    document, read = words_of(typed), Documents([typed])
     if inputs.features is not None:
         matrix = read_matrix(inputs.features, n_features=loaded.facts_.given or None)
-        read = Documents([read], as_features(matrix))
+        read = Documents([typed], as_features(matrix))
     if shown.label:
         explanations = [explain(loaded, read, name, **given) for name in shown.label]
     else:

@@ -6,10 +6,10 @@ A command takes a group as one keyword argument, such as ``reading: options.Read
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
@@ -85,6 +85,7 @@ SkipBad = Annotated[
 ]
 
 
+Tables = dict[str, Any]  # settings of a method, as in a TOML file
 T = TypeVar("T", "Corpus", "ShardedCorpus")
 
 
@@ -117,7 +118,7 @@ class Inputs(Machine):
         index: LabelIndex | None = None,
     ) -> Corpus:
         """The documents, with what the model reads besides texts."""
-        read = functools.partial(common.read_for, dense=self.dense, features=self.features)
+        read = partial(common.read_for, dense=self.dense, features=self.features)
         return read(model, path, how, labels=labels, index=index)
 
     @property
@@ -259,7 +260,7 @@ class Settings:
     settings: Set = None
     seed: Annotated[int | None, Option(min=0, help="Random seed.")] = None
 
-    def tables(self, threads: int | None, default: str) -> tuple[str, dict[str, Any]]:
+    def tables(self, threads: int | None, default: str) -> tuple[str, Tables]:
         """The method and its parameters: config file, --set and flags, in rising precedence."""
         from labelgrove.core.params import merge_settings, read_toml
 
@@ -373,8 +374,8 @@ class TrainingData(CorpusOptions):
         from labelgrove.data.formats import ReadReport
 
         how, report = self.options(), ReadReport()
-        names: dict[str, Any] = {"labels": self.labels, "all_labels": self.all_labels}
-        corpus = read(self.corpus, options=how, report=report, **names)
+        read = partial(read, labels=self.labels, all_labels=self.all_labels)
+        corpus = read(self.corpus, options=how, report=report)
         console.print(f"{self.corpus}: {report}")
         return corpus, self._held_out(how, corpus.index, console)
 
@@ -424,7 +425,7 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
         flags += [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in members]
     flags.sort(key=_panel)
 
-    @functools.wraps(command)
+    @wraps(command)
     def flat(**values: Any) -> None:
         for name, (group, members) in groups.items():
             values[name] = group(**{member: values.pop(member) for member in members})

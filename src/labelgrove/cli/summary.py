@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 MOST_STAGES = 8  # that a summary for people names
 
 
-Result = tuple[dict[str, Any], TimedEvaluation | None]  # the summary, and the metrics on --dev
+Facts = dict[str, Any]
+Result = tuple[Facts, TimedEvaluation | None]  # the summary, and the metrics on --dev
 
 
 def save(
@@ -43,7 +44,7 @@ def save(
         model.dev_metrics_ = measured.evaluation.values
     model.save(out, overwrite=overwrite)
     timings = model.timings_
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "model": str(out),
         "method": model.method,
         "documents": model.facts_.documents,
@@ -94,7 +95,7 @@ def _learnt_from(model: Model) -> dict[str, int]:
     }
 
 
-def _margin(facts: Mapping[str, Any]) -> tuple[int, float]:
+def _margin(facts: Facts) -> tuple[int, float]:
     """The held-out documents, and how far figures on others may lie from those on these."""
     from labelgrove.evaluation.metrics.intervals import widest
 

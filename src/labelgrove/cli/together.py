@@ -6,7 +6,6 @@ import io
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from labelgrove.cli import common, options
 from labelgrove.cli.summary import Result, save
@@ -26,7 +25,7 @@ class NetworkTraining:
     """A training in values that other processes can be given."""
 
     method: str
-    tables: dict[str, Any]
+    tables: options.Tables
     device: str
     threads: int  # of each process; 0 as the settings say
     documents: options.TrainingData

@@ -214,7 +214,7 @@ class Training:
                     self.model.fit(data, callbacks=callbacks, run=run, **given)
             return self._saved(None, held_out)
 
-    def together(self, method: str, tables: dict[str, Any]) -> Result:
+    def together(self, method: str, tables: options.Tables) -> Result:
         """Trains one network by all workers of an engine."""
         from labelgrove.cli.together import NetworkTraining
 
@@ -255,7 +255,7 @@ class Training:
         self._print_never_predicted(data)
         return data, held_out
 
-    def _with_tree(self, data: Any) -> tuple[Any, dict[str, Any]]:
+    def _with_tree(self, data: options.T) -> tuple[options.T, dict[str, Any]]:
         """The corpus, whose labels get the groups of the label tree, and the tree for ``fit``."""
         if self.label_tree is None:
             return data, {}
