@@ -106,8 +106,6 @@ def test_mistakes_are_told(folder: Path, model: Path) -> None:
         (["calibrate", model, *dev, "--target", "F1"], "target: must be micro-F1"),
         (["calibrate", model, *dev, "--target", "high"], "--target high: must be a number"),
         (["evaluate", model, dev[0], "--metric", "P@1,F1@set"], "F1@set: the model must be calib"),
-        (["predict", model, "-", "--threshold", "auto"], "calibrated model"),
-        (["predict", model, "-", "--threshold", "high"], "must be a number or auto"),
     ):
         done = CliRunner().invoke(app, [str(word) for word in command], input="x\n")
         assert isinstance(done.exception, ConfigError)
