@@ -11,8 +11,8 @@ import pytest
 
 import labelgrove
 from labelgrove.cli.common import load_model
-from labelgrove.cli.options import TrainingData
 from labelgrove.cli.train import check_takes
+from labelgrove.cli.training_data import TrainingData
 from labelgrove.errors import ConfigError, UnsupportedError
 
 

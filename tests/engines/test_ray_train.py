@@ -16,8 +16,8 @@ pytest.importorskip("ray", reason="the extra ray is not installed")
 pytest.importorskip("torch", reason="the extra torch is not installed")
 
 from labelgrove import load
-from labelgrove.cli.options import TrainingData
 from labelgrove.cli.together import NetworkTraining
+from labelgrove.cli.training_data import TrainingData
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import open_engine
 from labelgrove.errors import ConfigError, ResourceError, StorageError

@@ -30,7 +30,7 @@ def bench(
         list[Path] | None, Argument(metavar="[MODEL]...", help="Trained models, for --costs.")
     ] = None,
     *,
-    rows_of: Rows,
+    methods: Rows,
     data: Annotated[
         list[Path], Option(help="Folder with train.* and test.* or dev.*. Repeatable.")
     ],
@@ -64,9 +64,9 @@ def bench(
     console = common.stderr_console()
     where.check()
     common.check_device(machine.device)
-    if bool(models) == bool(rows_of.config) or (models and not costs):
+    if bool(models) == bool(methods.config) or (models and not costs):
         raise ConfigError("bench: give --config FILE, or the folders of trained models and --costs")
-    if models and (rows_of.only or rows_of.settings or where.engine):
+    if models and (methods.only or methods.settings or where.engine):
         raise ConfigError(
             "bench: --only, --set and --engine are for --config; trained models take none of them"
         )
@@ -81,14 +81,14 @@ def bench(
                     models, corpus, folder, costs=how, say=console.print, done=done
                 )
     else:
-        pairs = _pairs(rows_of.config or [], data)
+        pairs = _pairs(methods.config or [], data)
         if len({(file.stem, corpus.name) for file, corpus in pairs}) < len(pairs):
             raise ConfigError(
                 "bench: two pairs of --config and --data have the same names, so they would write "
                 "to the same folder; run them apart"
             )
         benches = [
-            Bench.from_config(read_toml(file), settings=rows_of.settings or [], folder=file.parent)
+            Bench.from_config(read_toml(file), settings=methods.settings or [], folder=file.parent)
             for file, _ in pairs
         ]
         threads = where.threads(machine.threads)
@@ -101,7 +101,7 @@ def bench(
             with common.resumable(place), opened as engine:
                 opened_bench = BenchFolder(rows, corpus, place, flags=flags, device=machine.device)
                 part = opened_bench.run(
-                    only=rows_of.only or [], costs=how, engine=engine, say=console.print, done=done
+                    only=methods.only or [], costs=how, engine=engine, say=console.print, done=done
                 )
             if not as_json:
                 sys.stdout.write(bench_table(part) + "\n")

@@ -42,7 +42,7 @@ def evaluate(
     test: Annotated[Path, Argument(metavar="TEST", help="Corpus with the true labels.")],
     *,
     metrics: Metrics,
-    known: options.LabelFacts,
+    label_facts: options.LabelFacts,
     inputs: options.Inputs,
     where: options.Where,
     reading: options.CorpusOptions,
@@ -67,7 +67,7 @@ def evaluate(
     how = reading.options("test")
     settings: dict[str, Any] = {
         "metrics": metrics.metric.split(",") if metrics.metric else None,
-        "propensity": Propensity(*known.propensity),
+        "propensity": Propensity(*label_facts.propensity),
         "intervals": metrics.intervals or None,
         "filter_pairs": metrics.filter_file and read_filter_pairs(metrics.filter_file),
     }
@@ -79,12 +79,12 @@ def evaluate(
         measured = TimedEvaluation(*evaluate_shards(model, test, how, where, inputs, **settings))
     elif model.is_dir():
         loaded = inputs.load(model)
-        corpus = inputs.read(loaded, test, how, labels=known.labels, index=loaded.index_)
+        corpus = inputs.read(loaded, test, how, labels=label_facts.labels, index=loaded.index_)
         measured = evaluate_model(loaded, corpus, threads=inputs.threads, **settings)
     elif not inputs.has_files:
-        index, facts = known.read(how)
+        index, facts = label_facts.read(how)
         how = replace(how, features=False)
-        corpus = common.read_corpus(test, how, labels=known.labels, index=index)
+        corpus = common.read_corpus(test, how, labels=label_facts.labels, index=index)
         measured = _evaluate_file(model, corpus, facts, settings)
     else:
         raise ConfigError(

@@ -40,7 +40,7 @@ def report(
     *,
     output: Output,
     contents: Contents,
-    known: options.LabelFacts,
+    label_facts: options.LabelFacts,
     inputs: options.Inputs,
     reading: options.CorpusOptions,
     as_json: options.Json = False,
@@ -70,7 +70,7 @@ def report(
     ]
     index = training = None
     if isinstance(loaded[0], Path):
-        index, training = known.read(how)
+        index, training = label_facts.read(how)
     elif not any(isinstance(run, Path) or run.index_ != loaded[0].index_ for run in loaded):
         # Only for runs with the same labels: reading with those of one run loses all others.
         index = loaded[0].index_
@@ -85,7 +85,7 @@ def report(
         how = how if isinstance(run, Path) else common.with_fields_of(run, data, how)
     if inputs.features is not None:
         how = replace(how, features=inputs.features)
-    corpus = common.read_corpus(data, how, labels=known.labels, index=index)
+    corpus = common.read_corpus(data, how, labels=label_facts.labels, index=index)
     corpus = common.with_dense(corpus, inputs.dense, data)
     # Before the work, because a field that is not there ends it.
     values = slice_values(read_values(data, contents.by, how) if contents.by else {}, corpus)
@@ -93,8 +93,8 @@ def report(
     with common.spinner(console, "predicting and measuring"):
         runs = []
         for path, run, name in zip(paths, loaded, _names(paths), strict=True):
-            made = predicted(run, corpus, k=contents.k, name=name, threads=inputs.threads)
-            runs.append(replace(made, folder=path if path.is_dir() else None))
+            measured = predicted(run, corpus, k=contents.k, name=name, threads=inputs.threads)
+            runs.append(replace(measured, folder=path if path.is_dir() else None))
         written = write_report(
             runs[0],
             corpus,
@@ -104,7 +104,7 @@ def report(
             intervals=contents.intervals or None,
             worst=contents.top,
             data_name=data.name,
-            propensity=Propensity(*known.propensity),
+            propensity=Propensity(*label_facts.propensity),
             training=training,
             slices=values,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from labelgrove.cli import common, options
 from labelgrove.cli.summary import Result, save
+from labelgrove.cli.training_data import TrainingData
 from labelgrove.core.callbacks import Callback, Event, RichProgress
 from labelgrove.core.processes import is_first_process, wait_for_all
 from labelgrove.data.corpus import Corpus
@@ -28,7 +29,7 @@ class NetworkTraining:
     tables: options.Tables
     device: str
     threads: int  # of each process; 0 as the settings say
-    documents: options.TrainingData
+    documents: TrainingData
     out: Path
 
     def check(self, model: Model) -> None:

@@ -14,6 +14,7 @@ from typer import Option
 from labelgrove.cli import common, options
 from labelgrove.cli.run_folders import Saving
 from labelgrove.cli.summary import Result, print_summary, save
+from labelgrove.cli.training_data import T, TrainingData
 from labelgrove.core.durations import parse_duration
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
@@ -41,7 +42,7 @@ class Limits:
 
 def train(
     *,
-    documents: options.TrainingData,
+    documents: TrainingData,
     saving: Saving,
     settings: options.Settings,
     label_tree: options.LabelTree = None,
@@ -120,7 +121,7 @@ class Training:
 
     model: Model
     saving: Saving
-    documents: options.TrainingData
+    documents: TrainingData
     label_tree: Path | None
     memory: int | None
     where: options.Where
@@ -255,7 +256,7 @@ class Training:
         self._print_never_predicted(data)
         return data, held_out
 
-    def _with_tree(self, data: options.T) -> tuple[options.T, dict[str, Any]]:
+    def _with_tree(self, data: T) -> tuple[T, dict[str, Any]]:
         """The corpus, whose labels get the groups of the label tree, and the tree for ``fit``."""
         if self.label_tree is None:
             return data, {}

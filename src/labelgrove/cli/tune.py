@@ -11,6 +11,7 @@ from typing import Annotated
 from typer import Option
 
 from labelgrove.cli import common, options
+from labelgrove.cli.training_data import TrainingData
 from labelgrove.errors import ConfigError
 
 
@@ -34,7 +35,7 @@ class Output:
 
 def tune(
     *,
-    documents: options.TrainingData,
+    documents: TrainingData,
     search: Search,
     settings: options.Settings,
     output: Output,

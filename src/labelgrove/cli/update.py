@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
+from labelgrove.cli.training_data import one_each
 from labelgrove.core.durations import format_duration
 from labelgrove.errors import ConfigError, DataError
 
@@ -42,8 +43,8 @@ class NewData:
     def files(self, data: Path | None) -> tuple[list[Path | None], list[Path | None]]:
         """The matrices and the vectors of DATA and of --train."""
         corpora = {"DATA": data is not None, "--train": self.train is not None}
-        matrices = options.one_each("--features", self.features, corpora)
-        return matrices, options.one_each("--dense", self.dense, corpora)
+        matrices = one_each("--features", self.features, corpora)
+        return matrices, one_each("--dense", self.dense, corpora)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def update(
     ] = None,
     *,
     output: Output,
-    given: NewData,
+    sources: NewData,
     settings: options.Set = None,
     machine: options.Machine,
     reading: options.CorpusOptions,
@@ -85,48 +86,50 @@ def update(
     from labelgrove.methods.updating.report import GrowthParams
 
     console = common.stderr_console()
-    if data is None and given.labels is None and given.feedback is None:
+    if data is None and sources.labels is None and sources.feedback is None:
         raise ConfigError("there is nothing to learn; give DATA, --labels, --feedback or several")
-    if given.feedback is not None and data is not None:
+    if sources.feedback is not None and data is not None:
         raise ConfigError(
             "--feedback brings its own texts; use it without DATA, and update once more for these"
         )
-    matrices, vectors = given.files(data)
+    matrices, vectors = sources.files(data)
     common.check_model_folder(output.out, force=output.force)
     params = GrowthParams.from_dict(merge_settings({}, settings or []), "growth")
     loaded = common.load_model(
-        model, machine.device, features=given.features[0] if given.features else None
+        model, machine.device, features=sources.features[0] if sources.features else None
     )
     if machine.threads is not None:
         loaded.n_jobs = machine.threads
     growth: Growth | None = None
     documents = old = None
     rejected: list[str] = []
-    if given.feedback is not None:
+    if sources.feedback is not None:
         from labelgrove.methods.updating.feedback import read_feedback
 
-        said = read_feedback(given.feedback)
-        documents, rejected = said.corpus(loaded), said.rejected()
-        skipped = f", {said.bad_lines:,} unreadable lines" if said.bad_lines else ""
-        console.print(f"{given.feedback}: what people chose for {len(documents):,} texts{skipped}")
+        answers = read_feedback(sources.feedback)
+        documents, rejected = answers.corpus(loaded), answers.rejected()
+        skipped = f", {answers.bad_lines:,} unreadable lines" if answers.bad_lines else ""
+        console.print(
+            f"{sources.feedback}: what people chose for {len(documents):,} texts{skipped}"
+        )
     if data is not None:
         documents = common.read_for(
             loaded,
             data,
             reading.options(),
-            labels=given.labels,
+            labels=sources.labels,
             dense=vectors[0],
             features=matrices[0],
         )
-    if given.train is not None:
-        old = _read_old(loaded, given.train, vectors[1], matrices[1], reading)
+    if sources.train is not None:
+        old = _read_old(loaded, sources.train, vectors[1], matrices[1], reading)
     wall, cpu = time.perf_counter(), time.process_time()
     with RichProgress() as progress:
         arguments: dict[str, Any] = {"params": params, "callbacks": [progress]}
         if documents is not None:
             growth = loaded.update(documents, corpus=old, rejected=rejected, **arguments)
-        if given.labels is not None:
-            added = _add_from_table(loaded, given.labels, arguments)
+        if sources.labels is not None:
+            added = _add_from_table(loaded, sources.labels, arguments)
             growth = added if growth is None else growth.joined(added)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     assert growth is not None
