@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer import Argument, Option
@@ -297,8 +297,12 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
         group, *marks = get_args(parameter.annotation) or [parameter.annotation]
         members = [parameter]
         if is_dataclass(group) and isinstance(group, type):
-            signature = inspect.signature(group, eval_str=True)
-            members = [flag for flag in signature.parameters.values() if flag.name not in marks]
+            types = get_type_hints(group, include_extras=True)  # also those of base classes
+            members = [
+                flag.replace(annotation=types[flag.name])
+                for flag in inspect.signature(group).parameters.values()
+                if flag.name not in marks
+            ]
             groups[parameter.name] = (group, [flag.name for flag in members])
         flags += [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in members]
     flags.sort(key=_panel)
