@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from labelgrove.cli import app
-from labelgrove.cli.options import Inputs
-from labelgrove.cli.predict import Request
+from labelgrove.cli.options import Inputs, Request
 from labelgrove.cli.predicting import PredictionJob
 from labelgrove.data.formats import ReadOptions
 from labelgrove.errors import ConfigError

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from labelgrove.data.formats import ReadOptions
     from labelgrove.engines import Engine
     from labelgrove.methods import base as methods
+    from labelgrove.methods.requests import Threshold
 
 # The panels of the help; a flag in none of them is shown with --help.
 PANELS = {
@@ -241,6 +242,50 @@ class CorpusOptions:
             skip_bad=self.skip_bad,
             **values,
         )
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which labels to predict."""
+
+    k: Annotated[
+        int | None,
+        Option("--k", "-k", min=1, help="Labels per document. Default: 5, or a set's (auto)."),
+    ] = None
+    threshold: Annotated[
+        str | None,
+        Option(help="Minimum score. auto: the sets of calibrate."),
+    ] = None
+    raw: Annotated[bool, Option("--raw", help="Return uncalibrated scores.")] = False
+    allow: Annotated[
+        list[str] | None,
+        Option(help="Allow only this id, name, group or @FILE of them. Repeatable."),
+    ] = None
+    deny: Annotated[list[str] | None, Option(help="Exclude this label. Like --allow.")] = None
+    label_tree: Annotated[
+        Path | None, Option(help="Thesaurus (TSV: id, broader ids). Its concepts become groups.")
+    ] = None
+    diversity: Annotated[
+        float, Option(min=0, max=1, help="Move labels down that are like better ones.")
+    ] = 0.0
+
+    def __post_init__(self) -> None:
+        _ = self.minimum  # refuses a word before a model is loaded
+
+    def resolved(self) -> Request:
+        """The same with the labels of files and a whole path, for workers in other folders."""
+        tree = self.label_tree and self.label_tree.resolve()
+        allow, deny = map(common.given_labels, (self.allow, self.deny))
+        return replace(self, allow=allow, deny=deny, label_tree=tree)
+
+    @property
+    def minimum(self) -> Threshold:
+        """The threshold as ``predict`` takes it."""
+        if self.threshold is None:
+            return None
+        if self.threshold == "auto":
+            return "auto"
+        return common.number(self.threshold, "--threshold", " or auto")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,51 +16,6 @@ from labelgrove.errors import ConfigError, DataError, warn
 
 if TYPE_CHECKING:
     from labelgrove.cli.predicting import Done, PredictionJob
-    from labelgrove.methods.requests import Threshold
-
-
-@dataclass(frozen=True)
-class Request:
-    """Which labels to predict."""
-
-    k: Annotated[
-        int | None,
-        Option("--k", "-k", min=1, help="Labels per document. Default: 5, or a set's (auto)."),
-    ] = None
-    threshold: Annotated[
-        str | None,
-        Option(help="Minimum score. auto: the sets of calibrate."),
-    ] = None
-    raw: Annotated[bool, Option("--raw", help="Return uncalibrated scores.")] = False
-    allow: Annotated[
-        list[str] | None,
-        Option(help="Allow only this id, name, group or @FILE of them. Repeatable."),
-    ] = None
-    deny: Annotated[list[str] | None, Option(help="Exclude this label. Like --allow.")] = None
-    label_tree: Annotated[
-        Path | None, Option(help="Thesaurus (TSV: id, broader ids). Its concepts become groups.")
-    ] = None
-    diversity: Annotated[
-        float, Option(min=0, max=1, help="Move labels down that are like better ones.")
-    ] = 0.0
-
-    def __post_init__(self) -> None:
-        _ = self.minimum  # refuses a word before a model is loaded
-
-    def resolved(self) -> Request:
-        """The same with the labels of files and a whole path, for workers in other folders."""
-        tree = self.label_tree and self.label_tree.resolve()
-        allow, deny = map(common.given_labels, (self.allow, self.deny))
-        return replace(self, allow=allow, deny=deny, label_tree=tree)
-
-    @property
-    def minimum(self) -> Threshold:
-        """The threshold as ``predict`` takes it."""
-        if self.threshold is None:
-            return None
-        if self.threshold == "auto":
-            return "auto"
-        return common.number(self.threshold, "--threshold", " or auto")
 
 
 def predict(
@@ -69,7 +24,7 @@ def predict(
         str, Argument(metavar="INPUT", help="Corpus or text lines; - for standard input.")
     ],
     *,
-    request: Request,
+    request: options.Request,
     out: Annotated[
         str, Option(help="Output file: JSON lines, or .csv, .parquet, .xlsx. -: standard output.")
     ] = "-",

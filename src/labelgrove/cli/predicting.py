@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from labelgrove.cli.predict import Request
     from labelgrove.data.corpus import Corpus
     from labelgrove.data.formats import Document
     from labelgrove.evaluation.predictions import Predictions
@@ -33,7 +32,7 @@ class PredictionJob:
     """What to predict with and how, in values that other processes can be given."""
 
     model: Path
-    request: Request
+    request: options.Request
     inputs: options.Inputs
     how: ReadOptions
     threads: int
