@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.json_lines import write_jsonl
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -31,11 +32,6 @@ def documents(n: int, start: int = 0) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="session")

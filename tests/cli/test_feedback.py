@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import labelgrove
+from support.json_lines import write_jsonl
 
 LINES = [
     {
@@ -20,13 +21,8 @@ LINES = [
 ]
 
 
-def write(path: Path, lines: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return path
-
-
 def test_people_and_programs_read_the_statistics(run: Any, tmp_path: Path) -> None:
-    file = write(tmp_path / "said.jsonl", [*LINES, "cut off"])
+    file = write_jsonl(tmp_path / "said.jsonl", [*LINES, "cut off"])
     done = run("data", "feedback", file, "--by", "month")
     assert [line.split()[:2] for line in done.stdout.splitlines()[1:5]] == [
         ["2026-01", "4"],
@@ -46,7 +42,7 @@ def test_people_and_programs_read_the_statistics(run: Any, tmp_path: Path) -> No
 
 
 def test_a_model_learns_from_feedback(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
-    file = write(tmp_path / "said.jsonl", LINES)
+    file = write_jsonl(tmp_path / "said.jsonl", LINES)
     flags = ["--feedback", file, "--train", folder / "train.jsonl", "--out", tmp_path / "taught"]
     result = json.loads(run("update", model, *flags, "--json").stdout)
     assert result["added"] == ["c:purple"] and result["documents"] == 12
@@ -57,7 +53,7 @@ def test_a_model_learns_from_feedback(run: Any, folder: Path, model: Path, tmp_p
 
 
 def test_mistakes(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
-    file = write(tmp_path / "said.jsonl", LINES)
+    file = write_jsonl(tmp_path / "said.jsonl", LINES)
     train = folder / "train.jsonl"
     for flags, message in [
         (["--feedback", file, train], "--feedback brings its own texts"),

@@ -6,11 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
-from labelgrove.cli import app
-from labelgrove.errors import LabelgroveError
-
 
 def labels(done: Any) -> list[str]:
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
@@ -45,14 +40,3 @@ def test_a_thesaurus_gives_groups(run: Any, folder: Path, model: Path, tmp_path:
     run("train", folder / "train.jsonl", "--out", trained, "--label-tree", broader)
     again = run("predict", trained, "-", "--deny", "colours", "--k", 9, stdin="red shoe\n")
     assert labels(again)[0] == "shoes" and len(labels(again)) == 5
-
-
-def test_mistakes_are_told(model: Path) -> None:
-    for flags, message in (
-        (["--allow", "boots"], "allow: unknown label 'boots'"),
-        (["--deny", "red thing"], "deny: unknown label 'red thing' (did you mean 'red things'"),
-        (["--deny", "@nowhere.txt"], "nowhere.txt"),
-    ):
-        done = CliRunner().invoke(app, ["predict", str(model), "-", *flags], input="x\n")
-        assert isinstance(done.exception, LabelgroveError)
-        assert message in str(done.exception)

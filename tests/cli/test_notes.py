@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from labelgrove import cli
+from support.json_lines import write_jsonl
 
 Call = Callable[..., tuple[int, str]]
 
@@ -18,11 +18,6 @@ Call = Callable[..., tuple[int, str]]
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def write(name: str, rows: list[dict[str, Any]]) -> str:
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return name
 
 
 def test_measuring_on_the_training_data_is_said(
@@ -39,7 +34,7 @@ def test_measuring_on_the_training_data_is_said(
 @pytest.mark.parametrize("verb", ["evaluate", "calibrate", "report"])
 def test_a_foreign_corpus_is_refused(call: Call, model: Path, verb: str) -> None:
     rows = [{"text": f"some words {i} here", "labels": ["xyzzy", "plugh"]} for i in range(20)]
-    data = write("foreign.jsonl", rows)
+    data = write_jsonl(Path("foreign.jsonl"), rows)
     flags = [data] if verb == "evaluate" else [data, "--out", "out.html"]
     code, said = call(verb, model, *flags)
     assert code == 1 and "knows none of the labels" in said and "wrong file" in said
@@ -49,7 +44,9 @@ def test_thresholds_that_cut_everything_are_said(call: Call, model: Path, folder
     code, said = call("predict", model, folder / "dev.jsonl", "--threshold", 1.5)
     assert code == 1 and "no label can reach 1.5" in said
     flags = ["--threshold", 1, "--k", 100_000, "--out", "out.jsonl"]
-    code, said = call("predict", model, write("unknown.jsonl", [{"text": "xyzzy"}]), *flags)
+    code, said = call(
+        "predict", model, write_jsonl(Path("unknown.jsonl"), [{"text": "xyzzy"}]), *flags
+    )
     assert code == 0
     assert "no label of any document reaches it" in said
     assert "no document gets more" in said
@@ -57,7 +54,7 @@ def test_thresholds_that_cut_everything_are_said(call: Call, model: Path, folder
 
 def test_weights_that_are_not_used_are_said(call: Call) -> None:
     rows = [{"text": f"word{i % 7} other", "labels": {f"l{i % 7}": 0.5 + i % 2}} for i in range(60)]
-    code, said = call("train", write("train.jsonl", rows), "--out", "m")
+    code, said = call("train", write_jsonl(Path("train.jsonl"), rows), "--out", "m")
     assert code == 0 and "weights from 0.5 to 1.5" in said and "ranker.label_weights=cost" in said
     flags = ["--set", "ranker.label_weights=cost"]
     code, said = call("train", "train.jsonl", "--out", "m2", *flags)
@@ -78,7 +75,7 @@ def test_advice_that_works(
     call: Call, model: Path, folder: Path, arguments: list[str], remedy: str
 ) -> None:
     Path("deny.txt").write_text("sale\n")
-    write("other.jsonl", [{"body": "words", "tags": ["a"]}])
+    write_jsonl(Path("other.jsonl"), [{"body": "words", "tags": ["a"]}])
     Path("comma.jsonl").write_text('{"text": "words", "labels": ["a",]}\n')
     places = {"MODEL": model, "TRAIN": folder / "train.jsonl", "DEV": folder / "dev.jsonl"}
     code, said = call(*[places.get(argument, argument) for argument in arguments])
@@ -98,4 +95,4 @@ def test_warnings_of_others_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) ->
     shown: list[Any] = []
     monkeypatch.setattr(cli, "_usual_show", lambda *arguments: shown.append(arguments))
     cli._show_warning("of another library", DeprecationWarning, "file.py", 3)
-    assert shown == [("of another library", DeprecationWarning, "file.py", 3)]
+    assert shown == [("of another library", DeprecationWarning, "file.py", 3, None, None)]

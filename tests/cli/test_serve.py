@@ -2,76 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import signal
 import socket
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+pytest.importorskip("httpx")
+
+from support.served_process import serving
+
 pytestmark = pytest.mark.slow
 
 
-pytest.importorskip("fastapi")
-pytest.importorskip("uvicorn")
-httpx = pytest.importorskip("httpx")
-
-
-@contextmanager
-def serving(*arguments: object, **environment: str) -> Iterator[tuple[Any, subprocess.Popen[str]]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "labelgrove", "serve", *map(str, arguments), "--port", "0"],
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        env=os.environ | environment,
-    )
-    try:
-        assert process.stderr is not None
-        seen = ""
-        while (found := re.search(r"serving at (\S+)", seen)) is None:
-            line = process.stderr.readline()
-            assert line, seen
-            seen += line
-        with httpx.Client(base_url=found[1], timeout=120) as client:
-            wait_until_ready(client)
-            yield client, process
-    finally:
-        process.terminate()
-        _, rest = process.communicate()
-    assert "Traceback" not in rest
-
-
-def wait_until_ready(client: Any) -> None:
-    deadline = time.monotonic() + 240
-    while True:
-        try:
-            if client.get("/readyz").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass  # with several workers nobody listens yet
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_one_process_serves_and_stops_when_asked(model: Path) -> None:
-    with serving(model, "--set", "max_k=2", LABELGROVE_TOKEN="abc") as (client, process):
-        assert client.get("/v1/model").status_code == 401
-        client.headers["authorization"] = "Bearer abc"
+def test_one_process_serves_and_stops_when_asked(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABELGROVE_TOKEN", "abc")
+    with serving(model, "max_k=2", token="abc") as server:
+        client = server.client
+        assert client.get("/v1/model", headers={"authorization": ""}).status_code == 401
         body = {"texts": ["a red shoe"], "k": 2}
         rows = client.post("/v1/predict", json=body).json()["predictions"]
         assert {label["id"] for label in rows[0]} == {"c:red", "k:shoe"}
         assert client.post("/v1/predict", json=body | {"k": 3}).status_code == 422
-        process.send_signal(signal.SIGTERM)
-        process.wait()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -83,8 +42,9 @@ def test_other_names_and_links_out_of_the_folder_are_refused(
     shutil.copytree(model, copy)
     (tmp_path / "secret").write_text("of this machine", encoding="utf-8")
     (copy / "report.html").symlink_to(tmp_path / "secret")
-    names = ("--host-header", "labels.example.org", "--workers", workers)
-    with serving(copy, *names) as (client, _):
+    names = ("--host-header", "labels.example.org", "--workers", str(workers))
+    with serving(copy, arguments=names) as server:
+        client = server.client
         assert client.get("/report").status_code == 404
         assert client.get("/v1/model").json()["report"] is False
         for host, status in {"labels.example.org": 200, "evil.example": 421}.items():
@@ -95,15 +55,17 @@ def test_other_names_and_links_out_of_the_folder_are_refused(
 def test_several_workers_answer_as_one(model: Path, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("a long secret\n", encoding="utf-8")
-    with serving(model, "--workers", 2, "--token-file", token) as (client, _):
-        assert client.get("/v1/model").status_code == 401
-        client.headers["authorization"] = "Bearer a long secret"
+    flags = ("--workers", "2", "--token-file", str(token))
+    with serving(model, token="a long secret", arguments=flags) as server:
+        client = server.client
+        assert client.get("/v1/model", headers={"authorization": ""}).status_code == 401
+        before = server.metric('texts_total{model="model"}')
         client.headers["connection"] = "close"  # so that both workers get some
         for _ in range(40):
             response = client.post("/v1/predict", json={"texts": ["a red shoe"]})
             assert response.status_code == 200
         for _ in range(5):
-            assert 'labelgrove_texts_total{model="model"} 40.0\n' in client.get("/metrics").text
+            assert server.metric('texts_total{model="model"}') == before + 40
 
 
 def test_several_models_over_several_workers(model: Path, tmp_path: Path) -> None:
@@ -112,19 +74,16 @@ def test_several_models_over_several_workers(model: Path, tmp_path: Path) -> Non
         shutil.copytree(model, tmp_path / "models" / name)
     (tmp_path / "b.html").write_text("<p>about b</p>", encoding="utf-8")
     said = tmp_path / "said"
-    arguments = ("--default", "b", "--report", f"b={tmp_path}/b.html", "--set", "max_k=2")
-    with serving(
-        tmp_path / "models", f"c={model}", "--workers", 2, "--feedback", said, *arguments
-    ) as (client, _):
+    arguments = ("--default", "b", "--report", f"b={tmp_path}/b.html", "--workers", "2")
+    arguments += (f"c={model}", "--feedback", str(said))
+    with serving(tmp_path / "models", "max_k=2", arguments=arguments) as server:
+        client = server.client
         client.headers["connection"] = "close"  # so that both workers get some
         listed = client.get("/v1/models").json()
         assert listed["default"] == "b"
         assert [one["name"] for one in listed["models"]] == ["a", "b", "c"]
-        assert [client.get(f"/report{name}").status_code for name in ("", "/b", "/a")] == [
-            200,
-            200,
-            404,
-        ]
+        for name, status in (("", 200), ("/b", 200), ("/a", 404)):
+            assert client.get(f"/report{name}").status_code == status
         for name, k, status in (("a", 3, 422), ("a", 2, 200), ("c", 2, 200), ("d", 2, 404)):
             body = {"texts": ["a red shoe"], "k": k}
             assert client.post(f"/v1/models/{name}/predict", json=body).status_code == status
@@ -134,33 +93,18 @@ def test_several_models_over_several_workers(model: Path, tmp_path: Path) -> Non
     assert len((said / "b.jsonl").read_text(encoding="utf-8").splitlines()) == 20
 
 
-def test_models_that_cannot_be_told_apart_are_said(run: Any, model: Path) -> None:
-    for arguments, words in (
-        ((model, model), "two models are called"),
-        ((f"a={model}", f"b={model}", "--default", "c"), "no such model, only a or b"),
-        ((f"a={model}", f"b={model}", "--train", "x"), "--train NAME=FILE"),
-    ):
-        done = run("serve", *arguments, check=False)
-        assert done.returncode == 1 and words in done.stderr, done.stderr
-
-
 def test_what_cannot_be_served_is_said_in_a_sentence(run: Any, model: Path, tmp_path: Path) -> None:
-    done = run("serve", tmp_path / "nothing", check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "no such folder" in done.stderr
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = run("serve", model, "--port", taken.getsockname()[1], check=False)
-    assert done.returncode == 1
-    assert "in use; choose another" in done.stderr
-    done = run("serve", model, "--set", "max_kk=2", check=False)
-    assert done.returncode == 1
-    assert "did you mean max_k?" in done.stderr
     (tmp_path / "empty").write_text("\n", encoding="utf-8")
-    done = run("serve", model, "--token-file", tmp_path / "empty", check=False)
-    assert done.returncode == 1
-    assert "one line of printable ASCII" in done.stderr
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = run("serve", model, "--port", taken.getsockname()[1], check=False)
-    assert done.returncode == 1
-    assert "in use" in done.stderr
-    assert "Traceback" not in done.stderr
+        for arguments, words in (
+            ((tmp_path / "nothing",), "no such folder"),
+            ((model, model), "two models are called"),
+            ((f"a={model}", f"b={model}", "--default", "c"), "no such model, only a or b"),
+            ((f"a={model}", f"b={model}", "--train", "x"), "--train NAME=FILE"),
+            ((model, "--set", "max_kk=2"), "did you mean max_k?"),
+            ((model, "--token-file", tmp_path / "empty"), "one line of printable ASCII"),
+            ((model, "--port", taken.getsockname()[1]), "in use; choose another"),
+        ):
+            done = run("serve", *arguments, check=False)
+            assert done.returncode == 1 and words in done.stderr, done.stderr
+            assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import labelgrove
-from labelgrove.cli.common import check_dense
-from labelgrove.cli.options import TrainingData
+from labelgrove.cli.common import load_model
 from labelgrove.cli.train import check_takes
+from labelgrove.cli.training_data import TrainingData
 from labelgrove.errors import ConfigError, UnsupportedError
 
 
@@ -104,7 +104,9 @@ def test_models_without_a_dense_block_say_so(
     assert "fitted on texts alone" in done.stderr
 
 
-def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(tmp_path: Path) -> None:
+def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class ReadsText:
         method = "lightxml"
 
@@ -115,9 +117,9 @@ def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(tmp_path: Path
         check_takes(ReadsText(), {"dense": file})
     with pytest.raises(UnsupportedError, match=r"--label-tree: .* leave it out or train linear"):
         check_takes(ReadsText(), {"dense": None, "label_tree": file})
-    for data in (TrainingData(dense=[file, file]), TrainingData(dev=file, dense=[file])):
+    for data in ({"dense": [file, file]}, {"dev": file, "dense": [file]}):
         with pytest.raises(ConfigError, match="--dense: give a file for each of TRAIN"):
-            data.check()
+            TrainingData(corpus=file, **data).check()
+    monkeypatch.setattr("labelgrove.exchange.loading.load", lambda path: ReadsText())
     with pytest.raises(UnsupportedError, match=r"--dense: .* leave the flag out"):
-        check_dense(ReadsText(), file)
-    check_dense(labelgrove.Linear(), file)
+        load_model(tmp_path, "auto", file)

@@ -16,12 +16,9 @@ import pytest
 
 import labelgrove
 from labelgrove.disk.run_folder import RunFolder
+from support.json_lines import read_jsonl
 
 CONTRACT_KEYS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10", "n", "seconds", "cpu_seconds"]
-
-
-def lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def test_evaluate_prints_one_json_object(run: Any, model: Path, folder: Path) -> None:
@@ -61,7 +58,7 @@ def test_propensity_parameters_are_printed_and_used(run: Any, model: Path, folde
 def test_predict_writes_a_line_per_document(run: Any, model: Path, folder: Path) -> None:
     out = folder / "p.jsonl"
     run("predict", model, folder / "dev.jsonl", "--k", 2, "--out", out)
-    rows = lines(out.read_text(encoding="utf-8"))
+    rows = read_jsonl(out.read_text(encoding="utf-8"))
     assert [row["id"] for row in rows] == [f"doc{n}" for n in range(100, 120)]
     assert set(rows[0]["labels"]) == {"red things", "shoes"}  # names, from labels.tsv
     assert set(rows[0]["label_ids"]) == {"c:red", "k:shoe"}
@@ -85,12 +82,12 @@ def test_predict_writes_tables_by_the_name_of_the_file(run: Any, model: Path, fo
 
 def test_predict_streams_stdin_to_stdout(run: Any, model: Path) -> None:
     stdin = '{"id": "x", "text": "green lamp"}\n{"text": ""}\n'
-    rows = lines(run("predict", model, "-", "--k", 2, stdin=stdin).stdout)
+    rows = read_jsonl(run("predict", model, "-", "--k", 2, stdin=stdin).stdout)
     assert rows[0]["id"] == "x"
     assert set(rows[0]["labels"]) == {"green things", "lamps"}
     assert "id" not in rows[1]
     assert len(rows[1]["labels"]) == 2
-    plain = lines(run("predict", model, "-", "--k", 1, stdin="black chair\nblue hat\n").stdout)
+    plain = read_jsonl(run("predict", model, "-", "--k", 1, stdin="black chair\nblue hat\n").stdout)
     assert len(plain) == 2
 
 
@@ -127,7 +124,7 @@ def test_repository_files_train_and_predict_without_texts(run: Any, tmp_path: Pa
     corpus = tmp_path / "train.txt"
     corpus.write_text("\n".join(["30 4 3", *rows]) + "\n")
     run("train", corpus, "--out", tmp_path / "m")
-    predicted = lines(run("predict", tmp_path / "m", corpus, "--k", 1, "--batch", 7).stdout)
+    predicted = read_jsonl(run("predict", tmp_path / "m", corpus, "--k", 1, "--batch", 7).stdout)
     assert [row["labels"] for row in predicted] == [[str(n % 3)] for n in range(30)]
     assert json.loads(run("evaluate", tmp_path / "m", corpus, "--json").stdout)["P@1"] == 100.0
 
@@ -166,12 +163,12 @@ def test_output_never_replaces_a_device_or_a_link(run: Any, model: Path, tmp_pat
     link.symlink_to(real)
     run("predict", model, "-", "--out", link, stdin="red shoe\n")
     assert link.is_symlink()
-    assert len(lines(real.read_text())) == 1
+    assert len(read_jsonl(real.read_text())) == 1
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
     run("predict", model, "-", "--out", pipe, stdin="red shoe\n")
-    assert len(lines(reader.communicate()[0])) == 1
+    assert len(read_jsonl(reader.communicate()[0])) == 1
     assert pipe.is_fifo()
 
 
@@ -203,22 +200,18 @@ def test_force_does_not_touch_what_is_no_model(run: Any, folder: Path, tmp_path:
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
 
 
-def test_paths_with_brackets_and_unwritable_places(run: Any, folder: Path, tmp_path: Path) -> None:
+def test_paths_with_brackets(run: Any, folder: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "[x] [red].jsonl"
     shutil.copy(folder / "train.jsonl", corpus)
     done = run("train", corpus, "--out", tmp_path / "m[b]")
     assert "[x] [red].jsonl" in done.stderr
     assert "m[b]" in done.stderr
-    (tmp_path / "file").touch()
-    done = run("train", corpus, "--out", tmp_path / "file" / "m", check=False)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
 
 
 def test_threshold_drops_labels(run: Any, model: Path) -> None:
     flags = ["predict", model, "-", "--k", 9]
-    everything = lines(run(*flags, stdin="red shoe\n").stdout)[0]
-    some = lines(run(*flags, "--threshold", 0.5, stdin="red shoe\n").stdout)[0]
+    everything = read_jsonl(run(*flags, stdin="red shoe\n").stdout)[0]
+    some = read_jsonl(run(*flags, "--threshold", 0.5, stdin="red shoe\n").stdout)[0]
     assert len(everything["labels"]) == 9
     assert some["scores"] == [score for score in everything["scores"] if score >= 0.5]
 
@@ -236,29 +229,6 @@ def test_config_file_and_set_flags(run: Any, folder: Path, tmp_path: Path) -> No
     again = tmp_path / "again"
     run("train", folder / "train.jsonl", "--config", out / "config.toml", "--out", again)
     assert json.loads(run("info", again, "--json").stdout)["params"] == params
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--set", "ranker.treshold=1"], "did you mean ranker.threshold?"),
-        (["--set", "ranker.C=-1"], "ranker.C"),
-        (["--set", "nonsense"], "table.key=value"),
-        (["--method", "liner"], "did you mean 'linear'?"),
-        pytest.param(["--memory", "1K"], "memory", marks=pytest.mark.slow),
-        pytest.param(["--memory", "much"], "8G", marks=pytest.mark.slow),
-        (["--device", "abacus"], "auto, cpu or cuda"),
-        (["--labels", "no-such.tsv"], "no-such.tsv"),
-    ],
-)
-def test_wrong_flags_are_errors_without_traceback(
-    run: Any, folder: Path, tmp_path: Path, flags: list[str], message: str
-) -> None:
-    done = run("train", folder / "train.jsonl", "--out", tmp_path / "m", *flags, check=False)
-    assert done.returncode == 1
-    assert message in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "m").exists()
 
 
 def test_bad_lines_stop_or_are_counted(run: Any, tmp_path: Path) -> None:
@@ -282,21 +252,14 @@ def test_an_existing_model_is_not_overwritten(run: Any, model: Path, folder: Pat
 
 
 @pytest.mark.slow
-def test_memory_budget_that_suffices_is_kept(run: Any, folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "m"
-    train = ["train", folder / "train.jsonl", "--out", out, "--memory", "2G", "--json"]
-    summary = json.loads(run(*train).stdout)
-    assert summary["peak_memory_bytes"] < 2 * 1024**3
-
-
-@pytest.mark.slow
 def test_linear_within_a_memory_limit_is_the_same_model(
     run: Any, folder: Path, tmp_path: Path
 ) -> None:
     plain, limited = tmp_path / "plain", tmp_path / "limited"
     train = ["train", folder / "train.jsonl", "--method", "linear", "--no-estimate", "--out"]
     run(*train, plain)
-    done = run(*train, limited, "--memory", "2G")
+    done = run(*train, limited, "--memory", "2G", "--json")
+    assert json.loads(done.stdout)["peak_memory_bytes"] < 2 * 1024**3
     assert "features are on disk" in " ".join(done.stderr.split())
     arrays = sorted(plain.glob("*.safetensors"))
     assert arrays
@@ -356,12 +319,6 @@ def test_a_closed_pipe_is_no_error(model: Path, folder: Path) -> None:
     )
     assert "Traceback" not in done.stderr
     assert len(done.stdout.splitlines()) == 1
-
-
-def test_missing_model_is_a_clear_error(run: Any, tmp_path: Path) -> None:
-    done = run("predict", tmp_path / "nothing", "-", stdin="x\n", check=False)
-    assert done.returncode == 1
-    assert "nothing" in done.stderr
 
 
 @pytest.mark.slow

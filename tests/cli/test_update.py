@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import labelgrove
+from support.json_lines import write_jsonl
 
 NEW = [
     {"text": f"we sell this {colour} sofa, item {n}", "labels": [f"c:{colour}", "k:sofa"]}
@@ -14,15 +15,10 @@ NEW = [
 ]
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 def test_documents_and_labels_go_into_a_new_folder(
     run: Any, folder: Path, model: Path, tmp_path: Path
 ) -> None:
-    data = write(tmp_path / "new.jsonl", NEW)
+    data = write_jsonl(tmp_path / "new.jsonl", NEW)
     table = tmp_path / "new_labels.tsv"
     table.write_text("k:sofa\tsofas\nk:chair\tchairs\nk:item\titems\tblue item\n")
     before = sorted((p.name, p.stat().st_mtime_ns) for p in model.rglob("*"))
@@ -41,7 +37,7 @@ def test_documents_and_labels_go_into_a_new_folder(
 
 
 def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
-    data = write(tmp_path / "new.jsonl", NEW)
+    data = write_jsonl(tmp_path / "new.jsonl", NEW)
     done = run("update", model, data, "--out", tmp_path / "grown", "--set", "retrain=new")
     assert "12 documents: 1 label added, 0 retrained" in done.stderr
     assert "train the model from scratch soon" not in done.stderr  # a ninth more labels
@@ -61,7 +57,7 @@ def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
 
 
 def test_mistakes(run: Any, model: Path, tmp_path: Path) -> None:
-    data = write(tmp_path / "new.jsonl", NEW)
+    data = write_jsonl(tmp_path / "new.jsonl", NEW)
     for flags, message in [
         (["--out", tmp_path / "x"], "nothing to learn"),
         ([data, "--out", model], "add --force"),
@@ -88,7 +84,7 @@ def test_files_of_two_forms_are_told_apart(
 def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(
     run: Any, model: Path, tmp_path: Path
 ) -> None:
-    data = write(tmp_path / "new.jsonl", NEW)
+    data = write_jsonl(tmp_path / "new.jsonl", NEW)
     table = tmp_path / "new_labels.tsv"
     table.write_text("k:unheard\tzzyzx\n")
     flags = [data, "--labels", table, "--set", "max_added=0.05"]

@@ -160,7 +160,7 @@ def test_places_that_cannot_be_written(call: Call, place: Path, arguments: list[
         (["predict", "model", "dev.jsonl", "--allow", "nobody"], 1, "nobody"),
         (["predict", "model", "dev.jsonl", "--deny", "@missing.txt"], 1, "missing.txt"),
         (["predict", "model", "dev.jsonl", "--threshold", "high"], 1, "a number or auto"),
-        (["predict", "model", "dev.jsonl", "--threshold", "auto"], 1, "calibrate"),
+        (["predict", "model", "dev.jsonl", "--deny", "red thing"], 1, "did you mean 'red things'"),
         (["explain", "model", "--text", "red", "--label", "nobody"], 1, "nobody"),
         (["evaluate", "model", "dev.jsonl", "--metric", "Q@1"], 1, "Q"),
         (["evaluate", "model", "dev.jsonl", "--metric", "P@0"], 1, "P@0"),
@@ -174,6 +174,14 @@ def test_places_that_cannot_be_written(call: Call, place: Path, arguments: list[
         (["train", "train.jsonl", "--out", "o", "--seed", "-1"], 2, "--seed"),
         (["train", "train.jsonl", "--out", "o", "--format", "word"], 1, "word"),
         (["train", "train.jsonl", "--out", "o", "--text-field", "body"], 1, "body"),
+        (["train", "train.jsonl", "--out", "o", "--set", "ranker.treshold=1"], 1, "did you mean"),
+        (["train", "train.jsonl", "--out", "o", "--set", "ranker.C=-1"], 1, "ranker.C"),
+        (["train", "train.jsonl", "--out", "o", "--set", "nonsense"], 1, "table.key=value"),
+        (["train", "train.jsonl", "--out", "o", "--method", "liner"], 1, "did you mean 'linear'?"),
+        (["train", "train.jsonl", "--out", "o", "--memory", "1K"], 1, "memory"),
+        (["train", "train.jsonl", "--out", "o", "--memory", "much"], 1, "8G"),
+        (["train", "train.jsonl", "--out", "o", "--device", "abacus"], 1, "auto, cpu or cuda"),
+        (["train", "train.jsonl", "--out", "o", "--labels", "no-such.tsv"], 1, "no-such.tsv"),
         (["tune", "train.jsonl", "--budget", "soon"], 1, "10m"),
         (["tune", "train.jsonl", "--metric", "Q@1"], 1, "Q"),
         (["tune", "train.jsonl", "--config", "missing.toml"], 1, "missing.toml"),
@@ -193,13 +201,7 @@ def test_wrong_words(call: Call, place: Path, arguments: list[str], code: int, r
     assert (got, reason in " ".join(said.split())) == (code, True), said
     if code == 1:
         sentence(said)
-
-
-def test_serving_no_model(call: Call, place: Path) -> None:
-    pytest.importorskip("uvicorn")
-    code, said = call("serve", "nowhere")
-    assert code == 1
-    assert "nowhere" in sentence(said)
+    assert not (place / "o").exists()
 
 
 @pytest.mark.parametrize(

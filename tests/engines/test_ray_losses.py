@@ -107,12 +107,14 @@ def test_killed_workers_change_no_bit(lossy, corpora, expected):
 
 
 def test_predictions_survive_a_lost_machine(lossy, corpora, expected, tmp_path):
+    from labelgrove.cli.options import Inputs, Request
     from labelgrove.cli.predicting import PredictionJob
     from labelgrove.data.formats import ReadOptions
 
     cluster, node, engine = lossy
     expected.save(tmp_path / "model")
-    job = PredictionJob(tmp_path / "model", "cpu", 5, {"threads": 1}, ReadOptions())
+    inputs = Inputs(device="cpu")
+    job = PredictionJob(tmp_path / "model", Request(k=5), inputs, ReadOptions(), threads=1)
     pairs = [
         (str(shard), str(tmp_path / f"out-{shard.name}")) for shard in sorted(corpora[1].iterdir())
     ]

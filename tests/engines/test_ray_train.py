@@ -16,8 +16,8 @@ pytest.importorskip("ray", reason="the extra ray is not installed")
 pytest.importorskip("torch", reason="the extra torch is not installed")
 
 from labelgrove import load
-from labelgrove.cli.options import CorpusOptions, TrainingData
 from labelgrove.cli.together import NetworkTraining
+from labelgrove.cli.training_data import TrainingData
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import open_engine
 from labelgrove.errors import ConfigError, ResourceError, StorageError
@@ -117,9 +117,7 @@ def expected(corpus, tables, tmp_path_factory):
 @pytest.fixture
 def training(corpus, tables, tmp_path):
     out = tmp_path / "model"
-    return NetworkTraining(
-        "cascadexml", tables, "cpu", 1, corpus, TrainingData(), CorpusOptions(), out
-    )
+    return NetworkTraining("cascadexml", tables, "cpu", 1, TrainingData(corpus=corpus), out)
 
 
 def assert_same_model(path, expected):

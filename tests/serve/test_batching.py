@@ -42,11 +42,21 @@ class Echo:
         return "echo", [(text, options) for text in texts]
 
 
+class Batching(Batcher):
+    """A batcher with metrics of its own, and requests without options."""
+
+    def __init__(self, answer: Any, params: ServeParams, metrics: Any = None) -> None:
+        super().__init__(answer, params, metrics or Metrics().of("m"))
+
+    async def ask(self, texts: list[str], options: Any = None) -> Any:
+        return await super().ask(texts, options)
+
+
 def test_requests_that_wait_share_the_next_batch() -> None:
     echo = Echo(held=True)
 
     async def ask() -> list[Any]:
-        async with Batcher(echo, ServeParams(batch_texts=3)) as batcher:
+        async with Batching(echo, ServeParams(batch_texts=3)) as batcher:
             first = asyncio.create_task(batcher.ask(["0"]))
             await asyncio.to_thread(echo.begun.wait)
             rest = [asyncio.create_task(batcher.ask([str(number)])) for number in range(1, 6)]
@@ -86,7 +96,7 @@ def test_an_idle_model_waits_for_company_until_the_batch_is_full_or_time_is_up(
     monkeypatch.setattr(batching, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
     async def ask_two() -> tuple[list[Any], list[float]]:
-        batcher = Batcher(echo, ServeParams(batch_ms=500, batch_texts=4, max_seconds=240))
+        batcher = Batching(echo, ServeParams(batch_ms=500, batch_texts=4, max_seconds=240))
         batcher._changed = changed = Waiting(batcher, clock, 2)
         async with batcher:
             answers = await asyncio.gather(batcher.ask(["x"]), batcher.ask(["x"]))
@@ -97,7 +107,7 @@ def test_an_idle_model_waits_for_company_until_the_batch_is_full_or_time_is_up(
 
     async def ask_four() -> None:
         params = ServeParams(batch_ms=1e9, batch_texts=4, max_seconds=240)
-        async with Batcher(echo, params) as batcher:
+        async with Batching(echo, params) as batcher:
             await asyncio.gather(*(batcher.ask(["x"]) for _ in range(4)))
 
     asyncio.run(ask_four())
@@ -108,7 +118,7 @@ def test_different_options_are_never_answered_together() -> None:
     echo = Echo()
 
     async def ask() -> list[Any]:
-        async with Batcher(echo, FULL_AT_SIX) as batcher:
+        async with Batching(echo, FULL_AT_SIX) as batcher:
             return await asyncio.gather(*(batcher.ask([str(n)], n % 2) for n in range(6)))
 
     answers = asyncio.run(ask())
@@ -120,7 +130,7 @@ def test_a_request_larger_than_a_batch_stays_whole() -> None:
     echo = Echo()
 
     async def ask() -> Any:
-        async with Batcher(echo, ServeParams(batch_texts=2)) as batcher:
+        async with Batching(echo, ServeParams(batch_texts=2)) as batcher:
             return await batcher.ask(["a", "b", "c"])
 
     assert len(asyncio.run(ask()).rows) == 3
@@ -129,7 +139,7 @@ def test_a_request_larger_than_a_batch_stays_whole() -> None:
 
 def test_one_bad_request_does_not_spoil_its_neighbours() -> None:
     async def ask() -> list[Any]:
-        async with Batcher(Echo(), FULL_AT_SIX) as batcher:
+        async with Batching(Echo(), FULL_AT_SIX) as batcher:
             asked = (batcher.ask([text] * 2) for text in ("good", "bad", "fine"))
             return await asyncio.gather(*asked, return_exceptions=True)
 
@@ -145,7 +155,7 @@ def test_too_much_waiting_is_refused_at_once() -> None:
 
     async def ask() -> Problem:
         params = ServeParams(max_texts=3, max_waiting=4)
-        async with Batcher(echo, params, metrics.of("m")) as batcher:
+        async with Batching(echo, params, metrics.of("m")) as batcher:
             first = asyncio.create_task(batcher.ask(["a", "b", "c"]))
             await asyncio.sleep(0)  # now it waits
             with pytest.raises(Problem) as caught:
@@ -172,7 +182,7 @@ def test_a_slow_model_refuses_before_the_time_limit_would(monkeypatch: Any) -> N
         return None, texts
 
     async def ask() -> list[Any]:
-        async with Batcher(slow, ServeParams(max_seconds=240, batch_texts=1)) as batcher:
+        async with Batching(slow, ServeParams(max_seconds=240, batch_texts=1)) as batcher:
             for _ in range(5):  # it learns how slow the model is
                 await batcher.ask(["x"])
             asked = (batcher.ask(["x"]) for _ in range(30))
@@ -191,7 +201,7 @@ def test_what_waits_past_the_time_limit_leaves_the_queue(monkeypatch: pytest.Mon
     timeouts = Timeouts(monkeypatch)
 
     async def ask() -> list[Any]:
-        async with Batcher(echo, ServeParams(max_seconds=2), metrics.of("m")) as batcher:
+        async with Batching(echo, ServeParams(max_seconds=2), metrics.of("m")) as batcher:
             first = asyncio.create_task(batcher.ask(["held"]))
             await asyncio.to_thread(echo.begun.wait)
             second = asyncio.create_task(batcher.ask(["waits"]))
@@ -217,7 +227,7 @@ def test_stopping_tells_those_who_still_wait() -> None:
     echo = Echo(held=True)
 
     async def ask() -> list[Any]:
-        async with Batcher(echo, ServeParams()) as batcher:
+        async with Batching(echo, ServeParams()) as batcher:
             asked = [asyncio.create_task(batcher.ask(["x"]))]
             await asyncio.to_thread(echo.begun.wait)
             asked.append(asyncio.create_task(batcher.ask(["x"])))

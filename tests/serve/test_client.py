@@ -14,7 +14,6 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 pytest.importorskip("httpx")
 
-import labelgrove
 from labelgrove import Client, Linear, records
 from labelgrove.errors import ConfigError, DataError, ServiceError
 from support.services import fitted, running
@@ -139,7 +138,3 @@ def test_a_busy_service_is_asked_again(paths: dict[str, Path]) -> None:
         threading.Timer(0.2, go_on.set).start()
         assert Client(address).predict(["this red hat"], k=1).k == 1
         first.join()
-
-
-def test_it_is_a_public_name() -> None:
-    assert labelgrove.Client is Client

@@ -47,6 +47,13 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     yield folder
 
 
+@pytest.fixture
+def copies_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    return folder
+
+
 def shorten(model: Path) -> None:
     for file in model.rglob("*.safetensors"):
         os.truncate(file, 0)
@@ -133,11 +140,12 @@ def test_open_files_are_closed_again(model: Path) -> None:
         os.fstat(descriptor)
 
 
-def test_copies_are_shared_and_large_models_are_not_copied(model: Path, tmp_path: Path) -> None:
+def test_copies_are_shared_and_large_models_are_not_copied(
+    model: Path, copies_folder: Path
+) -> None:
     manifest = read_manifest(model, kind="model")
     megabytes = sum(entry["size"] for entry in manifest["files"].values()) / 1e6
-    (tmp_path / "copies").mkdir()
-    copies = Copies(tmp_path / "copies", megabytes + 0.001)
+    copies = Copies(copies_folder, megabytes + 0.001)
     copy = copies.make(model, manifest)
     assert copy is not None and copies.make(model, manifest) == copy
     names = set(manifest["files"]) | {"manifest.json"}
@@ -145,38 +153,42 @@ def test_copies_are_shared_and_large_models_are_not_copied(model: Path, tmp_path
         file.relative_to(copy).as_posix() for file in copy.rglob("*") if file.is_file()
     } == names
     for limit in (megabytes - 0.001, 0):
-        assert Copies(tmp_path / "copies", limit).make(model, manifest) is None
+        assert Copies(copies_folder, limit).make(model, manifest) is None
     copies.remove(copy)
     assert not copy.exists()
 
 
-def test_a_copy_of_a_damaged_folder_is_refused_by_its_own_name(model: Path, tmp_path: Path) -> None:
+def test_a_copy_of_a_damaged_folder_is_refused_by_its_own_name(
+    model: Path, copies_folder: Path
+) -> None:
     shorten(model)
-    (tmp_path / "copies").mkdir()
     with pytest.raises(ModelFormatError, match=f"^{model}.*bytes") as caught:
-        ModelFolder(model, copies=Copies(tmp_path / "copies", 512))
-    assert str(tmp_path / "copies") not in str(caught.value)
-    assert [file.name for file in (tmp_path / "copies").iterdir()] == ["copying.lock"]
+        ModelFolder(model, copies=Copies(copies_folder, 512))
+    assert str(copies_folder) not in str(caught.value)
+    assert [file.name for file in (copies_folder).iterdir()] == ["copying.lock"]
 
 
-def test_links_out_of_the_folder_are_not_copied(model: Path, tmp_path: Path) -> None:
+def test_links_out_of_the_folder_are_not_copied(
+    model: Path, tmp_path: Path, copies_folder: Path
+) -> None:
     file = next(model.rglob("*.json"))
     shutil.move(file, tmp_path / "elsewhere")
     file.symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "copies").mkdir()
     with pytest.raises(ModelFormatError, match="outside"):
-        ModelFolder(model, copies=Copies(tmp_path / "copies", 512))
+        ModelFolder(model, copies=Copies(copies_folder, 512))
 
 
 def test_without_room_for_a_copy_the_model_is_mapped_in_place(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    model: Path,
+    copies_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def full(*files: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shutil, "copyfile", full)
-    (tmp_path / "copies").mkdir()
-    served = ModelFolder(model, copies=Copies(tmp_path / "copies", 512)).current
+    served = ModelFolder(model, copies=Copies(copies_folder, 512)).current
     assert served.copy is None and served.files is not None
     assert "No space left" in caplog.text and "mapped in place" in caplog.text
     assert served.answer(Options(1), ["a red hat"])[1]

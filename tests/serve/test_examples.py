@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labelgrove.errors import MissingExtraError
-from labelgrove.serve.examples import LONGEST, MOST, card_examples
+from labelgrove.serve.served import EXAMPLE_CHARS, EXAMPLES, card_examples
 from support.services import fitted, running
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ def test_a_generated_card_has_them(tmp_path: Path) -> None:
         "---\n- widget: x\n---\n",
         "---\nwidget: a text\n---\n",
         "---\nwidget:\n- text: [x]\n- text:\n- text: ''\n---\n",
-        f"---\nwidget:\n- text: {'x' * (LONGEST + 1)}\n---\n",
+        f"---\nwidget:\n- text: {'x' * (EXAMPLE_CHARS + 1)}\n---\n",
     ],
 )
 def test_cards_without_texts(tmp_path: Path, card: str) -> None:
@@ -81,7 +81,7 @@ def test_only_a_few_and_no_other_file(tmp_path: Path) -> None:
     card = tmp_path / "README.md"
     assert card_examples(tmp_path) == []
     card.write_text("---\nwidget:\n" + "- text: x\n" * 50 + "---\n", encoding="utf-8")
-    assert card_examples(tmp_path) == ["x"] * MOST
+    assert card_examples(tmp_path) == ["x"] * EXAMPLES
     card.rename(tmp_path / "other.md")
     card.symlink_to(tmp_path / "other.md")
     assert card_examples(tmp_path) == []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -143,20 +141,3 @@ def test_the_service_counts_what_it_did(client: Any) -> None:
     counts = [f"{name}_count{{model=model}}" for name in ("batch_seconds", "waiting_seconds")]
     for name in (*counts, "request_seconds_count{model=model,route=/v1/predict}"):
         assert after[f"labelgrove_{name}"] > before.get(f"labelgrove_{name}", 0)
-
-
-def test_the_dashboard_asks_for_numbers_that_there_are() -> None:
-    metrics = Metrics()
-    metrics.of("m")
-    metrics.count_request("/v1/predict", 200, "m", 0.1)
-    families = [*text_string_to_metric_families(metrics.text())]
-    labels = {sample.name: set(sample.labels) for family in families for sample in family.samples}
-    file = Path(__file__).resolve().parents[2] / "docs" / "grafana.json"
-    questions = [t["expr"] for p in json.loads(file.read_text())["panels"] for t in p["targets"]]
-    asked = {name for question in questions for name in re.findall(r"labelgrove_\w+", question)}
-    assert {re.sub("_(total|bucket|sum|count)$", "", name) for name in asked} == KINDS.keys()
-    for question in questions:
-        known = set().union(*(labels[n] for n in re.findall(r"labelgrove_\w+", question)))
-        by = {name for group in re.findall(r"by \((.*?)\)", question) for name in group.split(", ")}
-        by |= set(re.findall(r"[{,](\w+)=", question))
-        assert by <= known, question

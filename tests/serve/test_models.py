@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from labelgrove.errors import ConfigError
 from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.served import ModelFolder
+from support.served_process import wait_for
 from support.services import check_problem, fitted, running
 
 pytestmark = pytest.mark.slow
@@ -94,10 +94,8 @@ def test_a_new_model_replaces_only_its_own(tmp_path: Path) -> None:
     with running(paths, reload_seconds=0.05) as client:
         before = client.get("/v1/models").json()["models"]
         fitted(prefix="new ").save(paths["b"], overwrite=True)
-        deadline = time.monotonic() + 60
-        while (after := client.get("/v1/models").json()["models"])[1]["id"] == before[1]["id"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(lambda: client.get("/v1/models/b").json()["id"] != before[1]["id"])
+        after = client.get("/v1/models").json()["models"]
         assert after[0] == before[0]
         assert best(client, "/v1/models/b/predict").startswith("new ")
         assert best(client, "/v1/models/a/predict").startswith("a ")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,10 @@ import pytest
 from labelgrove import Linear
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.serve.served import ModelFolder
+from support.served_process import wait_for
 from support.services import fitted, running
 
 pytestmark = pytest.mark.slow
-
-
-def wait_until(condition: Any) -> None:
-    deadline = time.monotonic() + 240
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_models_change_under_load_and_no_request_fails(tmp_path: Path) -> None:
@@ -52,7 +45,7 @@ def test_models_change_under_load_and_no_request_fails(tmp_path: Path) -> None:
             try:
                 for version in ("v1", "v2", "v3"):
                     fitted(prefix=f"{version} ").save(path, overwrite=True)
-                    wait_until(lambda version=version: version in seen)
+                    wait_for(lambda version=version: version in seen)
             finally:
                 stop.set()
             assert sum(future.result() for future in asking) > 10
@@ -77,14 +70,14 @@ def test_a_broken_new_model_leaves_the_old_one_in_place(
         before = client.get("/v1/model").json()["id"]
         (path / "manifest.json").write_text("{}", encoding="utf-8")
         failed = 'labelgrove_reloads_total{model="model",outcome="failed"} 1'
-        wait_until(lambda: failed in client.get("/metrics").text)
+        wait_for(lambda: failed in client.get("/metrics").text)
         shutil.rmtree(path)
-        wait_until(lambda: looks[-3:] == [None] * 3)  # it has looked since, more than once
+        wait_for(lambda: looks[-3:] == [None] * 3)  # it has looked since, more than once
         assert client.get("/v1/model").json()["id"] == before
         assert client.post("/v1/predict", json={"texts": ["red"]}).status_code == 200
         assert client.get("/readyz").status_code == 200
         fitted(prefix="new ").save(path)
-        wait_until(lambda: client.get("/v1/model").json()["id"] != before)
+        wait_for(lambda: client.get("/v1/model").json()["id"] != before)
 
 
 def test_a_link_that_is_pointed_elsewhere_is_a_new_model(tmp_path: Path) -> None:
@@ -96,7 +89,7 @@ def test_a_link_that_is_pointed_elsewhere_is_a_new_model(tmp_path: Path) -> None
         before = client.get("/v1/model").json()["id"]
         (tmp_path / "next").symlink_to(tmp_path / "b")
         (tmp_path / "next").replace(link)
-        wait_until(lambda: client.get("/v1/model").json()["id"] != before)
+        wait_for(lambda: client.get("/v1/model").json()["id"] != before)
 
 
 def test_a_folder_without_a_model_that_reads_texts_is_refused(tmp_path: Path) -> None:

@@ -38,14 +38,14 @@ def test_hits_come_in_the_order_that_is_promised(names: list[str], query: str, l
 
 def test_ids_are_found_too_behind_names_of_the_same_kind() -> None:
     index = LabelIndex(["gnd:1", "gnd:2"], names=["hats", "on gnd:1"])
-    search = LabelSearch(index)
+    search = LabelSearch(index, np.zeros(2, int))
     assert search.find("GND:1", limit=5).tolist() == [0, 1]
     assert search.find("gnd:2", limit=5).tolist() == [1]
 
 
 def test_many_labels_are_searched_quickly() -> None:
     index = LabelIndex([f"label number {number}" for number in range(200_000)])
-    search = LabelSearch(index)
+    search = LabelSearch(index, np.zeros(200_000, int))
     assert search.find("199999", limit=3).tolist() == [199_999]
     assert search.find("label number 77", limit=2).tolist() == [77, 770]
     assert len(search.find("a", limit=100)) == 100
@@ -55,6 +55,8 @@ def test_many_labels_are_searched_quickly() -> None:
 
 
 def test_the_spelling_of_accents_makes_no_difference() -> None:
-    search = LabelSearch(LabelIndex(["1", "2"], names=["cafe\u0301", "caf\u00e9s"]))
+    search = LabelSearch(
+        LabelIndex(["1", "2"], names=["cafe\u0301", "caf\u00e9s"]), np.zeros(2, int)
+    )
     for query in ("cafe\u0301", "caf\u00e9"):
         assert search.find(query, limit=5).tolist() == [0, 1]

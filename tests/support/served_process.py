@@ -41,7 +41,7 @@ class Server:
 
     def metric(self, name: str) -> float:
         text = self.client.get("/metrics").text
-        return float(re.search(rf"^labelgrove_{name} (\S+)$", text, re.MULTILINE)[1])
+        return float(re.search(rf"^labelgrove_{re.escape(name)} (\S+)$", text, re.MULTILINE)[1])
 
     def works(self) -> None:
         """Predictions are answered, if not at once on a busy machine."""
@@ -57,9 +57,16 @@ class Server:
 
 @contextmanager
 def serving(
-    model: Path, *settings: str, files: int | None = None, arguments: tuple[str, ...] = ()
+    model: Path,
+    *settings: str,
+    files: int | None = None,
+    token: str | None = None,
+    arguments: tuple[str, ...] = (),
 ) -> Iterator[Server]:
-    """The command with ``arguments``; ``files`` limits the descriptors that it may open."""
+    """The command with ``arguments``; ``files`` limits the descriptors that it may open.
+
+    The client sends the ``token``.
+    """
     command = [sys.executable, "-m", "labelgrove", "serve", str(model), "--port", "0"]
     command += arguments
     for setting in settings:
@@ -71,7 +78,8 @@ def serving(
         process = subprocess.Popen(command, stderr=stderr)
     try:
         address = wait_for(lambda: re.search(r"serving at (\S+)", log.read_text()), process)[1]
-        with httpx.Client(base_url=address, timeout=HANG) as client:
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=address, timeout=HANG, headers=headers) as client:
             server = Server(process, log, client.base_url.port, client)
             wait_for(lambda: is_ready(client), process)
             server.works()

@@ -6,7 +6,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 
 import typer
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     app: typer.Typer
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typer.Typer:
     if name != "app":
         raise AttributeError(f"module 'labelgrove.cli' has no attribute {name!r}")
-    globals()["app"] = _app(COMMANDS)
-    return globals()["app"]
+    globals()["app"] = made = _app(COMMANDS)
+    return made
 
 
 def _app(names: Iterable[str]) -> typer.Typer:
@@ -98,13 +98,20 @@ def main() -> None:
 _usual_show = warnings.showwarning
 
 
-def _show_warning(message: Any, category: Any, *place: Any, **options: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     from labelgrove.errors import LabelgroveWarning
 
     if issubclass(category, LabelgroveWarning):
         typer.secho(f"note: {message}", fg="yellow", err=True)
     else:
-        _usual_show(message, category, *place, **options)
+        _usual_show(message, category, filename, lineno, file, line)
 
 
 def _memory_advice(error: Exception) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,22 +14,29 @@ from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The methods to train."""
+
+    config: Annotated[
+        list[Path] | None, Option(help="TOML file with one table per method. Repeatable.")
+    ] = None
+    settings: options.Set = None
+    only: Annotated[list[str] | None, Option(help="Train only this row. Repeatable.")] = None
+
+
 def bench(
     models: Annotated[
         list[Path] | None, Argument(metavar="[MODEL]...", help="Trained models, for --costs.")
     ] = None,
     *,
-    config: Annotated[
-        list[Path] | None, Option(help="TOML file with one table per method. Repeatable.")
-    ] = None,
+    methods: Rows,
     data: Annotated[
         list[Path], Option(help="Folder with train.* and test.* or dev.*. Repeatable.")
     ],
     folder: Annotated[
         Path | None, Option("--run", help="Folder for all results. Default: CONFIG.bench.")
     ] = None,
-    settings: options.Set = None,
-    only: Annotated[list[str] | None, Option(help="Train only this row. Repeatable.")] = None,
     costs: Annotated[
         bool, Option("--costs", help="Measure prediction on GPU and CPU, one text and batches.")
     ] = False,
@@ -56,9 +64,9 @@ def bench(
     console = common.stderr_console()
     where.check()
     common.check_device(machine.device)
-    if bool(models) == bool(config) or (models and not costs):
+    if bool(models) == bool(methods.config) or (models and not costs):
         raise ConfigError("bench: give --config FILE, or the folders of trained models and --costs")
-    if models and (only or settings or where.engine):
+    if models and (methods.only or methods.settings or where.engine):
         raise ConfigError(
             "bench: --only, --set and --engine are for --config; trained models take none of them"
         )
@@ -73,14 +81,14 @@ def bench(
                     models, corpus, folder, costs=how, say=console.print, done=done
                 )
     else:
-        pairs = _pairs(config or [], data)
+        pairs = _pairs(methods.config or [], data)
         if len({(file.stem, corpus.name) for file, corpus in pairs}) < len(pairs):
             raise ConfigError(
                 "bench: two pairs of --config and --data have the same names, so they would write "
                 "to the same folder; run them apart"
             )
         benches = [
-            Bench.from_config(read_toml(file), settings=settings or [], folder=file.parent)
+            Bench.from_config(read_toml(file), settings=methods.settings or [], folder=file.parent)
             for file, _ in pairs
         ]
         threads = where.threads(machine.threads)
@@ -93,7 +101,7 @@ def bench(
             with common.resumable(place), opened as engine:
                 opened_bench = BenchFolder(rows, corpus, place, flags=flags, device=machine.device)
                 part = opened_bench.run(
-                    only=only or [], costs=how, engine=engine, say=console.print, done=done
+                    only=methods.only or [], costs=how, engine=engine, say=console.print, done=done
                 )
             if not as_json:
                 sys.stdout.write(bench_table(part) + "\n")

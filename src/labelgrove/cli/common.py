@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 USER_ERROR, INTERRUPTED = 1, 130
 
 
-def stdout_console(**settings: Any) -> Console:
+def stdout_console(
+    *, stderr: bool = False, quiet: bool = False, file: IO[str] | None = None
+) -> Console:
     """For commands whose result is text for people."""
     from rich.console import Console
 
     # Paths and texts may contain square brackets, so markup is off.
-    return Console(highlight=False, markup=False, soft_wrap=True, **settings)
+    where = Console(stderr=stderr, quiet=quiet, file=file, highlight=False, markup=False)
+    where.soft_wrap = True
+    return where
 
 
 def stderr_console(*, quiet: bool = False) -> Console:
@@ -41,7 +45,7 @@ def stderr_console(*, quiet: bool = False) -> Console:
     return stdout_console(stderr=True, quiet=quiet)
 
 
-def spinner(console: Console, text: str) -> AbstractContextManager[Any]:
+def spinner(console: Console, text: str) -> AbstractContextManager[object]:
     """A spinner on a terminal; elsewhere nothing, since a spinner needs a thread."""
     from rich.markup import escape
 
@@ -60,25 +64,21 @@ def resumable(folder: Path) -> Iterator[None]:
 
 def read_corpus(
     path: Path,
-    options: ReadOptions,
+    how: ReadOptions,
     *,
     labels: Path | None = None,
     index: LabelIndex | None = None,
     all_labels: bool = False,
-    dense: Path | None = None,
-    features: Path | None = None,
     console: Console | None = None,
     report: ReadReport | None = None,
     scratch: Scratch | None = None,
 ) -> Corpus:
-    """Reads a corpus and the features that belong to it, and prints or reports what it contains."""
+    """Reads a corpus, and prints or reports what it contains."""
     from labelgrove.data.formats import ReadReport, read_corpus
-    from labelgrove.data.formats.matrices import read_dense
 
     console = console or stderr_console(quiet=report is not None)
     report = report or ReadReport()
     with spinner(console, f"reading {path}"):
-        how = options if features is None else replace(options, features=features)
         corpus = read_corpus(
             path,
             labels=labels,
@@ -89,6 +89,13 @@ def read_corpus(
             scratch=scratch,
         )
     console.print(f"{path}: {report}")
+    return corpus
+
+
+def with_dense(corpus: Corpus, dense: Path | None, path: Path) -> Corpus:
+    """The corpus of ``path`` with the vectors of its documents, if there is a file of them."""
+    from labelgrove.data.formats.matrices import read_dense
+
     if dense is None:
         return corpus
     rows = read_dense(dense)
@@ -100,17 +107,27 @@ def read_corpus(
 
 
 def read_for(
-    model: Model, path: Path, options: ReadOptions, *, features: Path | None = None, **given: Any
+    model: Model,
+    path: Path,
+    how: ReadOptions,
+    *,
+    features: Path | None = None,
+    dense: Path | None = None,
+    labels: Path | None = None,
+    index: LabelIndex | None = None,
+    report: ReadReport | None = None,
 ) -> Corpus:
     """Reads a corpus for a model: with the matrix that came with the texts, if the model reads it.
 
     The number of columns of an svmlight file, which has no header, is that of the model.
     """
-    facts, options = model.facts_, with_fields_of(model, path, options)
-    wide = options.n_features or facts.given or None
-    reads = bool(options.features) and (not facts.from_text or facts.given > 0)
-    how = replace(options, features=reads, n_features=wide)
-    return read_corpus(path, how, features=features, **given)
+    facts, how = model.facts_, with_fields_of(model, path, how)
+    wide = how.n_features or facts.given or None
+    reads = bool(how.features) and (not facts.from_text or facts.given > 0)
+    how = replace(how, features=reads if features is None else features, n_features=wide)
+    return with_dense(
+        read_corpus(path, how, labels=labels, index=index, report=report), dense, path
+    )
 
 
 def with_fields_of(model: Model, path: Path | str, options: ReadOptions) -> ReadOptions:
@@ -178,14 +195,6 @@ def check_device(device: str) -> None:
             raise ConfigError("--device cuda: torch finds no CUDA device; see labelgrove doctor")
 
 
-def check_dense(model: Model, dense: Path | None) -> None:
-    """Raises an error for vectors that the model would not read."""
-    if dense is not None and "dense" not in model.takes:
-        raise UnsupportedError(
-            f"--dense: the method {model.method} reads only text; leave the flag out"
-        )
-
-
 def check_features(model: Model, features: Path | None) -> None:
     """Raises an error for a matrix that the model would not read."""
     if features is not None and model.facts_.from_text and not model.facts_.given:
@@ -209,14 +218,17 @@ def asks_for_gpu(model: Model, device: str) -> bool:
 
 def load_model(
     path: Path, device: str, dense: Path | None = None, features: Path | None = None
-) -> Any:
+) -> Model:
     """Loads a model onto the device, and checks that it can read features if there are any."""
     from labelgrove.exchange.loading import load
 
     check_device(device)
     model = load(path)
     use_device(model, device)
-    check_dense(model, dense)
+    if dense is not None and "dense" not in model.takes:
+        raise UnsupportedError(
+            f"--dense: the method {model.method} reads only text; leave the flag out"
+        )
     check_features(model, features)
     return model
 
@@ -264,6 +276,6 @@ def command_name() -> str:
     return os.path.relpath(called)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """One JSON object on standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

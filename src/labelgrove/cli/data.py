@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from typer import Argument, Option
@@ -251,13 +251,13 @@ def make(
         "test": tenth if test is None else test,
     }
     sizes = {part: size for part, size in sizes.items() if size}
-    shop: dict[str, Any] = {"labels": labels, "seed": output.seed}
     with output.writing() as folder:
         common.stderr_console().print(f"generating a shop: {labels:,} labels, seed {output.seed}")
         for part, size in sizes.items():
-            products = shop_documents(size, part=part, **shop)
+            products = shop_documents(size, part=part, labels=labels, seed=output.seed)
             write_corpus(_progress(products, part, total=size), folder / output.name(part))
-        write_table(folder, _progress(shop_label_rows(**shop), "labels", total=labels))
+        rows = shop_label_rows(labels=labels, seed=output.seed)
+        write_table(folder, _progress(rows, "labels", total=labels))
     _print_parts(output, sizes, labels)
 
 

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import platform
 import re
-from typing import Any
+from collections.abc import Mapping
 
 from labelgrove.cli import common, options
 
@@ -23,7 +23,7 @@ def doctor(as_json: options.Json = False) -> None:
     from labelgrove.core.versions import VERSION
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    sections: dict[str, dict[str, Any]] = {
+    sections: Mapping[str, Mapping[str, object]] = {
         "machine": {
             "system": platform.platform(),
             "python": platform.python_version(),
@@ -77,7 +77,7 @@ def _extras() -> dict[str, str]:
     return lines
 
 
-def _kernels() -> dict[str, Any]:
+def _kernels() -> dict[str, object]:
     try:
         from labelgrove import _native
     except ImportError as error:
@@ -85,7 +85,7 @@ def _kernels() -> dict[str, Any]:
     return _native.build_info()
 
 
-def _torch() -> dict[str, Any]:
+def _torch() -> dict[str, object]:
     if importlib.util.find_spec("torch") is None:
         return {"status": f"{NOT_INSTALLED}; the linear method does not need it"}
     try:

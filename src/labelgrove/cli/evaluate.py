@@ -20,22 +20,29 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.data.facts import TrainingFacts
     from labelgrove.evaluation.metrics import Evaluation
+    from labelgrove.evaluation.predictions import Predictions
     from labelgrove.methods.base import Model
 
 SLICE = 2048  # documents between two moves of a progress bar
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What to measure."""
+
+    metric: Annotated[str | None, Option(help="Metrics, e.g. P@1,nDCG@5,macro-F1@5.")] = None
+    filter_file: Annotated[
+        Path | None, Option("--filter", help="Document-label pairs to drop from the predictions.")
+    ] = None
+    intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0
 
 
 def evaluate(
     model: options.ModelOrFile,
     test: Annotated[Path, Argument(metavar="TEST", help="Corpus with the true labels.")],
     *,
-    metric: Annotated[str | None, Option(help="Metrics, e.g. P@1,nDCG@5,macro-F1@5.")] = None,
-    frequencies: options.PropensityInput,
-    filter_file: Annotated[
-        Path | None, Option("--filter", help="Document-label pairs to drop from the predictions.")
-    ] = None,
-    intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0,
-    labels: options.Labels = None,
+    metrics: Metrics,
+    label_facts: options.LabelFacts,
     inputs: options.Inputs,
     where: options.Where,
     reading: options.CorpusOptions,
@@ -59,10 +66,10 @@ def evaluate(
     model = existing(common.local_model(model))
     how = reading.options("test")
     settings: dict[str, Any] = {
-        "metrics": metric.split(",") if metric else None,
-        "propensity": Propensity(*frequencies.propensity),
-        "intervals": intervals or None,
-        "filter_pairs": None if filter_file is None else read_filter_pairs(filter_file),
+        "metrics": metrics.metric.split(",") if metrics.metric else None,
+        "propensity": Propensity(*label_facts.propensity),
+        "intervals": metrics.intervals or None,
+        "filter_pairs": metrics.filter_file and read_filter_pairs(metrics.filter_file),
     }
     if where.engine is not None:
         from labelgrove.cli.sharded import evaluate_shards
@@ -72,12 +79,12 @@ def evaluate(
         measured = TimedEvaluation(*evaluate_shards(model, test, how, where, inputs, **settings))
     elif model.is_dir():
         loaded = inputs.load(model)
-        corpus = inputs.read(loaded, test, how, labels=labels, index=loaded.index_)
+        corpus = inputs.read(loaded, test, how, labels=label_facts.labels, index=loaded.index_)
         measured = evaluate_model(loaded, corpus, threads=inputs.threads, **settings)
     elif not inputs.has_files:
-        index, facts = frequencies.read(how, labels)
+        index, facts = label_facts.read(how)
         how = replace(how, features=False)
-        corpus = common.read_corpus(test, how, labels=labels, index=index)
+        corpus = common.read_corpus(test, how, labels=label_facts.labels, index=index)
         measured = _evaluate_file(model, corpus, facts, settings)
     else:
         raise ConfigError(
@@ -101,7 +108,7 @@ class TimedEvaluation:
     seconds: float
     cpu_seconds: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """One flat object with metrics in percent, as in published tables."""
         found = self.evaluation
         intervals = {name: [*map(_percent, pair)] for name, pair in found.intervals.items()}
@@ -149,7 +156,7 @@ def evaluate_model(
     return TimedEvaluation(evaluation, wall, cpu)
 
 
-def _predicted(model: Model, corpus: Corpus, k: int, threads: int) -> Any:
+def _predicted(model: Model, corpus: Corpus, k: int, threads: int) -> Predictions:
     """Predictions of a whole corpus, with a progress bar on a terminal."""
     if not sys.stderr.isatty() or len(corpus) <= SLICE:
         return model.predict(corpus, k=k, threads=threads)

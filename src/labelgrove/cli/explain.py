@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from typer import Option
@@ -12,15 +12,22 @@ from labelgrove.cli import common, options
 from labelgrove.errors import DataError
 
 
+@dataclass(frozen=True)
+class Shown:
+    """Which labels to explain, and how far."""
+
+    label: Annotated[
+        list[str] | None, Option(help="Id or name. Repeatable. Default: the k best labels.")
+    ] = None
+    k: Annotated[int, Option("--k", "-k", min=1, help="Number of best labels to explain.")] = 3
+    top: Annotated[int, Option(min=1, help="Number of words per list.")] = 8
+
+
 def explain(
     model: options.Model,
     *,
     text: Annotated[str | None, Option(help="The text. Default: read standard input.")] = None,
-    label: Annotated[
-        list[str] | None, Option(help="Id or name. Repeatable. Default: the k best labels.")
-    ] = None,
-    k: Annotated[int, Option("--k", "-k", min=1, help="Number of best labels to explain.")] = 3,
-    top: Annotated[int, Option(min=1, help="Number of words per list.")] = 8,
+    shown: Shown,
     train: options.Neighbours = None,
     inputs: Annotated[options.Inputs, options.Without("threads")],
     as_json: options.Json = False,
@@ -45,7 +52,7 @@ def explain(
     document = sys.stdin.read().strip() if text is None else text
     if not document:
         raise DataError("there is no text to explain; give --text, or a text on standard input")
-    given: dict[str, Any] = {"top": top}
+    given: dict[str, Any] = {"top": shown.top}
     if inputs.dense is not None:
         given["dense"] = read_dense(inputs.dense)
         if (rows := len(given["dense"])) != 1:
@@ -54,15 +61,15 @@ def explain(
         how = replace(reading.options(), features=False)  # its texts are shown
         how = common.with_fields_of(loaded, train, how)
         given["corpus"] = common.read_corpus(train, how, index=loaded.index_)
-    read: Any = common.given_document(document, loaded)
-    document = words_of(read)
+    typed = common.given_document(document, loaded)
+    document, read = words_of(typed), Documents([typed])
     if inputs.features is not None:
         matrix = read_matrix(inputs.features, n_features=loaded.facts_.given or None)
-        read = Documents([read], as_features(matrix))
-    if label:
-        explanations = [explain(loaded, read, name, **given) for name in label]
+        read = Documents([typed], as_features(matrix))
+    if shown.label:
+        explanations = [explain(loaded, read, name, **given) for name in shown.label]
     else:
-        explanations = explain_best(loaded, read, k, **given)
+        explanations = explain_best(loaded, read, shown.k, **given)
     if as_json:
         plain = [explanation.to_dict() for explanation in explanations]
         common.print_json({"text": document, "explanations": plain})

@@ -59,7 +59,7 @@ def export(
         common.stderr_console().print(message)
 
 
-def _write(model: Path, out: Path, precision: Any, *, force: bool) -> tuple[dict[str, Any], str]:
+def _write(model: Path, out: Path, precision: Any, *, force: bool) -> tuple[dict[str, object], str]:
     """Writes a folder for onnxruntime."""
     from labelgrove.core.memory import format_size
     from labelgrove.disk.model_folder import model_size
@@ -68,7 +68,7 @@ def _write(model: Path, out: Path, precision: Any, *, force: bool) -> tuple[dict
     start = time.perf_counter()
     write(model, out, precision=precision, overwrite=force)
     before, after = model_size(model), model_size(out)
-    facts = {
+    facts: dict[str, object] = {
         "model": str(out),
         "format": "onnx",
         "precision": precision,
@@ -80,12 +80,12 @@ def _write(model: Path, out: Path, precision: Any, *, force: bool) -> tuple[dict
     return facts, f"{out}: {precision}, {sizes}, in {facts['seconds']} s"
 
 
-def _upload(model: Path, name: str, card: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _upload(model: Path, name: str, card: dict[str, Any]) -> tuple[dict[str, object], str]:
     """Uploads a model folder to the Hugging Face Hub."""
     from labelgrove.exchange.hub import push
 
     repository, _, branch = name.removeprefix("hub:").partition("@")
     private = not card.pop("public", False)
     commit = push(model, repository, private=private, revision=branch or None, **card)
-    facts = {"repository": repository, "commit": commit}
+    facts: dict[str, object] = {"repository": repository, "commit": commit}
     return facts, f"hub:{repository} is now at commit {commit}"

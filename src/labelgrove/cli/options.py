@@ -6,12 +6,12 @@ A command takes a group as one keyword argument, such as ``reading: options.Read
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer import Argument, Option
@@ -19,16 +19,15 @@ from typer.models import OptionInfo
 
 from labelgrove.cli import common
 from labelgrove.core.processes import MAX_THREADS
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from labelgrove.core.scratch import Scratch
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.facts import TrainingFacts
     from labelgrove.data.formats import ReadOptions
     from labelgrove.engines import Engine
+    from labelgrove.methods import base as methods
+    from labelgrove.methods.requests import Threshold
 
 # The panels of the help; a flag in none of them is shown with --help.
 PANELS = {
@@ -83,6 +82,9 @@ SkipBad = Annotated[
 ]
 
 
+Tables = dict[str, Any]  # settings of a method, as in a TOML file
+
+
 @dataclass(frozen=True)
 class Machine:
     """What to compute with."""
@@ -98,13 +100,22 @@ class Inputs(Machine):
     features: Given = None
     dense: Dense = None
 
-    def load(self, model: Path) -> Any:
+    def load(self, model: Path) -> methods.Model:
         """The model, on the device."""
         return common.load_model(model, self.device, self.dense, self.features)
 
-    def read(self, model: Any, path: Path, how: ReadOptions, **given: Any) -> Corpus:
+    def read(
+        self,
+        model: methods.Model,
+        path: Path,
+        how: ReadOptions,
+        *,
+        labels: Path | None = None,
+        index: LabelIndex | None = None,
+    ) -> Corpus:
         """The documents, with what the model reads besides texts."""
-        return common.read_for(model, path, how, dense=self.dense, features=self.features, **given)
+        read = partial(common.read_for, dense=self.dense, features=self.features)
+        return read(model, path, how, labels=labels, index=index)
 
     @property
     def has_files(self) -> bool:
@@ -152,9 +163,10 @@ class Where:
 
 
 @dataclass(frozen=True)
-class PropensityInput:
-    """Where the propensities of PSP come from."""
+class LabelFacts:
+    """The names of labels, and where the propensities of PSP come from."""
 
+    labels: Labels = None
     train_corpus: Annotated[
         Path | None, Option("--train", help="Training corpus. PSP of a predictions file needs it.")
     ] = None
@@ -162,16 +174,14 @@ class PropensityInput:
         tuple[float, float], Option(metavar="A B", help="A and B of the propensity model.")
     ] = (0.55, 1.5)
 
-    def read(
-        self, how: ReadOptions, labels: Path | None
-    ) -> tuple[LabelIndex | None, TrainingFacts | None]:
+    def read(self, how: ReadOptions) -> tuple[LabelIndex | None, TrainingFacts | None]:
         """The labels of the training corpus and their frequencies, if the corpus is given."""
         from labelgrove.data.facts import TrainingFacts
 
         if self.train_corpus is None:
             return None, None
         how = replace(how, part="train", features=False)
-        corpus = common.read_corpus(self.train_corpus, how, labels=labels)
+        corpus = common.read_corpus(self.train_corpus, how, labels=self.labels)
         return corpus.index, TrainingFacts.of(corpus)
 
 
@@ -235,6 +245,50 @@ class CorpusOptions:
 
 
 @dataclass(frozen=True)
+class Request:
+    """Which labels to predict."""
+
+    k: Annotated[
+        int | None,
+        Option("--k", "-k", min=1, help="Labels per document. Default: 5, or a set's (auto)."),
+    ] = None
+    threshold: Annotated[
+        str | None,
+        Option(help="Minimum score. auto: the sets of calibrate."),
+    ] = None
+    raw: Annotated[bool, Option("--raw", help="Return uncalibrated scores.")] = False
+    allow: Annotated[
+        list[str] | None,
+        Option(help="Allow only this id, name, group or @FILE of them. Repeatable."),
+    ] = None
+    deny: Annotated[list[str] | None, Option(help="Exclude this label. Like --allow.")] = None
+    label_tree: Annotated[
+        Path | None, Option(help="Thesaurus (TSV: id, broader ids). Its concepts become groups.")
+    ] = None
+    diversity: Annotated[
+        float, Option(min=0, max=1, help="Move labels down that are like better ones.")
+    ] = 0.0
+
+    def __post_init__(self) -> None:
+        _ = self.minimum  # refuses a word before a model is loaded
+
+    def resolved(self) -> Request:
+        """The same with the labels of files and a whole path, for workers in other folders."""
+        tree = self.label_tree and self.label_tree.resolve()
+        allow, deny = map(common.given_labels, (self.allow, self.deny))
+        return replace(self, allow=allow, deny=deny, label_tree=tree)
+
+    @property
+    def minimum(self) -> Threshold:
+        """The threshold as ``predict`` takes it."""
+        if self.threshold is None:
+            return None
+        if self.threshold == "auto":
+            return "auto"
+        return common.number(self.threshold, "--threshold", " or auto")
+
+
+@dataclass(frozen=True)
 class Settings:
     """The method to train and its settings."""
 
@@ -246,7 +300,7 @@ class Settings:
     settings: Set = None
     seed: Annotated[int | None, Option(min=0, help="Random seed.")] = None
 
-    def tables(self, threads: int | None, default: str) -> tuple[str, dict[str, Any]]:
+    def tables(self, threads: int | None, default: str) -> tuple[str, Tables]:
         """The method and its parameters: config file, --set and flags, in rising precedence."""
         from labelgrove.core.params import merge_settings, read_toml
 
@@ -266,112 +320,6 @@ class Settings:
         if threads is not None:
             tables["n_jobs"] = threads
         return self.method or method or default, tables
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What belongs to a training corpus: held-out documents, features and label names."""
-
-    dev: Annotated[Path | None, Option(help="Held-out corpus to measure on.")] = None
-    features: Annotated[
-        list[Path] | None,
-        Option(
-            help="Sparse matrix with a row per document (.npz, or a repository or svmlight file). "
-            "Give a second one for --dev."
-        ),
-    ] = None
-    dense: Annotated[
-        list[Path] | None,
-        Option(help="NumPy file (.npy) with one vector per document. Give a second one for --dev."),
-    ] = None
-    labels: Labels = None
-    all_labels: Annotated[
-        bool,
-        Option(
-            "--all-labels",
-            help="Also the labels of the label table that no document has. Methods that learn "
-            "names can predict them.",
-        ),
-    ] = False
-
-    def files(self) -> tuple[list[Path | None], list[Path | None]]:
-        """The matrices and the vectors of the training documents and of those in --dev."""
-        corpora = {"TRAIN": True, "--dev": self.dev is not None}
-        return one_each("--features", self.features, corpora), one_each(
-            "--dense", self.dense, corpora
-        )
-
-    def check(self) -> None:
-        """Raises an error, before the work, if the flags do not fit each other."""
-        self.files()
-        if self.labels is not None and self.labels.suffix == ".npz":
-            raise ConfigError(
-                f"--labels {self.labels}: is a matrix, and --labels takes a table of label names; "
-                "give the folder of X.trn.npz and Y.trn.npz: labelgrove train FOLDER"
-            )
-
-    def read(
-        self, path: Path, reading: CorpusOptions, console: Console, scratch: Scratch | None = None
-    ) -> tuple[Corpus, Corpus | None]:
-        """The training corpus, with its texts in ``scratch``, and the held-out corpus."""
-        from labelgrove.data.formats import ReadReport
-        from labelgrove.data.records import empty_fields
-
-        how, report = reading.options(), ReadReport()
-        features, dense = self.files()
-        corpus = common.read_corpus(
-            path,
-            how,
-            labels=self.labels,
-            all_labels=self.all_labels,
-            dense=dense[0],
-            features=features[0],
-            console=console,
-            report=report,
-            scratch=scratch,
-        )
-        if report.unused_names and not self.all_labels:
-            console.print(
-                f"labels: {report.unused_names:,} labels of the label table have no document and "
-                "are left out; --all-labels lets a method learn them by their names"
-            )
-        if corpus.labels.nnz == 0:
-            raise DataError(
-                f"no document has a label in the field {reading.labels_field!r}; "
-                "name the right field with --labels-field",
-                file=path,
-            )
-        for name in empty_fields(corpus.texts) if how.fields and corpus.texts else ():
-            raise DataError(
-                f"no document has a value in the field {name!r}; correct --field, or leave it out",
-                file=path,
-            )
-        if self.dev is None:
-            return corpus, None
-        if how.n_features is None and corpus.features is not None:
-            how = replace(how, n_features=corpus.features.terms or None)
-        return corpus, common.read_corpus(
-            self.dev,
-            how,
-            index=corpus.index,
-            dense=dense[1],
-            features=features[1],
-            console=console,
-        )
-
-
-def one_each(flag: str, files: list[Path] | None, corpora: Mapping[str, bool]) -> list[Path | None]:
-    """The file of each corpus, in order; None for corpora that are not given."""
-    given = [name for name, is_given in corpora.items() if is_given]
-    if not files:
-        return [None] * len(corpora)
-    if len(files) != len(given):
-        raise ConfigError(
-            f"{flag}: give a file for each of {', '.join(given) or 'no corpus'}, in this order; "
-            f"{len(files)} given"
-        )
-    left = iter(files)
-    return [next(left) if is_given else None for is_given in corpora.values()]
 
 
 class Without(str):
@@ -394,13 +342,17 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
         group, *marks = get_args(parameter.annotation) or [parameter.annotation]
         members = [parameter]
         if is_dataclass(group) and isinstance(group, type):
-            signature = inspect.signature(group, eval_str=True)
-            members = [flag for flag in signature.parameters.values() if flag.name not in marks]
+            types = get_type_hints(group, include_extras=True)  # also those of base classes
+            members = [
+                flag.replace(annotation=types[flag.name])
+                for flag in inspect.signature(group).parameters.values()
+                if flag.name not in marks
+            ]
             groups[parameter.name] = (group, [flag.name for flag in members])
         flags += [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in members]
     flags.sort(key=_panel)
 
-    @functools.wraps(command)
+    @wraps(command)
     def flat(**values: Any) -> None:
         for name, (group, members) in groups.items():
             values[name] = group(**{member: values.pop(member) for member in members})

@@ -7,7 +7,7 @@ import gc
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -24,29 +24,10 @@ def predict(
         str, Argument(metavar="INPUT", help="Corpus or text lines; - for standard input.")
     ],
     *,
-    k: Annotated[
-        int | None,
-        Option("--k", "-k", min=1, help="Labels per document. Default: 5, or a set's (auto)."),
-    ] = None,
+    request: options.Request,
     out: Annotated[
         str, Option(help="Output file: JSON lines, or .csv, .parquet, .xlsx. -: standard output.")
     ] = "-",
-    threshold: Annotated[
-        str | None,
-        Option(help="Minimum score. auto: the sets of calibrate."),
-    ] = None,
-    raw: Annotated[bool, Option("--raw", help="Return uncalibrated scores.")] = False,
-    allow: Annotated[
-        list[str] | None,
-        Option(help="Allow only this id, name, group or @FILE of them. Repeatable."),
-    ] = None,
-    deny: Annotated[list[str] | None, Option(help="Exclude this label. Like --allow.")] = None,
-    label_tree: Annotated[
-        Path | None, Option(help="Thesaurus (TSV: id, broader ids). Its concepts become groups.")
-    ] = None,
-    diversity: Annotated[
-        float, Option(min=0, max=1, help="Move labels down that are like better ones.")
-    ] = 0.0,
     batch: Annotated[int, Option(min=1, help="Documents at once. 1: line by line.")] = 2048,
     inputs: options.Inputs,
     where: options.Where,
@@ -67,26 +48,13 @@ def predict(
 
     atexit.register(_leave_the_rest)
     where.check()
-    minimum: Any = threshold
-    if threshold not in (None, "auto"):
-        minimum = common.number(threshold, "--threshold", " or auto")
     job = PredictionJob(
-        model=common.local_model(model),
-        device=inputs.device,
-        k=k,
-        request={
-            "threshold": minimum,
-            "diversity": diversity,
-            "raw": raw,
-            "threads": where.threads(inputs.threads),
-        },
-        allow=common.given_labels(allow),
-        deny=common.given_labels(deny),
-        groups=label_tree,
+        common.local_model(model),
+        request.resolved(),
+        inputs,
+        replace(reading.options("test"), labels=False),
+        threads=where.threads(inputs.threads),
         batch=batch,
-        features=inputs.features,
-        dense=inputs.dense,
-        how=replace(reading.options("test"), labels=False),
     )
     if where.engine is None:
         done = _predict_file(job, documents, out)
@@ -97,14 +65,14 @@ def predict(
             f"no word tells the model anything in {done.unknown:,} of {done.documents:,} texts; "
             "these get the labels of an empty text"
         )
-    if threshold == "auto" and done.full and done.k < done.places:
+    if request.threshold == "auto" and done.full and done.k < done.places:
         warn(
             f"--k {done.k}: {done.full:,} documents have {done.k} labels, and their sets may have "
             "more; leave --k out for all of them"
         )
-    if done.documents and not done.labels and threshold is not None:
-        warn(f"--threshold {threshold}: no label of any document reaches it")
-    if k is not None and done.k > done.known:
+    if done.documents and not done.labels and request.threshold is not None:
+        warn(f"--threshold {request.threshold}: no label of any document reaches it")
+    if request.k is not None and done.k > done.known:
         warn(f"--k {done.k}: the model has {done.known:,} labels, and no document gets more")
     report = done.report
     if out != "-" or report.bad_lines or report.notes:
@@ -132,10 +100,9 @@ def _predict_shards(job: PredictionJob, documents: str, out: str, where: options
 
     if out == "-":
         raise ConfigError("--engine: give --out FOLDER; every shard becomes a file in it")
-    if job.dense is not None or job.features is not None:
+    if job.inputs.has_files:
         raise ConfigError("--dense and --features: a corpus in shards cannot have them")
-    # Workers may run in other folders.
-    job = replace(job, model=job.model.resolve(), groups=job.groups and job.groups.resolve())
+    job = replace(job, model=job.model.resolve())  # workers may run in other folders
     shards = shards_of(documents)
     folder = Path(out).resolve()
     try:
@@ -144,7 +111,7 @@ def _predict_shards(job: PredictionJob, documents: str, out: str, where: options
         raise DataError(f"cannot be made: {error.strerror}", file=folder) from error
     targets = [folder / name for name in output_names(shards)]
     done = Done()
-    gpu = common.asks_for_gpu(load(job.model), job.device)
+    gpu = common.asks_for_gpu(load(job.model), job.inputs.device)
     with where.open() as engine, Reporter([RichProgress()]).stage("predicting") as progress:
         pairs = list(zip(shards, map(str, targets), strict=True))
         for part in engine.stream(job.worker, pairs, gpu=gpu):

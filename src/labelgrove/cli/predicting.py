@@ -6,18 +6,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from labelgrove.cli import common
+from labelgrove.cli import common, options
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from labelgrove.data.corpus import Corpus
     from labelgrove.data.formats import Document
+    from labelgrove.evaluation.predictions import Predictions
+    from labelgrove.labels.masks import LabelMask
+    from labelgrove.methods.base import Model
 
 # Documents, their ids, and the cells of their rows if tables keep the columns of their input.
-Batch = tuple[Any, Sequence[str | None], Sequence[Mapping[str, str]] | None]
+Batch = tuple[object, Sequence[str | None], Sequence[Mapping[str, str]] | None]
 DEFAULT_K = 5
 
 
@@ -26,34 +32,28 @@ class PredictionJob:
     """What to predict with and how, in values that other processes can be given."""
 
     model: Path
-    device: str
-    k: int | None  # None: 5, or all labels that a set is chosen from
-    request: dict[str, Any]
+    request: options.Request
+    inputs: options.Inputs
     how: ReadOptions
-    allow: list[str] | None = None
-    deny: list[str] | None = None
-    groups: Path | None = None
+    threads: int
     batch: int = 2048
-    features: Path | None = None
-    dense: Path | None = None
 
     def prepared(self) -> Predicting:
         """Loads the model."""
         from labelgrove.labels.masks import LabelMask
 
-        model = common.load_model(self.model, self.device, self.dense, self.features)
-        if self.groups is not None:
+        request, model = self.request, self.inputs.load(self.model)
+        if request.label_tree is not None:
             from labelgrove.labels.given_trees import read_label_groups
 
-            model.index_ = model.index_.with_groups(read_label_groups(self.groups, model.index_))
-        mask = LabelMask.of(model.index_, self.allow, self.deny)
-        k = self.k
-        if k is None:
-            sets = self.request["threshold"] == "auto" and model.calibration_ is not None
-            k = model.calibration_.places if sets else DEFAULT_K
-        if mask is None:
-            return Predicting(self, model, k, self.request)
-        return Predicting(self, model, k, self.request | {"allow": mask})
+            groups = read_label_groups(request.label_tree, model.index_)
+            model.index_ = model.index_.with_groups(groups)
+        mask = LabelMask.of(model.index_, request.allow, request.deny)
+        k, calibration = request.k, model.calibration_
+        if k is None:  # 5, or all labels that a set is chosen from
+            sets = request.threshold == "auto" and calibration is not None
+            k = calibration.places if sets and calibration is not None else DEFAULT_K
+        return Predicting(self, model, k, mask)
 
     def worker(self) -> Callable[[tuple[str, str]], Done]:
         """What predicts a shard into a file."""
@@ -88,9 +88,9 @@ class Predicting:
     """A loaded model and how to ask it."""
 
     job: PredictionJob
-    model: Any
+    model: Model
     k: int
-    request: dict[str, Any]
+    mask: LabelMask | None
     report: ReadReport = field(default_factory=ReadReport)
 
     def _inputs(self, documents: str, *, columns: bool) -> Iterator[Batch]:
@@ -98,7 +98,7 @@ class Predicting:
         job, model = self.job, self.model
         if not model.facts_.from_text or model.facts_.given:
             corpus = common.read_for(
-                model, Path(documents), job.how, features=job.features, report=self.report
+                model, Path(documents), job.how, features=job.inputs.features, report=self.report
             )
             return _corpus_batches(corpus, job.batch)
         from labelgrove.data.formats import iter_documents
@@ -136,8 +136,8 @@ class Predicting:
         places = 0 if calibration is None else calibration.places
         done = Done(self.report, k=self.k, known=len(self.model.index_), places=places)
         silence = self._of_silence()
-        for (rows, ids, columns), vectors in _with_vectors(inputs, self.job.dense):
-            predictions = self.model.predict(rows, k=self.k, **self.request, **vectors)
+        for (rows, ids, columns), vectors in _with_vectors(inputs, self.job.inputs.dense):
+            predictions = self._ask(rows, vectors)
             unknown = None if silence is None else predictions.same_as(silence)
             cells = None if columns is None else [row.values() for row in columns]
             write(predictions, ids, unknown=unknown, cells=cells)
@@ -148,16 +148,29 @@ class Predicting:
             done.full += int((predictions.counts == self.k).sum())
         return done
 
-    def _of_silence(self) -> Any:
+    def _ask(self, rows: object, dense: npt.NDArray[np.float32] | None = None) -> Predictions:
+        request = self.job.request
+        return self.model.predict(
+            rows,
+            k=self.k,
+            dense=dense,
+            allow=self.mask,
+            threshold=request.minimum,
+            diversity=request.diversity,
+            raw=request.raw,
+            threads=self.job.threads,
+        )
+
+    def _of_silence(self) -> Predictions | None:
         """The labels of an empty text; None if other texts may have the same ones.
 
         Among few labels, or those above a threshold, they may. A network reads any word.
         """
-        facts, request = self.model.facts_, self.request
-        limited = "allow" in request or request.get("threshold") is not None
+        facts = self.model.facts_
+        limited = self.mask is not None or self.job.request.threshold is not None
         if limited or not facts.from_text or facts.given or facts.width or self.model.encoders():
             return None
-        return self.model.predict([""], k=self.k, **request)
+        return self._ask([""])
 
     def shard(self, paths: tuple[str, str]) -> Done:
         """Predicts one file into another."""
@@ -191,8 +204,10 @@ def _corpus_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
         yield rows, ids, None
 
 
-def _with_vectors(batches: Iterator[Batch], file: Path | None) -> Iterator[tuple[Batch, Any]]:
-    """The batches, and for each the argument with the vectors that belong to its documents."""
+def _with_vectors(
+    batches: Iterator[Batch], file: Path | None
+) -> Iterator[tuple[Batch, npt.NDArray[np.float32] | None]]:
+    """The batches, and for each the vectors that belong to its documents."""
     from labelgrove.data.formats.matrices import read_dense
 
     vectors = None if file is None else read_dense(file)
@@ -203,7 +218,7 @@ def _with_vectors(batches: Iterator[Batch], file: Path | None) -> Iterator[tuple
             raise DataError(
                 f"has {len(vectors):,} rows, but the input has more documents", file=file
             )
-        yield batch, {} if vectors is None else {"dense": vectors[start:used]}
+        yield batch, None if vectors is None else vectors[start:used]
     if vectors is not None and used < len(vectors):
         raise DataError(
             f"has {len(vectors):,} rows, but the input has {used:,} documents", file=file

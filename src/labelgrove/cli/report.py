@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,25 +11,36 @@ from typer import Option
 from labelgrove.cli import common, options
 
 
+@dataclass(frozen=True)
+class Contents:
+    """What the report shows."""
+
+    against: Annotated[
+        list[Path] | None, Option(help="Compare with this model or file. Repeatable.")
+    ] = None
+    k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10
+    top: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20
+    by: Annotated[
+        list[str] | None, Option(help="Also measure by this field, such as language. Repeatable.")
+    ] = None
+    intervals: Annotated[int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")] = 1000
+
+
+@dataclass(frozen=True)
+class Output:
+    """The file to write."""
+
+    out: Annotated[Path, Option(help="HTML file to write.")]
+    force: options.Force = False
+
+
 def report(
     model: options.ModelOrFile,
     data: options.Labelled,
     *,
-    out: Annotated[Path, Option(help="HTML file to write.")],
-    against: Annotated[
-        list[Path] | None, Option(help="Compare with this model or file. Repeatable.")
-    ] = None,
-    k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
-    top: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20,
-    by: Annotated[
-        list[str] | None, Option(help="Also measure by this field, such as language. Repeatable.")
-    ] = None,
-    frequencies: options.PropensityInput,
-    intervals: Annotated[
-        int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
-    ] = 1000,
-    labels: options.Labels = None,
-    force: options.Force = False,
+    output: Output,
+    contents: Contents,
+    label_facts: options.LabelFacts,
     inputs: options.Inputs,
     reading: options.CorpusOptions,
     as_json: options.Json = False,
@@ -50,16 +61,16 @@ def report(
 
     check_extra()
     common.check_device(inputs.device)
-    common.refuse_existing([out], force=force)
+    common.refuse_existing([output.out], force=output.force)
     how = reading.options("test")
-    paths = [model, *(against or [])]
+    paths = [model, *(contents.against or [])]
     loaded = [
         common.load_model(path, inputs.device) if path.is_dir() else existing(path)
         for path in paths
     ]
     index = training = None
     if isinstance(loaded[0], Path):
-        index, training = frequencies.read(how, labels)
+        index, training = label_facts.read(how)
     elif not any(isinstance(run, Path) or run.index_ != loaded[0].index_ for run in loaded):
         # Only for runs with the same labels: reading with those of one run loses all others.
         index = loaded[0].index_
@@ -72,33 +83,34 @@ def report(
     how = replace(how, n_features=wide)
     for run in loaded:
         how = how if isinstance(run, Path) else common.with_fields_of(run, data, how)
-    corpus = common.read_corpus(
-        data, how, labels=labels, index=index, dense=inputs.dense, features=inputs.features
-    )
+    if inputs.features is not None:
+        how = replace(how, features=inputs.features)
+    corpus = common.read_corpus(data, how, labels=label_facts.labels, index=index)
+    corpus = common.with_dense(corpus, inputs.dense, data)
     # Before the work, because a field that is not there ends it.
-    values = slice_values(read_values(data, by, how) if by else {}, corpus)
+    values = slice_values(read_values(data, contents.by, how) if contents.by else {}, corpus)
     console = common.stderr_console()
     with common.spinner(console, "predicting and measuring"):
         runs = []
         for path, run, name in zip(paths, loaded, _names(paths), strict=True):
-            run = predicted(run, corpus, k=k, name=name, threads=inputs.threads)
-            runs.append(replace(run, folder=path if path.is_dir() else None))
+            measured = predicted(run, corpus, k=contents.k, name=name, threads=inputs.threads)
+            runs.append(replace(measured, folder=path if path.is_dir() else None))
         written = write_report(
             runs[0],
             corpus,
-            out,
+            output.out,
             against=runs[1:],
-            k=k,
-            intervals=intervals or None,
-            worst=top,
+            k=contents.k,
+            intervals=contents.intervals or None,
+            worst=contents.top,
             data_name=data.name,
-            propensity=Propensity(*frequencies.propensity),
+            propensity=Propensity(*label_facts.propensity),
             training=training,
             slices=values,
         )
     if as_json:
-        common.print_json({"report": str(out), **written.to_dict()})
-    console.print(f"report: {out}")
+        common.print_json({"report": str(output.out), **written.to_dict()})
+    console.print(f"report: {output.out}")
 
 
 def _names(paths: list[Path]) -> list[str]:

@@ -4,14 +4,52 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    from labelgrove.serve.models import Models
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the service listens, and to whom it answers."""
+
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000
+    workers: Annotated[
+        int, Option(min=1, help="Number of processes.", rich_help_panel="Machine")
+    ] = 1
+    token_file: Annotated[
+        Path | None, Option(help="File with a required token. Or set LABELGROVE_TOKEN.")
+    ] = None
+    host_header: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME",
+            help="Answer to this name in the Host header; * for any. Default: on loopback its "
+            "own names, elsewhere any.",
+        ),
+    ] = None
+
+    def token(self) -> str | None:
+        """The token that requests need, if there is one."""
+        file, token = self.token_file, os.environ.get("LABELGROVE_TOKEN")
+        if file is not None:
+            token = file.read_text(encoding="utf-8").strip()
+        if token is not None and (not token or not token.isascii() or not token.isprintable()):
+            raise ConfigError(
+                f"{file or 'LABELGROVE_TOKEN'}: a token must be one line of printable ASCII "
+                "characters"
+            )
+        return token
 
 
 def serve(
@@ -26,22 +64,7 @@ def serve(
     default: Annotated[
         str | None, Option(metavar="NAME", help="Model that answers at /v1. Default: the first.")
     ] = None,
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
-    workers: Annotated[
-        int, Option(min=1, help="Number of processes.", rich_help_panel="Machine")
-    ] = 1,
-    token_file: Annotated[
-        Path | None, Option(help="File with a required token. Or set LABELGROVE_TOKEN.")
-    ] = None,
-    host_header: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NAME",
-            help="Answer to this name in the Host header; * for any. Default: on loopback its "
-            "own names, elsewhere any.",
-        ),
-    ] = None,
+    address: Address,
     report: Annotated[
         list[str] | None,
         Option(metavar="[NAME=]FILE", help="HTML report for /report. Default: MODEL/report.html."),
@@ -84,16 +107,16 @@ def serve(
     params = ServeParams.from_dict(merge_settings({}, settings or [])).checked()
     reports = files_by_model(report or [], named, "--report")
     corpora = files_by_model(train or [], named, "--train")
-    token = _token(token_file)
+    token = address.token()
     try:
-        from labelgrove.serve.run import Source
+        from labelgrove.serve.run import Listening, Source
         from labelgrove.serve.run import serve as run
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "httptools", "pydantic", "starlette"):
             raise
         raise MissingExtraError("serve", "labelgrove serve") from error
 
-    def announce(served: Any, address: str) -> None:
+    def announce(served: Models, url: str) -> None:
         # A console of rich would take longer to import than the model to load.
         several = len(named) > 1
         for model in served:
@@ -105,10 +128,10 @@ def serve(
                 err=True,
             )
         typer.echo(
-            f"{workers} worker{'s' if workers > 1 else ''}, "
+            f"{address.workers} worker{'s' if address.workers > 1 else ''}, "
             f"{'token required' if token else 'no token required'}"
             f"{'' if feedback is None else f', feedback goes to {feedback}'}\n"
-            f"serving at {address} (stop with Ctrl-C)",
+            f"serving at {url} (stop with Ctrl-C)",
             err=True,
         )
 
@@ -124,25 +147,10 @@ def serve(
             )
             for name, model in named.items()
         ],
+        Listening(address.host, address.port, address.workers, token, address.host_header or []),
         params=params,
         default=default,
-        host=host,
-        port=port,
-        workers=workers,
         threads=machine.threads,
         device=machine.device,
-        token=token,
-        hosts=host_header or [],
         announce=announce,
     )
-
-
-def _token(file: Path | None) -> str | None:
-    token = os.environ.get("LABELGROVE_TOKEN")
-    if file is not None:
-        token = file.read_text(encoding="utf-8").strip()
-    if token is not None and (not token or not token.isascii() or not token.isprintable()):
-        raise ConfigError(
-            f"{file or 'LABELGROVE_TOKEN'}: a token must be one line of printable ASCII characters"
-        )
-    return token

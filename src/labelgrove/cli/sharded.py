@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from labelgrove.cli import common, options
 from labelgrove.core.arrays import CSR, stacked_rows
@@ -24,7 +25,7 @@ from labelgrove.data.formats.shards import fetched, shards_of
 from labelgrove.evaluation.measures import Measures, check_labels, evaluate_tallies, joined_tallies
 from labelgrove.evaluation.metrics import Evaluation
 from labelgrove.evaluation.metrics.tallies import Tally
-from labelgrove.evaluation.predictions import Predictions
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.exchange.loading import load
 
 JOINED_AT_ONCE = 16  # tallies of shards, which have counts for every label
@@ -34,9 +35,9 @@ class Whole(NamedTuple):
     """The predictions and the true labels of one shard, for pairs that count over all documents."""
 
     best: TopK
-    score_kind: Any
+    score_kind: ScoreKind
     labels: CSR
-    unknown: Any
+    unknown: npt.NDArray[np.int64]
 
 
 class ShardScores(NamedTuple):

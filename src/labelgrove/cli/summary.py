@@ -8,43 +8,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelgrove.cli import common
-from labelgrove.cli.evaluate import TimedEvaluation
+from labelgrove.cli.evaluate import TimedEvaluation, evaluate_model
 from labelgrove.core.durations import format_duration
 from labelgrove.evaluation.measures import METRICS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from labelgrove.data.corpus import Corpus
     from labelgrove.experiments.planning.plan import Plan
     from labelgrove.methods.base import Model
 
 MOST_STAGES = 8  # that a summary for people names
 
 
-def show(
-    console: Console, facts: Mapping[str, Any], measured: TimedEvaluation | None, as_json: bool
-) -> None:
-    """Prints the summary for programs or for people."""
-    if as_json:
-        common.print_json(facts)
-    else:
-        _print_summary(console, facts, measured)
+Facts = dict[str, Any]
+Result = tuple[Facts, TimedEvaluation | None]  # the summary, and the metrics on --dev
 
 
-def summary(
+def save(
     model: Model,
     out: Path,
-    plan: Plan | None,
-    measured: TimedEvaluation | None,
     *,
+    plan: Plan | None = None,
+    held_out: Corpus | None,
     dev: Path | None,
-) -> dict[str, Any]:
-    """The whole summary as one JSON object."""
+    overwrite: bool,
+) -> Result:
+    """Measures a model on the documents of --dev, saves it, and sums up its training."""
     from labelgrove.core.memory import peak_rss
     from labelgrove.disk.model_folder import model_size
 
+    measured = None if held_out is None else evaluate_model(model, held_out)
+    if measured is not None:
+        model.dev_metrics_ = measured.evaluation.values
+    model.save(out, overwrite=overwrite)
     timings = model.timings_
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "model": str(out),
         "method": model.method,
         "documents": model.facts_.documents,
@@ -63,11 +63,12 @@ def summary(
     if model.tried_:
         facts["tried"] = list(model.tried_)
     facts |= model.details()
-    if held_out := _held_out(model):
-        facts |= {"held_out": held_out, "held_out_documents": model.report_["held_out"]}
+    if held_out_metrics := _held_out(model):
+        facts["held_out"] = held_out_metrics
+        facts["held_out_documents"] = model.report_["held_out"]
     if measured is not None:
         facts["dev"] = measured.to_json()
-    return facts
+    return facts, measured
 
 
 def _held_out(model: Model) -> dict[str, dict[str, float]]:
@@ -94,7 +95,7 @@ def _learnt_from(model: Model) -> dict[str, int]:
     }
 
 
-def _margin(facts: Mapping[str, Any]) -> tuple[int, float]:
+def _margin(facts: Facts) -> tuple[int, float]:
     """The held-out documents, and how far figures on others may lie from those on these."""
     from labelgrove.evaluation.metrics.intervals import widest
 
@@ -117,12 +118,11 @@ def _next_commands(model: Model, out: Path, dev: Path | None) -> list[str]:
     return commands if facts.given else [*commands, f"{name} serve {folder}"]
 
 
-def _print_summary(
-    console: Console, facts: Mapping[str, Any], measured: TimedEvaluation | None
-) -> None:
+def print_summary(console: Console, result: Result) -> None:
     """The summary for people."""
     from labelgrove.core.memory import format_size
 
+    facts, measured = result
     total, reused = facts["train_seconds"], facts["reused"]
     computed = [(seconds, name) for name, seconds in facts["stages"].items() if name not in reused]
     longest = sorted(computed, key=lambda item: -item[0])

@@ -6,22 +6,18 @@ import io
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from labelgrove.cli import common, options
-from labelgrove.cli.evaluate import TimedEvaluation, evaluate_model
-from labelgrove.cli.summary import summary
+from labelgrove.cli.summary import Result, save
+from labelgrove.cli.training_data import TrainingData
 from labelgrove.core.callbacks import Callback, Event, RichProgress
 from labelgrove.core.processes import is_first_process, wait_for_all
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.formats import ReadReport
 from labelgrove.data.formats.shards import read_joined_shards, shards_of
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import StorageError, UnsupportedError
 from labelgrove.methods import create
 from labelgrove.methods.base import Model
-
-Summary = tuple[dict[str, Any], TimedEvaluation | None]
 
 
 @dataclass(frozen=True)
@@ -29,12 +25,10 @@ class NetworkTraining:
     """A training in values that other processes can be given."""
 
     method: str
-    tables: dict[str, Any]
+    tables: options.Tables
     device: str
     threads: int  # of each process; 0 as the settings say
-    corpus: Path
-    documents: options.TrainingData
-    reading: options.CorpusOptions
+    documents: TrainingData
     out: Path
 
     def check(self, model: Model) -> None:
@@ -45,14 +39,14 @@ class NetworkTraining:
                 f"an encoder, such as cascadexml; leave it out for {model.method}"
             )
         extra = self.documents.features or self.documents.dense
-        if extra is not None and not self.corpus.is_file():
+        if extra is not None and not self.documents.corpus.is_file():
             raise UnsupportedError(
                 "--engine: a corpus in shards has texts alone; leave out --features and --dense, "
                 "or give one file"
             )
-        shards_of(self.corpus)
+        shards_of(self.documents.corpus)
 
-    def start(self, where: options.Where, run: Path, *, quiet: bool) -> Summary:
+    def start(self, where: options.Where, run: Path, *, quiet: bool) -> Result:
         """Trains by the workers of an engine, with the run folder that this process has open."""
         with where.open() as engine, RichProgress() as progress:
             ended = engine.together(
@@ -69,45 +63,29 @@ class NetworkTraining:
             )
         return ended
 
-    def work(self, folder: Path, tell: Callback) -> Summary | None:
+    def work(self, folder: Path, tell: Callback) -> Result | None:
         """Trains; the first process writes the model and returns its summary."""
         callbacks = [tell] if is_first_process() else []
         with RunFolder(folder, guest=True) as run:
             data, held_out = self._read(callbacks)
-            model: Any = create(self.method, self.tables)
+            model = create(self.method, self.tables)
             common.use_device(model, self.device)
             usual, model.n_jobs = model.n_jobs, self.threads or model.n_jobs
             model.fit(data, callbacks=callbacks, run=run)
             wait_for_all(self.device)  # from here on only the first process needs the run folder
             if not is_first_process():
                 return None
-            measured = None
-            if held_out is not None:
-                measured = evaluate_model(model, held_out)
-                model.dev_metrics_ = measured.evaluation.values
             model.n_jobs = usual  # a worker's share is not the model's
             # The command has checked what is there; this process may be the second to write.
-            model.save(self.out, overwrite=True)
-        return summary(model, self.out, None, measured, dev=self.documents.dev), measured
+            dev = self.documents.dev
+            return save(model, self.out, held_out=held_out, dev=dev, overwrite=True)
 
     def _read(self, callbacks: list[Callback]) -> tuple[Corpus, Corpus | None]:
         """The documents to learn from and those of --dev; every process reads all of them."""
         console = common.stdout_console(file=_Messages(callbacks))
-        documents = self.documents
-        if self.corpus.is_file():
-            return documents.read(self.corpus, self.reading, console)
-        how, report = self.reading.options(), ReadReport()
-        data = read_joined_shards(
-            self.corpus,
-            labels=documents.labels,
-            all_labels=documents.all_labels,
-            options=how,
-            report=report,
-        )
-        console.print(f"{self.corpus}: {report}")
-        if documents.dev is None:
-            return data, None
-        return data, common.read_corpus(documents.dev, how, index=data.index, console=console)
+        if self.documents.corpus.is_file():
+            return self.documents.corpora(console)
+        return self.documents.shards(read_joined_shards, console)
 
 
 class _Messages(io.StringIO):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.evaluate import TimedEvaluation, evaluate_model
 from labelgrove.cli.run_folders import Saving
-from labelgrove.cli.summary import show, summary
+from labelgrove.cli.summary import Result, print_summary, save
+from labelgrove.cli.training_data import T, TrainingData
 from labelgrove.core.durations import parse_duration
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from labelgrove.disk.run_folder import RunFolder
     from labelgrove.experiments.planning.plan import Plan
     from labelgrove.methods.base import Model
-
-Result = tuple[dict[str, Any], TimedEvaluation | None]  # the summary, and the metrics on --dev
 
 
 @dataclass(frozen=True)
@@ -43,16 +41,14 @@ class Limits:
 
 
 def train(
-    corpus: options.TrainCorpus,
     *,
+    documents: TrainingData,
     saving: Saving,
     settings: options.Settings,
-    documents: options.TrainingData,
     label_tree: options.LabelTree = None,
     limits: Limits,
     where: options.Where,
     machine: options.Machine,
-    reading: options.CorpusOptions,
     printing: options.Printing,
 ) -> None:
     """Train a model.
@@ -85,9 +81,7 @@ def train(
     model = create(method, tables)
     memory = None if limits.memory is None else parse_size(limits.memory, name="--memory")
     quiet = printing.quiet or not is_first_process()
-    training = Training(
-        corpus, model, saving, documents, label_tree, memory, where, machine, reading, quiet
-    )
+    training = Training(model, saving, documents, label_tree, memory, where, machine, quiet)
     shared = where.engine is not None and model.workers != "members"
     if not (shared and where.engine == "ray" and model.encoders()):
         common.use_device(model, machine.device)  # Ray's workers may have other devices
@@ -103,11 +97,15 @@ def train(
         result = training.together(method, tables)
     else:
         result = training.shards()
-    if result is not None:
-        show(training.console, *result, printing.as_json)
+    if result is None:
+        return
+    if printing.as_json:
+        common.print_json(result[0])
+    else:
+        print_summary(training.console, result)
 
 
-def check_takes(model: Any, given: Mapping[str, Any]) -> None:
+def check_takes(model: Model, given: Mapping[str, object]) -> None:
     """Raises an error for a file that the method cannot be trained with."""
     for argument, value in given.items():
         if value and argument not in model.takes:
@@ -121,15 +119,13 @@ def check_takes(model: Any, given: Mapping[str, Any]) -> None:
 class Training:
     """What to train, and how. Every way to train is a method."""
 
-    corpus: Path
-    model: Any
+    model: Model
     saving: Saving
-    documents: options.TrainingData
+    documents: TrainingData
     label_tree: Path | None
     memory: int | None
     where: options.Where
     machine: options.Machine
-    reading: options.CorpusOptions
     quiet: bool
 
     @cached_property
@@ -142,7 +138,7 @@ class Training:
         self.saving.check()
         check_takes(self.model, {"dense": self.documents.dense, "label_tree": self.label_tree})
         self.documents.check()
-        self.reading.options()
+        self.documents.options()
         if self.where.engine is not None:
             for flag, value in (("--plan", self.saving.plan_only), ("--memory", self.memory)):
                 if value:
@@ -160,8 +156,8 @@ class Training:
         from labelgrove.core.processes import is_first_process, wait_for_all
         from labelgrove.data.formats.files import existing
 
-        if str(self.corpus) != "-":
-            existing(self.corpus)  # before a run folder is made next to it
+        if str(self.documents.corpus) != "-":
+            existing(self.documents.corpus)  # before a run folder is made next to it
         device = self.machine.device if self.model.encoders() else None
         with self.saving.opened(device) as run:
             data, held_out = self._read(run)
@@ -197,7 +193,6 @@ class Training:
     def shards(self) -> Result:
         """Trains linear on shards by the workers of an engine."""
         from labelgrove.core.callbacks import RichProgress
-        from labelgrove.data.formats import ReadReport
         from labelgrove.data.formats.shards import read_shards
 
         documents = self.documents
@@ -211,44 +206,22 @@ class Training:
             raise UnsupportedError(
                 "--engine: a corpus in shards has no matrix; leave out --features"
             )
-        how, report = self.reading.options(), ReadReport()
         with self.saving.opened(None) as run:
             with self.where.open() as engine:
-                data = read_shards(
-                    engine,
-                    self.corpus,
-                    labels=documents.labels,
-                    all_labels=documents.all_labels,
-                    options=how,
-                    report=report,
-                )
-                self.console.print(f"{self.corpus}: {report}")
+                data, held_out = documents.shards(partial(read_shards, engine), self.console)
                 data, given = self._with_tree(data)
-                held_out = None
-                if documents.dev is not None:
-                    held_out = common.read_corpus(
-                        documents.dev, how, index=data.index, console=self.console
-                    )
                 with RichProgress() as progress:
                     callbacks = [] if self.quiet else [progress]
                     self.model.fit(data, callbacks=callbacks, run=run, **given)
             return self._saved(None, held_out)
 
-    def together(self, method: str, tables: dict[str, Any]) -> Result:
+    def together(self, method: str, tables: options.Tables) -> Result:
         """Trains one network by all workers of an engine."""
         from labelgrove.cli.together import NetworkTraining
 
         threads = self.where.threads(self.machine.threads)
-        training = NetworkTraining(
-            method,
-            tables,
-            self.machine.device,
-            threads,
-            self.corpus,
-            self.documents,
-            self.reading,
-            self.saving.folder,
-        )
+        out, device = self.saving.folder, self.machine.device
+        training = NetworkTraining(method, tables, device, threads, self.documents, out)
         training.check(self.model)
         with self.saving.opened(None) as run:
             return training.start(self.where, run.path, quiet=self.quiet)
@@ -268,7 +241,7 @@ class Training:
             require(self.memory, peak_rss() or 0, "starting labelgrove")
             limit_memory(self.memory)
         scratch = Scratch(run.path) if self._streams and run is not None else None
-        data, held_out = self.documents.read(self.corpus, self.reading, self.console, scratch)
+        data, held_out = self.documents.corpora(self.console, scratch)
         dev = self.documents.dev
         if held_out is not None:
             if held_out.labels.nnz == 0 and not held_out.unknown.any():
@@ -277,13 +250,13 @@ class Training:
                 known = repeated_texts(held_out.texts, data.texts)
                 if known:
                     self.console.print(
-                        f"{dev}: {known:,} of {len(held_out):,} texts are also in {self.corpus}, "
-                        "so its metrics are too good"
+                        f"{dev}: {known:,} of {len(held_out):,} texts are also in "
+                        f"{self.documents.corpus}, so its metrics are too good"
                     )
         self._print_never_predicted(data)
         return data, held_out
 
-    def _with_tree(self, data: Any) -> tuple[Any, dict[str, Any]]:
+    def _with_tree(self, data: T) -> tuple[T, dict[str, Any]]:
         """The corpus, whose labels get the groups of the label tree, and the tree for ``fit``."""
         if self.label_tree is None:
             return data, {}
@@ -326,17 +299,18 @@ class Training:
 
     def _saved(self, plan: Plan | None, held_out: Corpus | None) -> Result:
         """Measures the model on --dev and saves it."""
-        measured = None
-        if held_out is not None:
-            measured = evaluate_model(self.model, held_out)
-            self.model.dev_metrics_ = measured.evaluation.values
-        out = self.saving.folder
-        self.model.save(out, overwrite=self.saving.replaces)
-        return summary(self.model, out, plan, measured, dev=self.documents.dev), measured
+        return save(
+            self.model,
+            self.saving.folder,
+            plan=plan,
+            held_out=held_out,
+            dev=self.documents.dev,
+            overwrite=self.saving.replaces,
+        )
 
     def _print_never_predicted(self, data: Corpus) -> None:
         """Says which labels --all-labels adds in vain."""
-        model: Model = self.model
+        model = self.model
         if not self.documents.all_labels or model.learns_names():
             return
         count = len(data.index) - len(set(data.labels.indices.tolist()))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
+from labelgrove.cli.training_data import one_each
 from labelgrove.core.durations import format_duration
 from labelgrove.errors import ConfigError, DataError
 
@@ -18,30 +20,50 @@ if TYPE_CHECKING:
     from labelgrove.methods.updating.report import Growth
 
 
+@dataclass(frozen=True)
+class NewData:
+    """What to learn from besides DATA, and what belongs to documents."""
+
+    feedback: Annotated[
+        Path | None, Option(help="What people chose, in a file that serve --feedback wrote.")
+    ] = None
+    labels: Annotated[
+        Path | None, Option(help="Label table (id, name, text) with new labels to add.")
+    ] = None
+    train: Annotated[Path | None, Option(help="The documents that the model was trained on.")] = (
+        None
+    )
+    features: Annotated[
+        list[Path] | None, Option(help="The matrix of DATA. Give a second one for --train.")
+    ] = None
+    dense: Annotated[
+        list[Path] | None, Option(help="The vectors of DATA. Give a second file for --train.")
+    ] = None
+
+    def files(self, data: Path | None) -> tuple[list[Path | None], list[Path | None]]:
+        """The matrices and the vectors of DATA and of --train."""
+        corpora = {"DATA": data is not None, "--train": self.train is not None}
+        matrices = one_each("--features", self.features, corpora)
+        return matrices, one_each("--dense", self.dense, corpora)
+
+
+@dataclass(frozen=True)
+class Output:
+    """The folder to write."""
+
+    out: Annotated[Path, Option(help="Model folder to write.")]
+    force: options.Force = False
+
+
 def update(
     model: Annotated[Path, Argument(metavar="MODEL", help="Model folder. It is not changed.")],
     data: Annotated[
         Path | None, Argument(metavar="DATA", help="New documents with labels.")
     ] = None,
     *,
-    out: Annotated[Path, Option(help="Model folder to write.")],
-    feedback: Annotated[
-        Path | None, Option(help="What people chose, in a file that serve --feedback wrote.")
-    ] = None,
-    labels: Annotated[
-        Path | None, Option(help="Label table (id, name, text) with new labels to add.")
-    ] = None,
-    train: Annotated[
-        Path | None, Option(help="The documents that the model was trained on.")
-    ] = None,
+    output: Output,
+    sources: NewData,
     settings: options.Set = None,
-    features: Annotated[
-        list[Path] | None, Option(help="The matrix of DATA. Give a second one for --train.")
-    ] = None,
-    dense: Annotated[
-        list[Path] | None, Option(help="The vectors of DATA. Give a second file for --train.")
-    ] = None,
-    force: options.Force = False,
     machine: options.Machine,
     reading: options.CorpusOptions,
     as_json: options.Json = False,
@@ -64,49 +86,56 @@ def update(
     from labelgrove.methods.updating.report import GrowthParams
 
     console = common.stderr_console()
-    if data is None and labels is None and feedback is None:
+    if data is None and sources.labels is None and sources.feedback is None:
         raise ConfigError("there is nothing to learn; give DATA, --labels, --feedback or several")
-    if feedback is not None and data is not None:
+    if sources.feedback is not None and data is not None:
         raise ConfigError(
             "--feedback brings its own texts; use it without DATA, and update once more for these"
         )
-    corpora = {"DATA": data is not None, "--train": train is not None}
-    matrices = options.one_each("--features", features, corpora)
-    vectors = options.one_each("--dense", dense, corpora)
-    common.check_model_folder(out, force=force)
+    matrices, vectors = sources.files(data)
+    common.check_model_folder(output.out, force=output.force)
     params = GrowthParams.from_dict(merge_settings({}, settings or []), "growth")
-    loaded = common.load_model(model, machine.device, features=features[0] if features else None)
+    loaded = common.load_model(
+        model, machine.device, features=sources.features[0] if sources.features else None
+    )
     if machine.threads is not None:
         loaded.n_jobs = machine.threads
     growth: Growth | None = None
     documents = old = None
     rejected: list[str] = []
-    if feedback is not None:
+    if sources.feedback is not None:
         from labelgrove.methods.updating.feedback import read_feedback
 
-        said = read_feedback(feedback)
-        documents, rejected = said.corpus(loaded), said.rejected()
-        skipped = f", {said.bad_lines:,} unreadable lines" if said.bad_lines else ""
-        console.print(f"{feedback}: what people chose for {len(documents):,} texts{skipped}")
+        answers = read_feedback(sources.feedback)
+        documents, rejected = answers.corpus(loaded), answers.rejected()
+        skipped = f", {answers.bad_lines:,} unreadable lines" if answers.bad_lines else ""
+        console.print(
+            f"{sources.feedback}: what people chose for {len(documents):,} texts{skipped}"
+        )
     if data is not None:
         documents = common.read_for(
-            loaded, data, reading.options(), labels=labels, dense=vectors[0], features=matrices[0]
+            loaded,
+            data,
+            reading.options(),
+            labels=sources.labels,
+            dense=vectors[0],
+            features=matrices[0],
         )
-    if train is not None:
-        old = _read_old(loaded, train, vectors[1], matrices[1], reading)
+    if sources.train is not None:
+        old = _read_old(loaded, sources.train, vectors[1], matrices[1], reading)
     wall, cpu = time.perf_counter(), time.process_time()
     with RichProgress() as progress:
         arguments: dict[str, Any] = {"params": params, "callbacks": [progress]}
         if documents is not None:
             growth = loaded.update(documents, corpus=old, rejected=rejected, **arguments)
-        if labels is not None:
-            added = _add_from_table(loaded, labels, arguments)
+        if sources.labels is not None:
+            added = _add_from_table(loaded, sources.labels, arguments)
             growth = added if growth is None else growth.joined(added)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     assert growth is not None
-    loaded.save(out, overwrite=force)
+    loaded.save(output.out, overwrite=output.force)
     if as_json:
-        facts = {"model": str(out), "labels": len(loaded.index_), **growth.to_json()}
+        facts = {"model": str(output.out), "labels": len(loaded.index_), **growth.to_json()}
         common.print_json(facts | {"seconds": round(wall, 3), "cpu_seconds": round(cpu, 3)})
         return
     console.print(f"{growth} in {format_duration(wall)}")
@@ -116,7 +145,7 @@ def update(
         console.print("train the model from scratch soon:", style="yellow")
         for reason in growth.reasons:
             console.print(f"  {reason}")
-    console.print(f"model: {out}")
+    console.print(f"model: {output.out}")
 
 
 def _read_old(

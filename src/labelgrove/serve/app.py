@@ -47,11 +47,9 @@ def create_app(
     metrics = Metrics()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, ConnectionLimits]]:
         async with models.running(metrics):
-            yield {
-                "gate": ConnectionLimits(params, metrics)
-            }  # for the protocol, before any request
+            yield {"limits": ConnectionLimits(params, metrics)}  # for the protocol
 
     app = FastAPI(
         title="labelgrove",

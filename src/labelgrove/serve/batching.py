@@ -14,24 +14,25 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from labelgrove.serve.metrics import Metrics, ModelMetrics
+from labelgrove.serve.metrics import ModelMetrics
 from labelgrove.serve.problems import Problem
+from labelgrove.serve.served import Answering, LabelRow, Options
 from labelgrove.serve.settings import ServeParams
 
 # (options, texts) -> what is common to all answers, and one answer per text.
-Answer = Callable[[Any, list[str]], tuple[Any, Sequence[Any]]]
+Answers = tuple[Answering, Sequence[LabelRow]]
+Answer = Callable[[Options, list[str]], Answers]
 
 
 @dataclass(frozen=True)
 class Answered:
     """The answers to one request's texts, and the seconds it waited and the model worked."""
 
-    shared: Any
-    rows: Sequence[Any]
+    shared: Answering
+    rows: Sequence[LabelRow]
     waiting: float
     working: float
 
@@ -39,7 +40,7 @@ class Answered:
 @dataclass(eq=False)
 class _Job:
     texts: list[str]
-    options: Hashable
+    options: Options
     done: asyncio.Future[Answered]
     arrived: float
     started: float | None = None
@@ -51,12 +52,12 @@ class Batcher:
     def __init__(
         self,
         answer: Answer,
-        params: ServeParams | None = None,
-        metrics: ModelMetrics | None = None,
+        params: ServeParams,
+        metrics: ModelMetrics,
     ) -> None:
         self._answer = answer
-        self._params = ServeParams() if params is None else params
-        self._metrics = Metrics().of("model") if metrics is None else metrics
+        self._params = params
+        self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="labelgrove-model", daemon=True)
         # Guards what both threads change; adding to the queue notifies.
@@ -85,7 +86,7 @@ class Batcher:
         """Whether requests would be answered."""
         return self._thread.is_alive() and not self._closing
 
-    async def ask(self, texts: list[str], options: Hashable = None) -> Answered:
+    async def ask(self, texts: list[str], options: Options) -> Answered:
         """Answers to ``texts``, or a Problem: 429 if too much waits, 503 after the time limit."""
         job = _Job(texts, options, self._loop.create_future(), time.perf_counter())
         with self._changed:
@@ -167,7 +168,9 @@ class Batcher:
             jobs[-1].started = now
         return jobs
 
-    def _finish(self, jobs: list[_Job], outcomes: list[Any], texts: int, working: float) -> None:
+    def _finish(
+        self, jobs: list[_Job], outcomes: list[Answers | Exception], texts: int, working: float
+    ) -> None:
         """Gives every job its outcome, in the event loop."""
         self._metrics.batch_texts.observe(texts)
         self._metrics.batch_seconds.observe(working)
@@ -176,32 +179,30 @@ class Batcher:
             self._metrics.waiting_seconds.observe(waited)
             if job.done.done():  # it was given up
                 continue
-            if isinstance(outcome, BaseException):
+            if isinstance(outcome, Exception):
                 job.done.set_exception(outcome)
             else:
                 shared, rows = outcome
                 job.done.set_result(Answered(shared, rows, waited, working))
 
-    def _work(self, jobs: list[_Job]) -> list[Any]:
+    def _work(self, jobs: list[_Job]) -> list[Answers | Exception]:
         """An outcome per job, which may be an exception; in the model's thread."""
-        groups: dict[Hashable, list[int]] = {}
-        for position, job in enumerate(jobs):
-            groups.setdefault(job.options, []).append(position)
-        outcomes: list[Any] = [None] * len(jobs)
-        for options, positions in groups.items():
-            together = [text for position in positions for text in jobs[position].texts]
+        groups: dict[Options, list[_Job]] = {}
+        for job in jobs:
+            groups.setdefault(job.options, []).append(job)
+        outcomes: dict[_Job, Answers | Exception] = {}
+        for options, group in groups.items():
             try:
-                shared, rows = self._answer(options, together)
+                shared, rows = self._answer(options, [text for job in group for text in job.texts])
             except Exception as error:
-                if len(positions) == 1:
-                    outcomes[positions[0]] = error
+                if len(group) == 1:
+                    outcomes[group[0]] = error
                 else:  # one of them may be the reason; the others must still be answered
-                    for position in positions:
-                        outcomes[position] = self._work([jobs[position]])[0]
+                    outcomes |= {job: self._work([job])[0] for job in group}
                 continue
             start = 0
-            for position in positions:
-                end = start + len(jobs[position].texts)
-                outcomes[position] = (shared, rows[start:end])
+            for job in group:
+                end = start + len(job.texts)
+                outcomes[job] = shared, rows[start:end]
                 start = end
-        return outcomes
+        return [outcomes[job] for job in jobs]

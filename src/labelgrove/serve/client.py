@@ -17,7 +17,7 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.inputs import checked_inputs, with_fields
 from labelgrove.data.records import FieldNames
 from labelgrove.errors import ConfigError, DataError, ServiceError
-from labelgrove.evaluation.predictions import Predictions, ScoreKind
+from labelgrove.evaluation.predictions import Predictions, ScoredLabel, ScoreKind
 
 # A busy service says when to ask again; one that is being restarted does not.
 BUSY = (429,)
@@ -76,7 +76,7 @@ class Client:
             raise DataError("a service reads texts; give a list of strings")
         options = {"k": k, "allow": allow, "deny": deny, "threshold": threshold}
         given = {name: value for name, value in options.items() if value is not None}
-        rows: list[Any] = []
+        rows: list[list[dict[str, Any]]] = []
         kind: ScoreKind = facts["score_kind"]
         for portion in _portions(texts, facts["limits"]):
             answer = self._ask(f"{self._base}/predict", {"texts": portion, **given})
@@ -86,17 +86,15 @@ class Client:
 
     def labels(self, query: str = "", *, limit: int = 20) -> list[dict[str, Any]]:
         """Labels whose name or id has ``query`` in it; without one, the most frequent."""
-        found: list[dict[str, Any]] = self._ask(
-            f"{self._base}/labels?{urlencode({'q': query, 'limit': limit})}"
-        )["labels"]
-        return found
+        query = urlencode({"q": query, "limit": limit})
+        return list(self._ask(f"{self._base}/labels?{query}")["labels"])
 
     def feedback(
         self,
-        document: str | Mapping[str, Any],
+        document: str | Mapping[str, object],
         labels: Sequence[str],
         *,
-        suggestions: Sequence[Any] = (),
+        suggestions: Sequence[ScoredLabel] = (),
         threshold: float | None = None,
     ) -> None:
         """Tells the service which labels fit a document; see ``labelgrove update --feedback``.
@@ -104,22 +102,20 @@ class Client:
         ``suggestions`` are those that a person saw, such as ``client.predict([text])[0]``.
         """
         offers = [{"id": one.id, "score": one.score} for one in suggestions]
-        body: dict[str, Any] = {"text": document, "labels": list(labels), "suggestions": offers}
+        body: dict[str, object] = {"text": document, "labels": list(labels), "suggestions": offers}
         if threshold is not None:
             body["threshold"] = threshold
         self._ask(f"{self._base}/feedback", body)
 
     def facts(self) -> dict[str, Any]:
         """What the service says about the model: method, labels, limits and so on."""
-        answer: dict[str, Any] = self._ask("/v1/model" if self.model is None else self._base)
-        return answer
+        return self._ask("/v1/model" if self.model is None else self._base)
 
     def models(self) -> list[dict[str, Any]]:
         """The models of the service, each with its name."""
-        models: list[dict[str, Any]] = self._ask("/v1/models")["models"]
-        return models
+        return list(self._ask("/v1/models")["models"])
 
-    def _ask(self, path: str, body: Any = None) -> Any:
+    def _ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         headers = {"accept": "application/json", "content-type": "application/json"}
         if self._token is not None:
@@ -129,7 +125,7 @@ class Client:
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=self.timeout) as response:
-                    return json.load(response)
+                    return dict(json.load(response))
             except urllib.error.HTTPError as error:
                 problem = _problem(error)
                 wait = problem.retry_after or 1.0
@@ -174,7 +170,7 @@ def _portions(texts: Sequence[str], limits: Mapping[str, float]) -> Iterator[lis
         yield portion
 
 
-def _predictions(rows: Sequence[Sequence[Mapping[str, Any]]], k: int, kind: Any) -> Predictions:
+def _predictions(rows: list[list[dict[str, Any]]], k: int, kind: ScoreKind) -> Predictions:
     names = {label["id"]: label["name"] for row in rows for label in row}
     position = {label: column for column, label in enumerate(names)}
     width = max([k, *map(len, rows)]) if rows else k

@@ -26,8 +26,8 @@ SPARE = 64
 class ConnectionLimits:
     """The connections of one process, in total and by address.
 
-    >>> gate = ConnectionLimits(ServeParams(max_connections_per_address=1), Metrics())
-    >>> gate.enter("192.0.2.7"), gate.enter("192.0.2.7").code
+    >>> limits = ConnectionLimits(ServeParams(max_connections_per_address=1), Metrics())
+    >>> limits.enter("192.0.2.7"), limits.enter("192.0.2.7").code
     (None, 'too-many-connections')
     """
 

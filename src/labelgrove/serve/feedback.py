@@ -13,9 +13,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from labelgrove.errors import ConfigError
 from labelgrove.serve.problems import Problem, as_json
@@ -42,7 +41,7 @@ class FeedbackFile:
                 "--feedback folder"
             ) from error
 
-    def append(self, entry: Mapping[str, Any]) -> None:
+    def append(self, entry: Mapping[str, object]) -> None:
         """Adds a line, or raises a Problem and leaves the file as it was."""
         line = as_json(entry) + b"\n"
         try:
@@ -71,7 +70,7 @@ class FeedbackFile:
         return os.open(self.path, flags, 0o600)  # it holds people's texts
 
     @contextlib.contextmanager
-    def _locked(self) -> Any:
+    def _locked(self) -> Iterator[int]:
         file = self._opened()
         try:
             if sys.platform != "win32":

@@ -11,9 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import InfoMetricFamily, Metric
@@ -21,7 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYP
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-__all__ = ["CONTENT_TYPE", "FOLDER", "Metrics", "ModelMetrics"]
+__all__ = ["CONTENT_TYPE"]
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 # Everything else counts as "other", so that clients cannot make the list of metrics grow.
 OF_A_MODEL = ("predict", "labels", "tree", "feedback")
@@ -31,20 +29,6 @@ ROUTES |= {"/healthz", "/readyz", "/metrics", "/openapi.json"}
 STATUSES = {200, 400, 401, 404, 405, 408, 413, 421, 422, 429, 431, 500, 503, 507}
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-
-
-@dataclass(frozen=True)
-class ModelMetrics:
-    """The numbers of one model of the service."""
-
-    texts: Counter
-    batch_texts: Histogram
-    batch_seconds: Histogram
-    waiting_seconds: Histogram
-    waiting_texts: Gauge
-    loaded: Counter
-    failed: Counter
-    feedback: Counter
 
 
 class Metrics:
@@ -85,16 +69,7 @@ class Metrics:
 
     def of(self, model: str) -> ModelMetrics:
         """The numbers of one model."""
-        return ModelMetrics(
-            texts=self.texts.labels(model),
-            batch_texts=self.batch_texts.labels(model),
-            batch_seconds=self.batch_seconds.labels(model),
-            waiting_seconds=self.waiting_seconds.labels(model),
-            waiting_texts=self.waiting_texts.labels(model),
-            loaded=self.reloads.labels(model, "loaded"),
-            failed=self.reloads.labels(model, "failed"),
-            feedback=self.feedback.labels(model),
-        )
+        return ModelMetrics(self, model)
 
     def count_request(
         self, route: str, status: int | None, model: str = "", seconds: float | None = None
@@ -111,6 +86,20 @@ class Metrics:
         return generate_latest(_Collected(self._registry, info)).decode()
 
 
+class ModelMetrics:
+    """The numbers of one model of the service."""
+
+    def __init__(self, metrics: Metrics, model: str) -> None:
+        self.texts = metrics.texts.labels(model)
+        self.batch_texts = metrics.batch_texts.labels(model)
+        self.batch_seconds = metrics.batch_seconds.labels(model)
+        self.waiting_seconds = metrics.waiting_seconds.labels(model)
+        self.waiting_texts = metrics.waiting_texts.labels(model)
+        self.loaded = metrics.reloads.labels(model, "loaded")
+        self.failed = metrics.reloads.labels(model, "failed")
+        self.feedback = metrics.feedback.labels(model)
+
+
 class _Collected(Collector):
     """All metrics, without the times at which prometheus_client created them."""
 
@@ -122,7 +111,7 @@ class _Collected(Collector):
 
     def collect(self) -> Iterator[Metric]:
         folder = os.environ.get(FOLDER)
-        source: Any = self._registry
+        source: Collector = self._registry
         if folder:
             _forget_dead_processes(Path(folder))
             source = MultiProcessCollector(None, folder)  # type: ignore[no-untyped-call]

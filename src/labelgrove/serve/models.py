@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from labelgrove.errors import ConfigError
 from labelgrove.serve.batching import Answered, Batcher
@@ -15,6 +14,13 @@ from labelgrove.serve.feedback import FeedbackFile
 from labelgrove.serve.metrics import Metrics, ModelMetrics
 from labelgrove.serve.named import listed
 from labelgrove.serve.problems import Problem
+from labelgrove.serve.schema import (
+    Document,
+    FeedbackRequest,
+    FeedbackResponse,
+    ModelResponse,
+    ModelSummary,
+)
 from labelgrove.serve.served import ModelFolder, Options
 from labelgrove.serve.settings import ServeParams
 
@@ -73,18 +79,19 @@ class NamedModel:
             raise Problem("not-ready", "the service does not accept requests now")
         self.folder.current.check_files()
 
-    async def ask(self, texts: list[Any], options: Options) -> Answered:
+    async def ask(self, documents: list[Document], options: Options) -> Answered:
         """The labels of documents, which may have fields."""
         if self._batcher is None or self._metrics is None:
             raise Problem("starting", "the server is not running yet", retry_after=1)
-        answered = await self._batcher.ask(self._as_texts(texts), options)
-        self._metrics.texts.inc(len(texts))
+        answered = await self._batcher.ask(self._as_texts(documents), options)
+        self._metrics.texts.inc(len(documents))
         return answered
 
-    def _as_texts(self, documents: list[Any]) -> list[str]:
+    def _as_texts(self, documents: list[Document]) -> list[str]:
         """Documents with fields as the model reads them, before they share a batch with others."""
-        if not any(isinstance(document, dict) for document in documents):
-            return documents
+        plain = [document for document in documents if isinstance(document, str)]
+        if len(plain) == len(documents):
+            return plain
         texts: list[str] = self.folder.current.model.documents(documents)
         most = self.params.max_text_chars
         for number, text in enumerate(texts):
@@ -93,7 +100,7 @@ class NamedModel:
                 raise Problem("invalid-request", detail)
         return texts
 
-    def keep_feedback(self, given: Any) -> dict[str, Any]:
+    def keep_feedback(self, given: FeedbackRequest) -> FeedbackResponse:
         """Writes one entry of feedback; the answer to POST /v1/feedback."""
         if self.feedback is None:
             raise Problem(
@@ -102,53 +109,45 @@ class NamedModel:
         self._as_texts([given.text])
         served = self.folder.current
         index = served.model.index_
-        labels = list(dict.fromkeys(index.column(label) for label in given.labels))
+        chosen = dict.fromkeys(index.column(label) for label in given.labels)
         offers = [(index.column(offer.id), offer.score) for offer in given.suggestions]
         ids, names = index.ids, index.names
-        entry: dict[str, Any] = {
+        labels = [ids[column] for column in chosen]
+        entry: dict[str, object] = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "model": given.model or served.id,
             "text" if isinstance(given.text, str) else "fields": given.text,
-            "labels": [ids[column] for column in labels],
+            "labels": labels,
             "suggestions": [{"id": ids[column], "score": score} for column, score in offers],
         }
         if given.threshold is not None:
             entry["threshold"] = given.threshold
-        mentioned = dict.fromkeys([*labels, *(column for column, _ in offers)])
+        mentioned = chosen | dict.fromkeys(column for column, _ in offers)
         entry["names"] = {ids[c]: names[c] for c in mentioned if ids[c] != names[c]}
         self.feedback.append(entry)
         if self._metrics is not None:
             self._metrics.feedback.inc()
-        return {"model": served.id, "labels": entry["labels"]}
+        return {"model": served.id, "labels": labels}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ModelResponse:
         """The answer to GET /v1/model."""
         limits = {
             name: value
             for name, value in self.params.get_params().items()
             if name.startswith("max_") and not name.startswith(_OF_THE_SERVICE)
         }
-        return self.folder.current.facts() | {
+        return {
+            **self.folder.current.facts(),
             "name": self.name,
             "report": self.report is not None,
             "feedback": self.feedback is not None,
             "limits": limits,
         }
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> ModelSummary:
         """An entry of the answer to GET /v1/models."""
-        served = self.folder.current
-        return {
-            "name": self.name,
-            "id": served.id,
-            "method": served.method,
-            "labels": len(served.model.index_),
-            "training_documents": served.model.facts_.documents,
-            "score_kind": served.score_kind,
-            "created": served.manifest.get("created"),
-            "loaded": served.loaded,
-            "feedback": self.feedback is not None,
-        }
+        kept = self.feedback is not None
+        return {**self.folder.current.summary(), "name": self.name, "feedback": kept}
 
 
 class Models:

@@ -57,7 +57,7 @@ CODES = {
 # The codes of errors that the framework raises by itself.
 _FRAMEWORK = {400: "invalid-json", 404: "not-found", 405: "method-not-allowed"}
 
-SCHEMA: dict[str, Any] = {
+SCHEMA: dict[str, object] = {
     "type": "object",
     "title": "Problem",
     "required": ["type", "title", "status", "code", "detail"],
@@ -106,7 +106,7 @@ class Problem(Exception):
 
     def response(self) -> Response:
         """The answer that the client gets."""
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
@@ -118,7 +118,7 @@ class Problem(Exception):
         return Response(as_json(body), self.status, self.headers, media_type=MEDIA_TYPE)
 
 
-def as_json(value: Any) -> bytes:
+def as_json(value: object) -> bytes:
     """JSON in UTF-8; half a character, which label files may contain, is escaped.
 
     >>> as_json({"name": "grün \\ud800"}).decode()
@@ -160,14 +160,12 @@ def add_handlers(app: FastAPI) -> None:
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems that a route may answer with, for the OpenAPI text."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    described: dict[int | str, dict[str, Any]] = {}
-    for status in statuses:
-        described[status] = {"description": HTTPStatus(status).phrase, "content": content}
-        if status == 429:
-            described[status]["headers"] = {
-                "Retry-After": {"description": "seconds", "schema": {"type": "integer"}}
-            }
-    return described
+    seconds = {"description": "seconds", "schema": {"type": "integer"}}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        | ({"headers": {"Retry-After": seconds}} if status == 429 else {})
+        for status in statuses
+    }
 
 
 def _invalid_request(error: RequestValidationError) -> Problem:
@@ -186,7 +184,7 @@ def _invalid_request(error: RequestValidationError) -> Problem:
     return Problem("invalid-request", detail, errors=errors)
 
 
-def _field(location: Sequence[Any]) -> str:
+def _field(location: Sequence[int | str]) -> str:
     """A path such as texts[3]."""
     path = ""
     for step in location[1:]:

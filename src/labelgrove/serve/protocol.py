@@ -1,6 +1,6 @@
 """uvicorn's HTTP protocol with limits on what comes before a request, and on clients that dawdle.
 
-The door (``door.py``) sees a request when its headers are complete. This protocol bounds what
+``request_limits.py`` sees a request when its headers are complete. This protocol bounds what
 happens before and after that: connections, bytes, number and seconds of headers, bytes that a
 refused client may still send, and the time in which an answer has to be read.
 """
@@ -33,12 +33,12 @@ class TooLarge(Exception):
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection. The app's lifespan puts the gate into the state that uvicorn hands over."""
+    """One connection. The app's lifespan puts the limits into the state that uvicorn hands over."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._gate: ConnectionLimits = self.app_state["gate"]
-        self._limits = self._gate.params
+        self._connections: ConnectionLimits = self.app_state["limits"]
+        self._limits = self._connections.params
         self._address: str | None = None
         self._entered = False
         self._refused = False
@@ -67,24 +67,24 @@ class GuardedProtocol(HttpToolsProtocol):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(ClosingGently(transport, self))  # type: ignore[arg-type]
         self._address = self.client[0] if self.client else None
-        problem = self._gate.enter(self._address)
+        problem = self._connections.enter(self._address)
         self._entered = problem is None
         if problem is None:
             self._set_timer(self._limits.max_header_seconds, self._headers_are_late)
-        elif self._gate.refused >= REFUSED:
+        elif self._connections.refused >= REFUSED:
             self._count(problem)
             transport.abort()
         else:
             self._refused = True
-            self._gate.refused += 1
+            self._connections.refused += 1
             self._refuse(problem)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection and its timers."""
         if self._entered:
-            self._gate.leave(self._address)
+            self._connections.leave(self._address)
         if self._refused:
-            self._gate.refused -= 1
+            self._connections.refused -= 1
         self._entered = self._refused = False
         self._set_timer()
         self._set_unread_timer(False)
@@ -235,7 +235,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _count(self, problem: Problem) -> None:
-        self._gate.metrics.count_request("other", problem.status)
+        self._connections.metrics.count_request("other", problem.status)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than the service writes."""

@@ -10,12 +10,11 @@ import hmac
 import logging
 import time
 from collections.abc import Collection
-from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from labelgrove.serve import access
 from labelgrove.serve.hosts import is_allowed
+from labelgrove.serve.logs import REQUEST_ID, request_id, write_access
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem, problem_of
 from labelgrove.serve.settings import ServeParams
@@ -58,7 +57,7 @@ class RequestLimits:
         started = time.perf_counter()
         status: int | None = None
         body = b""
-        id = access.request_id(dict(scope["headers"]))
+        id = request_id(dict(scope["headers"]))
 
         async def recording_send(message: Message) -> None:
             nonlocal status
@@ -67,7 +66,7 @@ class RequestLimits:
                 headers = message["headers"] = list(message.get("headers", ()))
                 if all(name != NO_SNIFFING[0] for name, _ in headers):
                     headers.append(NO_SNIFFING)
-                headers.append((access.REQUEST_ID, id))
+                headers.append((REQUEST_ID, id))
             await send(message)
 
         self._change_open(1)
@@ -94,14 +93,14 @@ class RequestLimits:
             model = scope.get(ASKED, "")
             self._metrics.count_request(route, status, model, seconds if status == 200 else None)
             if self._params.access_log:
-                access.write(
+                write_access(
                     scope,
-                    id=id,
+                    id,
                     route=route,
-                    model=model,
+                    model=model or None,
                     status=status,
-                    seconds=seconds,
-                    size=len(body),
+                    ms=round(1000 * seconds, 3),
+                    bytes=len(body),
                 )
 
     def _change_open(self, by: int) -> None:
@@ -184,7 +183,7 @@ def _digest(token: bytes) -> bytes:
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
     """Gives the app the body in one piece, then whatever comes from the client."""
-    waiting: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
         return waiting.pop() if waiting else await receive()

@@ -1,7 +1,9 @@
 """The routes about one model: the default one at /v1, each by its name at /v1/models/{name}."""
 
 import asyncio
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Annotated
 
 from fastapi import Depends, FastAPI, Path, Query, Request
 from starlette.responses import Response
@@ -14,119 +16,87 @@ from labelgrove.serve.served import Options
 
 # What every route except probes may answer with.
 ALWAYS = (401, 408, 413, 421, 429, 431, 500, 503)
+Handler = Callable[..., Awaitable[Response]]
 
 
-def json_response(value: Any) -> Response:
+def json_response(value: object) -> Response:
     """A value as JSON."""
     return Response(as_json(value), media_type="application/json")
 
 
+def add_route(
+    app: FastAPI, tag: str, method: str, path: str, handler: Handler, answer: type, *statuses: int
+) -> None:
+    """Adds a route that answers with JSON, or with a problem of one of these statuses."""
+    responses = problems.responses(*ALWAYS, *statuses)
+    app.api_route(path, methods=[method], response_model=answer, responses=responses, tags=[tag])(
+        handler
+    )
+
+
 def add_routes(app: FastAPI, models: Models) -> None:
     """Adds the routes of the default model and those with a name."""
+    names = {"enum": list(models.names)}
+    Name = Annotated[
+        str, Path(max_length=200, description="name of a model", json_schema_extra=names)
+    ]
 
     async def default(request: Request) -> NamedModel:
         request.scope[ASKED] = models.default.name
         return models.default
 
-    async def named(
-        request: Request,
-        name: Annotated[
-            str,
-            Path(
-                max_length=200,
-                description="name of a model",
-                json_schema_extra={"enum": list(models.names)},
-            ),
-        ],
-    ) -> NamedModel:
+    async def named(request: Request, name: Name) -> NamedModel:
         model = models.named(name)
         request.scope[ASKED] = model.name
         return model
 
-    limits = models.default.params
-    bodies = schema.limited_request(limits), schema.limited_feedback(limits)
-    _add(app, "/v1", "/v1/model", default, *bodies)
-    one = "/v1/models/{name}"
-    _add(app, one, one, named, *bodies, 404)
-
-    @app.get(
-        "/v1/models",
-        response_model=schema.ModelsResponse,
-        responses=problems.responses(*ALWAYS),
-        tags=["models"],
-    )
     async def list_models() -> Response:
         """The models of this service."""
         summaries = [model.summary() for model in models]
         return json_response({"default": models.default.name, "models": summaries})
 
+    one = "/v1/models/{name}"
+    bodies = schema.limited_requests(models.default.params)
+    _add(partial(add_route, app, "the default model"), "/v1", "/v1/model", default, *bodies)
+    _add(partial(add_route, app, "a model by its name"), one, one, named, *bodies)
+    add_route(app, "models", "GET", "/v1/models", list_models, schema.ModelsResponse)
+
 
 def _add(
-    app: FastAPI,
+    add: Callable[..., None],
     base: str,
     facts: str,
-    chosen: Any,
-    predict_body: type[schema.RequestFields],
-    feedback_body: type[schema.FeedbackFields],
-    *also: int,
+    chosen: Callable[..., Awaitable[NamedModel]],
+    PredictRequest: type[schema.PredictRequest],
+    FeedbackRequest: type[schema.FeedbackRequest],
 ) -> None:
     """Routes under ``base``."""
     Chosen = Annotated[NamedModel, Depends(chosen)]
-    kind: dict[str, Any] = {"tags": ["a model by its name" if also else "the default model"]}
+    unknown = (404,) if "{name}" in base else ()
 
-    async def predict(request: schema.RequestFields, model: Chosen) -> Response:
+    async def predict(request: schema.PredictRequest, model: Chosen) -> Response:
         """The k best labels of each text."""
         pairs, most = len(request.texts) * request.k, model.params.max_explained
         if request.explain and pairs > most:
             detail = f"explain: {pairs} labels (texts times k) are more than {most}"
             raise Problem("too-much-to-explain", detail)
-        options = Options(
-            request.k,
-            request.threshold,
-            None if request.allow is None else tuple(request.allow),
-            None if request.deny is None else tuple(request.deny),
-            request.explain,
-        )
-        answered = await model.ask(request.texts, options)
-        return json_response(
-            {
-                "model": answered.shared.model,
-                "score_kind": answered.shared.score_kind,
-                "predictions": answered.rows,
-                "unknown": [at for at, row in enumerate(answered.rows) if row.unknown],
-                "timing": {
-                    "waiting_ms": round(1000 * answered.waiting, 3),
-                    "predicting_ms": round(1000 * answered.working, 3),
-                },
-            }
-        )
+        answered = await model.ask(request.texts, Options.of(request))
+        answer: schema.PredictResponse = {
+            "model": answered.shared.model,
+            "score_kind": answered.shared.score_kind,
+            "predictions": list(answered.rows),
+            "unknown": [at for at, row in enumerate(answered.rows) if row.unknown],
+            "timing": {
+                "waiting_ms": round(1000 * answered.waiting, 3),
+                "predicting_ms": round(1000 * answered.working, 3),
+            },
+        }
+        return json_response(answer)
 
-    async def feedback(request: schema.FeedbackFields, model: Chosen) -> Response:
+    async def feedback(request: schema.FeedbackRequest, model: Chosen) -> Response:
         """Keeps which labels a person chose for a text, to learn from it later."""
         return json_response(await asyncio.to_thread(model.keep_feedback, request))
 
-    # The limits of a request are known only now.
-    predict.__annotations__["request"] = predict_body
-    feedback.__annotations__["request"] = feedback_body
-    app.post(
-        f"{base}/predict",
-        response_model=schema.PredictResponse,
-        responses=problems.responses(400, *ALWAYS, 422, *also),
-        **kind,
-    )(predict)
-    app.post(
-        f"{base}/feedback",
-        response_model=schema.FeedbackResponse,
-        responses=problems.responses(400, 404, *ALWAYS, 422, 507),
-        **kind,
-    )(feedback)
-
-    @app.get(
-        f"{base}/labels",
-        response_model=schema.LabelsResponse,
-        responses=problems.responses(*ALWAYS, 422, *also),
-        **kind,
-    )
     async def labels(
         model: Chosen,
         q: Annotated[
@@ -136,25 +106,13 @@ def _add(
     ) -> Response:
         """Labels by name, best matches first; without q the most frequent labels."""
         served = model.folder.current
-        found = await asyncio.to_thread(served.find_labels, q, limit)
-        return json_response({"model": served.id, "labels": found})
+        labels = await asyncio.to_thread(served.find_labels, q, limit)
+        return json_response({"model": served.id, "labels": labels})
 
-    @app.get(
-        facts,
-        response_model=schema.ModelResponse,
-        responses=problems.responses(*ALWAYS, *also),
-        **kind,
-    )
     async def model_facts(model: Chosen) -> Response:
         """The model that answers now."""
         return json_response(model.facts())
 
-    @app.get(
-        f"{base}/tree",
-        response_model=schema.TreeResponse,
-        responses=problems.responses(*ALWAYS, 404, 422),
-        **kind,
-    )
     async def tree(
         model: Chosen,
         node: Annotated[str, Query(max_length=40, description="id of a node")] = "root",
@@ -167,6 +125,15 @@ def _add(
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> Response:
         """A node of the label tree and a page of its children."""
-        served = model.folder.current
-        which = {"label": label, "offset": offset, "limit": limit}
-        return json_response(await asyncio.to_thread(served.tree_page, tree, node, **which))
+        page = model.folder.current.tree_page
+        where = partial(page, tree, node, label=label, offset=offset, limit=limit)
+        return json_response(await asyncio.to_thread(where))
+
+    # The limits of a request are known only now.
+    predict.__annotations__["request"] = PredictRequest
+    feedback.__annotations__["request"] = FeedbackRequest
+    add("POST", f"{base}/predict", predict, schema.PredictResponse, 400, 422, *unknown)
+    add("POST", f"{base}/feedback", feedback, schema.FeedbackResponse, 400, 404, 422, 507)
+    add("GET", f"{base}/labels", labels, schema.LabelsResponse, 422, *unknown)
+    add("GET", facts, model_facts, schema.ModelResponse, *unknown)
+    add("GET", f"{base}/tree", tree, schema.TreeResponse, 404, 422)

@@ -10,22 +10,22 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from labelgrove.errors import ConfigError
-from labelgrove.serve.access import log_to_stdout
 from labelgrove.serve.app import create_app
 from labelgrove.serve.connection_limits import allow_descriptors
 from labelgrove.serve.copies import Copies, own_folder
 from labelgrove.serve.feedback import FeedbackFile
 from labelgrove.serve.hosts import allowed_hosts
-from labelgrove.serve.logs import limit_logs
+from labelgrove.serve.logs import limit_logs, log_access
 from labelgrove.serve.metrics import FOLDER
 from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.protocol import GuardedProtocol
@@ -52,9 +52,9 @@ class Source:
     name: str
     path: Path
     report: Path | None = None
-    follow: bool = True
     train: Path | None = None
     feedback: Path | None = None
+    follow: bool = True  # a link to the report
 
     def with_report(self) -> Source:
         """The same with the report that is in the model folder, if no other is given."""
@@ -68,26 +68,12 @@ class Source:
             raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
         return self
 
-    def loaded(self, params: ServeParams, **how: Any) -> NamedModel:
-        """The model, loaded."""
-        limit = params.max_feedback_mb
-        return NamedModel(
-            self.name,
-            ModelFolder(self.path, train=self.train, **how),
-            params,
-            report=self.report,
-            follow=self.follow,
-            feedback=None if self.feedback is None else FeedbackFile(self.feedback, limit),
-        )
-
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, str | bool | None]:
         """For a worker process, which may have another working directory."""
-        paths = {
-            name: value and str(value.absolute())
+        return {
+            name: str(value.absolute()) if isinstance(value, Path) else value
             for name, value in vars(self).items()
-            if value is None or isinstance(value, Path)
         }
-        return vars(self) | paths
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Source:
@@ -97,29 +83,35 @@ class Source:
         return cls(**stored | read)
 
 
-def serve(
-    sources: Sequence[Source],
-    *,
-    params: ServeParams,
-    host: str,
-    port: int,
-    default: str | None = None,
-    workers: int = 1,
-    threads: int | None = None,
-    device: str = "auto",
-    token: str | None = None,
-    hosts: Sequence[str] = (),
-    announce: Any = print,
-) -> None:
-    """Serves until the process is stopped; calls ``announce`` with the models and the address.
+@dataclass(frozen=True)
+class Listening:
+    """Where the service listens, and to whom it answers.
 
     ``hosts`` are more names in the Host header that are answered (see ``hosts.py``).
     """
+
+    host: str
+    port: int
+    workers: int = 1
+    token: str | None = None
+    hosts: Sequence[str] = ()
+
+
+def serve(
+    sources: Sequence[Source],
+    listening: Listening,
+    *,
+    params: ServeParams,
+    default: str | None = None,
+    threads: int | None = None,
+    device: str = "auto",
+    announce: Callable[[Models, str], None],
+) -> None:
+    """Serves until the process is stopped; calls ``announce`` with the models and the address."""
     sources = [source.with_report() for source in sources]
-    names = allowed_hosts(host, hosts)
-    limit_logs()
-    if params.access_log:
-        log_to_stdout()
+    host, workers = listening.host, listening.workers
+    names = allowed_hosts(host, listening.hosts)
+    _prepare_logs(params)
     allow_descriptors(params.max_connections)
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
     with ending_cleanly(), own_folder() as shared:
@@ -129,17 +121,17 @@ def serve(
             log.warning("no writable temporary folder (TMPDIR): the model is mapped in place")
         # Loaded even if only workers use it, so that errors are reported here, once.
         models = _loaded(sources, params, default, shared, device=device, threads=threads)
-        listening = _listen(host, port)
-        port = listening.getsockname()[1]
+        socket = _listen(host, listening.port)
+        port = socket.getsockname()[1]
         announce(models, f"http://{f'[{host}]' if ':' in host else host}:{port}")
         options = uvicorn_options(params)
         if workers == 1:
-            app = create_app(models, params, token=token, hosts=names)
-            uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
+            app = create_app(models, params, token=listening.token, hosts=names)
+            uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[socket])
             return
-        assert shared is not None
-        listening.close()  # uvicorn's parent process opens it again
+        socket.close()  # uvicorn's parent process opens it again
         del models
+        assert shared is not None
         settings = {
             "models": [source.to_json() for source in sources],
             "default": default,
@@ -147,15 +139,26 @@ def serve(
             "device": device,
             "threads": threads,
             "hosts": names,
-            "copies": str(shared),
+            "shared": str(shared),
         }
         numbers = shared / "metrics"
         numbers.mkdir()
         os.environ |= {SETTINGS: json.dumps(settings), FOLDER: str(numbers)}
-        if token is not None:
-            os.environ[TOKEN] = token
+        if listening.token is not None:
+            os.environ[TOKEN] = listening.token
         name = "labelgrove.serve.run:worker_app"
         uvicorn.run(name, factory=True, workers=workers, host=host, port=port, **options)
+
+
+def worker_app() -> FastAPI:
+    """The app of one of several worker processes."""
+    settings = json.loads(os.environ[SETTINGS])
+    params = ServeParams.from_dict(settings["params"])
+    _prepare_logs(params)
+    sources = [Source.from_json(stored) for stored in settings["models"]]
+    how = {name: settings[name] for name in ("device", "threads")}
+    models = _loaded(sources, params, settings["default"], Path(settings["shared"]), **how)
+    return create_app(models, params, token=os.environ.get(TOKEN), hosts=settings["hosts"])
 
 
 def _loaded(
@@ -163,11 +166,28 @@ def _loaded(
     params: ServeParams,
     default: str | None,
     shared: Path | None,
-    **how: Any,
+    *,
+    device: str,
+    threads: int,
 ) -> Models:
     """The models of a service; private copies are in the folder ``shared``."""
     copies = None if shared is None else Copies(shared, params.copy_mb)
-    return Models([source.loaded(params, copies=copies, **how) for source in sources], default)
+    models = []
+    for source in sources:
+        folder = ModelFolder(
+            source.path, device=device, threads=threads, train=source.train, copies=copies
+        )
+        model = NamedModel(source.name, folder, params, report=source.report, follow=source.follow)
+        if source.feedback is not None:
+            model.feedback = FeedbackFile(source.feedback, params.max_feedback_mb)
+        models.append(model)
+    return Models(models, default)
+
+
+def _prepare_logs(params: ServeParams) -> None:
+    limit_logs()
+    if params.access_log:
+        log_access()
 
 
 class Terminated(BaseException):
@@ -184,7 +204,7 @@ def ending_cleanly() -> Iterator[None]:
         yield
         return
 
-    def stop(*_: Any) -> None:
+    def stop(*_: object) -> None:
         raise Terminated
 
     before = signal.signal(signal.SIGTERM, stop)
@@ -225,21 +245,3 @@ def uvicorn_options(params: ServeParams) -> dict[str, Any]:
         # which it would kill and restart the worker again and again.
         "timeout_worker_healthcheck": 60,
     }
-
-
-def worker_app() -> Any:
-    """The app of one of several worker processes."""
-    limit_logs()
-    settings = json.loads(os.environ[SETTINGS])
-    params = ServeParams.from_dict(settings["params"])
-    if params.access_log:
-        log_to_stdout()
-    sources = [Source.from_json(stored) for stored in settings["models"]]
-    how = {name: settings[name] for name in ("device", "threads")}
-    models = _loaded(sources, params, settings["default"], Path(settings["copies"]), **how)
-    return create_app(
-        models,
-        params,
-        token=os.environ.get(TOKEN),
-        hosts=settings["hosts"],
-    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import LabelIndex
+from labelgrove.serve.schema import FoundLabel
 
 # Largest number of hits per kind of match; the most frequent labels come first among them.
 _HITS = 1000
@@ -23,8 +24,9 @@ class LabelSearch:
     milliseconds, without an index.
     """
 
-    def __init__(self, index: LabelIndex, frequencies: npt.NDArray[np.int64] | None = None) -> None:
-        self._frequencies = np.zeros(len(index), np.int64) if frequencies is None else frequencies
+    def __init__(self, index: LabelIndex, frequencies: npt.NDArray[np.int64]) -> None:
+        self._index = index
+        self._frequencies = frequencies
         self._lines = [_Lines(index.names)]
         if index.names is not index.ids:
             self._lines.append(_Lines(index.ids))
@@ -43,6 +45,10 @@ class LabelSearch:
                 break
         return np.array(list(columns)[:limit], np.int64)
 
+    def label(self, column: int) -> FoundLabel:
+        """What the service says about a label."""
+        return found_label(self._index, self._frequencies, column)
+
     @cached_property
     def _most_frequent(self) -> npt.NDArray[np.int64]:
         # The page asks for these first; sorting a million labels takes 0.2 seconds.
@@ -52,10 +58,16 @@ class LabelSearch:
         return columns[np.argsort(-self._frequencies[columns], kind="stable")]
 
 
+def found_label(index: LabelIndex, frequencies: npt.NDArray[np.int64], column: int) -> FoundLabel:
+    """A label with the number of training documents that have it."""
+    documents = int(frequencies[column])
+    return {"id": index.ids[column], "name": index.names[column], "training_documents": documents}
+
+
 class _Lines:
     """Strings as lines of one blob, to find the numbers of those that contain something."""
 
-    def __init__(self, strings: Any) -> None:
+    def __init__(self, strings: Iterable[str]) -> None:
         lines = [_folded(string) for string in strings]
         lengths = np.array([len(line) + 1 for line in lines], np.int64)
         self._ends = np.cumsum(lengths)  # position of each line's newline

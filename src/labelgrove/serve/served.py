@@ -8,7 +8,6 @@ or the folder itself (see ``copies.py``).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 import time
@@ -17,24 +16,31 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
-from labelgrove.errors import ConfigError, LabelgroveError, ModelFormatError
-from labelgrove.evaluation.calibration import Calibration
+from labelgrove.errors import ConfigError, LabelgroveError, MissingExtraError, ModelFormatError
 from labelgrove.evaluation.prediction_files import SCORE_DIGITS
-from labelgrove.evaluation.predictions import COMPARED, Predictions
+from labelgrove.evaluation.predictions import COMPARED, Predictions, ScoreKind
 from labelgrove.exchange.card import without_paths
 from labelgrove.exchange.loading import load
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import Model
 from labelgrove.methods.explaining import explain as explaining
 from labelgrove.methods.held_out import held_out_metrics
-from labelgrove.serve.copies import Copies, OpenFiles
-from labelgrove.serve.examples import card_examples
+from labelgrove.serve.copies import Copies, OpenFiles, read_plain
 from labelgrove.serve.metrics import ModelMetrics
 from labelgrove.serve.problems import Problem
+from labelgrove.serve.schema import (
+    Facts,
+    FoundLabel,
+    Label,
+    PredictRequest,
+    Summary,
+    Threshold,
+    TreeResponse,
+)
 from labelgrove.serve.search import LabelSearch
 from labelgrove.serve.trees import TreeWalk
 
@@ -42,6 +48,9 @@ log = logging.getLogger(__name__)
 _LARGEST = 3.4e38
 # Cached masks of allow and deny lists: at most this many, and at most this many bytes.
 _MASKS, _MASK_BYTES = 32, 64 << 20
+# Of a model's card: bytes to read, texts to take, and their characters.
+CARD_BYTES, EXAMPLES, EXAMPLE_CHARS = 1 << 16, 6, 2000
+FileState = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -49,10 +58,18 @@ class Options:
     """The fields of a request besides its texts; requests with equal options can share a batch."""
 
     k: int
-    threshold: float | Literal["auto"] | None = None
+    threshold: Threshold = None
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] | None = None
     explain: bool = False
+
+    @classmethod
+    def of(cls, request: PredictRequest) -> Options:
+        """The options of a request."""
+        allow, deny = (
+            None if labels is None else tuple(labels) for labels in (request.allow, request.deny)
+        )
+        return cls(request.k, request.threshold, allow, deny, request.explain)
 
 
 @dataclass(frozen=True)
@@ -60,10 +77,10 @@ class Answering:
     """The model that gave an answer, and the kind of its scores."""
 
     model: str
-    score_kind: str
+    score_kind: ScoreKind
 
 
-class LabelRow(list[dict[str, Any]]):
+class LabelRow(list[Label]):
     """The labels of one text; ``unknown`` if no word of the text made a difference to them."""
 
     unknown = False
@@ -79,21 +96,20 @@ class Served:
         self.manifest = manifest
         self.loaded = datetime.now(UTC).isoformat(timespec="seconds")
         self._threads = threads
-        self.supports = {"allow": True, "deny": True}
-        self.score_kind = "product"
+        self.score_kind: ScoreKind = "product"
         self._of_silence: Predictions | None = None  # the best labels of an empty text
         self.files: OpenFiles | None = None  # if they are mapped in place
         self.copy: Path | None = None
         self.examples: list[str] = []  # texts to try
         self.documents: Corpus | None = None  # explanations name similar ones among these
         self._search_lock = threading.Lock()
-        kept = _MASK_BYTES // (16 * max(1, len(model.index_)))
-        self._mask = lru_cache(min(_MASKS, 1 + kept))(partial(_mask, model))
+        masks = 1 + _MASK_BYTES // (16 * max(1, len(model.index_)))
+        self._mask = lru_cache(min(_MASKS, masks))(partial(LabelMask.of, model.index_))
 
     @classmethod
     def load(
         cls,
-        path: str | Path,
+        path: Path,
         *,
         device: str = "auto",
         threads: int | None = None,
@@ -101,83 +117,63 @@ class Served:
     ) -> Served:
         """Loads a model folder and warms the model up; refuses a model that cannot read texts."""
         manifest = read_manifest(path, kind="model")
-        copy = None if copies is None else copies.make(Path(path), manifest)
-        examples = card_examples(Path(path))
-        if copies is None or copy is None:
-            files = OpenFiles(Path(path), manifest["files"])
-            served = cls._loaded(path, manifest, device=device, threads=threads)
-            served.files, served.examples = files, examples
-            return served
+        copy = None if copies is None else copies.make(path, manifest)
+        files = OpenFiles(path, manifest["files"]) if copy is None else None
         try:
-            served = cls._loaded(copy, manifest, device=device, threads=threads)
-        except (ConfigError, ModelFormatError) as error:
-            copies.remove(copy)
-            # The user knows only the folder.
-            raise type(error)(str(error).replace(str(copy), str(path))) from error
-        except BaseException:
-            copies.remove(copy)
+            model = load(copy or path)
+            facts = model.facts_
+            # Methods that do not read dense rows make the vectors of a text by themselves.
+            if not facts.from_text or facts.given or ("dense" in model.takes and facts.width):
+                raise ConfigError(
+                    f"{path}: the model was trained on features, but the service has only texts; "
+                    "train it on texts alone (features=own, without dense rows)"
+                )
+            if device != "auto":
+                model.use_device(device)
+            served = cls(model, manifest, threads=threads)
+            # An empty text, which also wakes the model up.
+            served._of_silence = served._predict(Options(COMPARED), [""])
+        except BaseException as error:
+            if copies is not None and copy is not None:
+                copies.remove(copy)
+                if isinstance(error, ConfigError | ModelFormatError):  # users know only the folder
+                    raise type(error)(str(error).replace(str(copy), str(path))) from error
             raise
-        served.copy, served.examples = copy, examples
-        return served
-
-    @classmethod
-    def _loaded(
-        cls, path: str | Path, manifest: dict[str, Any], *, device: str, threads: int | None
-    ) -> Served:
-        model = load(path)
-        facts = model.facts_
-        # Methods that do not read dense rows make the vectors of a text by themselves.
-        if not facts.from_text or facts.given or ("dense" in model.takes and facts.width):
-            raise ConfigError(
-                f"{path}: the model was trained on features, but the service has only texts; train "
-                "it on texts alone (features=own, without dense rows)"
-            )
-        if device != "auto":
-            model.use_device(device)
-        served = cls(model, manifest, threads=threads)
-        # An empty text, which also wakes the model up.
-        served._of_silence = served._predict(Options(COMPARED), [""])
         served.score_kind = served._of_silence.score_kind
+        served.files, served.copy, served.examples = files, copy, card_examples(path)
         return served
 
-    def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
+    def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[LabelRow]]:
         """The labels of each text as the service shows them; the batcher calls this."""
         self.check_files()
         predictions = self._predict(options, texts)
         rows = labelled(predictions)
-        self._mark_unknown(options, predictions, rows)
+        # Among few labels, or those above a threshold, texts with known words may look the same as
+        # an empty text. Looking all words up would be slow.
+        if (options.threshold, options.allow, options.deny) == (None, None, None):
+            assert self._of_silence is not None
+            for row, same in zip(rows, predictions.same_as(self._of_silence), strict=True):
+                row.unknown = bool(same)
         if options.explain:
             self._add_reasons(texts, rows)
         self.check_files()  # again: an answer from half a file would look like any other
         return Answering(self.id, predictions.score_kind), rows
 
     def _predict(self, options: Options, texts: list[str]) -> Predictions:
-        given: dict[str, Any] = {}
-        if options.allow is not None or options.deny is not None:
-            given["allow"] = self._mask(options.allow, options.deny)
-        least = options.threshold
-        if least == "auto":
-            if self.model.calibration_ is None:
-                detail = "threshold: auto needs a calibrated model; see labelgrove calibrate"
-                raise Problem("not-supported", detail)
-            given["threshold"] = least
-        elif least is not None:
+        allow, deny, least = options.allow, options.deny, options.threshold
+        if least == "auto" and self.model.calibration_ is None:
+            detail = "threshold: auto needs a calibrated model; see labelgrove calibrate"
+            raise Problem("not-supported", detail)
+        if isinstance(least, int | float):
             # Scores have single precision; a threshold beyond its range must stay a number.
             least = max(-_LARGEST, min(_LARGEST, least))
-            given["threshold"] = least
-        return self.model.predict(texts, k=options.k, threads=self._threads, **given)
-
-    def _mark_unknown(
-        self, options: Options, predictions: Predictions, rows: list[LabelRow]
-    ) -> None:
-        """Marks texts that get the labels of an empty text; looking all words up would be slow.
-
-        Among few labels, or those above a threshold, texts with known words may look the same.
-        """
-        if (options.threshold, options.allow, options.deny) == (None, None, None):
-            assert self._of_silence is not None
-            for row, same in zip(rows, predictions.same_as(self._of_silence), strict=True):
-                row.unknown = bool(same)
+        return self.model.predict(
+            texts,
+            k=options.k,
+            allow=None if allow is None and deny is None else self._mask(allow, deny),
+            threshold=least,
+            threads=self._threads,
+        )
 
     def check_files(self) -> None:
         """Raises a Problem if somebody has written to the files that are mapped."""
@@ -193,55 +189,60 @@ class Served:
         """Whether the files are no longer those that were loaded."""
         return self.files is not None and self.files.changed()
 
-    def _add_reasons(self, texts: list[str], rows: Sequence[list[dict[str, Any]]]) -> None:
+    def _add_reasons(self, texts: list[str], rows: Sequence[LabelRow]) -> None:
         for text, row in zip(texts, rows, strict=True):
             for label in row:
                 why = explaining.explain(self.model, text, label["id"], corpus=self.documents)
                 label["why"] = why.to_dict()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """The answer to GET /v1/model."""
         self.check_files()
-        fields = self.model.facts_.fields
+        fields, calibration = self.model.facts_.fields, self.model.calibration_
+        seconds = {stage: round(timing.wall, 3) for stage, timing in self.model.timings_.items()}
         return {
-            "id": self.id,
-            "method": self.method,
-            "labels": len(self.model.index_),
+            **self.summary(),
             "groups": sorted(self.model.index_.groups),
-            "training_documents": self.model.facts_.documents,
-            "created": self.manifest.get("created"),
-            "loaded": self.loaded,
             "versions": self.manifest.get("versions") or {},
             "params": without_paths(self.manifest.get("params") or {}),
-            "supports": self.supports,
-            "score_kind": self.score_kind,
+            "supports": {"allow": True, "deny": True},
             "examples": self.examples,
-            "calibration": _calibration_facts(self.model.calibration_),
+            "calibration": None
+            if calibration is None
+            else {
+                "kind": calibration.kind,
+                "threshold": float(calibration.threshold),
+                "report": calibration.report,
+            },
             "fields": None if fields is None else fields.to_dict(),
             "trees": list(self._trees),
             "held_out": held_out_metrics(self.model.report_),
             "dev": self.model.dev_metrics_ or {},
-            "training_seconds": {
-                stage: round(timing.wall, 3) for stage, timing in self.model.timings_.items()
-            },
+            "training_seconds": seconds,
         }
 
-    def find_labels(self, query: str, limit: int) -> list[dict[str, Any]]:
+    def summary(self) -> Summary:
+        """An entry of the answer to GET /v1/models."""
+        return {
+            "id": self.id,
+            "method": self.method,
+            "labels": len(self.model.index_),
+            "training_documents": self.model.facts_.documents,
+            "score_kind": self.score_kind,
+            "created": self.manifest.get("created"),
+            "loaded": self.loaded,
+        }
+
+    def find_labels(self, query: str, limit: int) -> list[FoundLabel]:
         """The answer to GET /v1/labels."""
         self.check_files()
-        index, counts = self.model.index_, self._frequencies
         with self._search_lock:  # the first search builds what the others use
             search = self._search
-        return [
-            {
-                "id": index.ids[column],
-                "name": index.names[column],
-                "training_documents": int(counts[column]),
-            }
-            for column in search.find(query, limit=limit).tolist()
-        ]
+        return [search.label(column) for column in search.find(query, limit=limit).tolist()]
 
-    def tree_page(self, tree: int, node: str, **which: Any) -> dict[str, Any]:
+    def tree_page(
+        self, tree: int, node: str, *, label: str | None, offset: int, limit: int
+    ) -> TreeResponse:
         """The answer to GET /v1/tree."""
         self.check_files()
         if tree >= len(self._trees):
@@ -249,36 +250,17 @@ class Served:
             detail = f"tree: there is no tree {tree}; this {self.method} model {has}"
             raise Problem("no-tree", detail)
         walk = list(self._trees.values())[tree]
-        return {"model": self.id, "tree": tree} | walk.page(node, **which)
+        page = walk.page(node, label=label, offset=offset, limit=limit)
+        return {"model": self.id, "tree": tree, **page}
 
     @cached_property
     def _trees(self) -> dict[str, TreeWalk]:
-        return {
-            name: TreeWalk(tree, self.model.index_, self._frequencies)
-            for name, tree in self.model.trees().items()
-        }
-
-    @property
-    def _frequencies(self) -> Any:
-        return self.model.facts_.frequencies
+        labels = self.model.index_, self.model.facts_.frequencies
+        return {name: TreeWalk(tree, *labels) for name, tree in self.model.trees().items()}
 
     @cached_property
     def _search(self) -> LabelSearch:
-        return LabelSearch(self.model.index_, self._frequencies)
-
-
-def _calibration_facts(calibration: Calibration | None) -> dict[str, Any] | None:
-    if calibration is None:
-        return None
-    return {
-        "kind": calibration.kind,
-        "threshold": float(calibration.threshold),
-        "report": calibration.report,
-    }
-
-
-def _mask(model: Model, allow: Any, deny: Any) -> LabelMask | None:
-    return LabelMask.of(model.index_, allow, deny)
+        return LabelSearch(self.model.index_, self.model.facts_.frequencies)
 
 
 def labelled(predictions: Predictions) -> list[LabelRow]:
@@ -286,6 +268,35 @@ def labelled(predictions: Predictions) -> list[LabelRow]:
     return [
         LabelRow({"id": x.id, "name": x.name, "score": round(x.score, SCORE_DIGITS)} for x in row)
         for row in predictions
+    ]
+
+
+def card_examples(folder: Path) -> list[str]:
+    """Texts to try, from the model's card; none if anything is wrong with it.
+
+    The front matter of README.md may have them as the Hugging Face Hub does::
+
+        widget:
+        - text: a chopping board of oak
+    """
+    text = (read_plain(folder / "README.md", most=CARD_BYTES) or b"").decode("utf-8", "replace")
+    text = text.replace("\r\n", "\n")
+    head = text[4:].partition("\n---")[0] if text.startswith("---\n") else ""
+    if "widget:" not in head:
+        return []
+    try:
+        import yaml  # type: ignore[import-untyped]  # few models have a card
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("serve", "reading a model card") from error
+    try:
+        entries = yaml.safe_load(head).get("widget")
+    except (yaml.YAMLError, AttributeError, RecursionError, ValueError):
+        return []
+    if not isinstance(entries, list):
+        return []
+    texts = [entry.get("text") for entry in entries if isinstance(entry, dict)]
+    return [text for text in texts if isinstance(text, str) and 0 < len(text) <= EXAMPLE_CHARS][
+        :EXAMPLES
     ]
 
 
@@ -307,10 +318,10 @@ class ModelFolder:
     ) -> None:
         self._path = Path(path)
         self._copies = copies
-        self._how: dict[str, Any] = {"device": device, "threads": threads, "copies": copies}
+        self._load = partial(Served.load, self._path, device=device, threads=threads, copies=copies)
         self._seen = self._signature()
-        self._failed: list[tuple[Any, ...]] | None = None  # the files that could not be loaded
-        self.current = Served.load(self._path, **self._how)
+        self._failed: list[FileState] | None = None  # the files that could not be loaded
+        self.current = self._load()
         if train is not None:
             from labelgrove.data.formats import ReadOptions, read_corpus
 
@@ -333,7 +344,7 @@ class ModelFolder:
             started = time.perf_counter()
             try:
                 files = files or self._file_states()
-                loaded = await asyncio.to_thread(Served.load, self._path, **self._how)
+                loaded = await asyncio.to_thread(self._load)
             except Exception as error:
                 self._failed = files
                 metrics.failed.inc()
@@ -351,17 +362,18 @@ class ModelFolder:
             took = time.perf_counter() - started
             log.info("%s: model %s loaded in %.2f s", self._path, loaded.id, took)
 
-    def _file_states(self) -> list[tuple[Any, ...]]:
-        states = []
-        for name in sorted(self._path.rglob("*")):
-            with contextlib.suppress(OSError):
-                status = name.stat()
-                states.append((str(name), status.st_mtime_ns, status.st_ino, status.st_size))
-        return states
+    def _file_states(self) -> list[FileState]:
+        return [state for name in sorted(self._path.rglob("*")) if (state := _state(name))]
 
-    def _signature(self) -> tuple[int, ...] | None:
+    def _signature(self) -> FileState | None:
         # Folders are replaced as a whole, and the manifest has the checksums of all files.
-        with contextlib.suppress(OSError):
-            status = (self._path / MANIFEST).stat()
-            return status.st_mtime_ns, status.st_ino, status.st_size
+        return _state(self._path / MANIFEST)
+
+
+def _state(file: Path) -> FileState | None:
+    """What changes when a file is written or replaced; None if it is not there."""
+    try:
+        status = file.stat()
+    except OSError:
         return None
+    return str(file), status.st_mtime_ns, status.st_ino, status.st_size

@@ -8,7 +8,7 @@ three million labels the first page takes half a second, later ones a few millis
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.explaining.rankers import node_path
 from labelgrove.serve.problems import Problem
+from labelgrove.serve.schema import TreeNode, TreePage
+from labelgrove.serve.search import found_label
 
 ROOT = "root"
 EXAMPLES = 3
@@ -37,16 +39,14 @@ class TreeWalk:
     """Pages of one tree's nodes."""
 
     def __init__(
-        self, tree: LabelTree, index: LabelIndex, frequencies: npt.NDArray[Any] | None = None
+        self, tree: LabelTree, index: LabelIndex, frequencies: npt.NDArray[np.int64]
     ) -> None:
         self._tree = tree
         self._index = index
         self._frequencies = frequencies
         self._examples = lru_cache(EXAMPLES_KEPT)(self._frequent)
 
-    def page(
-        self, node: str, *, offset: int, limit: int, label: str | None = None
-    ) -> dict[str, Any]:
+    def page(self, node: str, *, offset: int, limit: int, label: str | None = None) -> TreePage:
         """A node, the nodes above it, and ``limit`` of its children from ``offset`` on; with a
         ``label``, the page that leads to it instead."""
         here = self._node(node)
@@ -127,13 +127,14 @@ class TreeWalk:
             first, last = self._range(level, first, last)
         return self._tree.leaf_labels[first:last]
 
-    def _described(self, node: _Node, id: str) -> dict[str, Any]:
+    def _described(self, node: _Node, id: str) -> TreeNode:
         columns = self._below(node)
         first, last = self._children(node)
         leaf = len(columns) == 1
+        label = found_label(self._index, self._frequencies, int(columns[0])) if leaf else None
         return {
             "id": id,
-            "label": self._label(int(columns[0])) if leaf else None,
+            "label": label,
             "labels": len(columns),
             "children": 0 if leaf else last - first,
             "examples": [] if leaf else [self._index.names[c] for c in self._examples(node)],
@@ -142,18 +143,8 @@ class TreeWalk:
     def _frequent(self, node: _Node) -> list[int]:
         """A few labels that show what a node is about: its most frequent ones."""
         columns = self._below(node)
-        if self._frequencies is None:
-            return [int(column) for column in columns[:EXAMPLES]]
-        counts = -np.asarray(self._frequencies[columns])
+        counts = -self._frequencies[columns]
         if len(columns) > EXAMPLES:
             best = np.argpartition(counts, EXAMPLES - 1)[:EXAMPLES]
             columns, counts = columns[best], counts[best]
         return [int(column) for column in columns[np.lexsort((columns, counts))]]
-
-    def _label(self, column: int) -> dict[str, Any]:
-        counts = self._frequencies
-        return {
-            "id": self._index.ids[column],
-            "name": self._index.names[column],
-            "training_documents": None if counts is None else int(counts[column]),
-        }

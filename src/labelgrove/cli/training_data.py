@@ -1,0 +1,141 @@
+"""The documents that ``train`` and ``tune`` learn from and measure on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from typer import Option
+
+from labelgrove.cli import common, options
+from labelgrove.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from labelgrove.core.scratch import Scratch
+    from labelgrove.data.corpus import Corpus, LabelIndex
+    from labelgrove.data.formats import ReadOptions
+    from labelgrove.data.sharded import ShardedCorpus
+
+T = TypeVar("T", "Corpus", "ShardedCorpus")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData(options.CorpusOptions):
+    """A training corpus, how to read it, held-out documents, features and label names."""
+
+    corpus: options.TrainCorpus
+    dev: Annotated[Path | None, Option(help="Held-out corpus to measure on.")] = None
+    features: Annotated[
+        list[Path] | None,
+        Option(
+            help="Sparse matrix with a row per document (.npz, or a repository or svmlight file). "
+            "Give a second one for --dev."
+        ),
+    ] = None
+    dense: Annotated[
+        list[Path] | None,
+        Option(help="NumPy file (.npy) with one vector per document. Give a second one for --dev."),
+    ] = None
+    labels: options.Labels = None
+    all_labels: Annotated[
+        bool,
+        Option(
+            "--all-labels",
+            help="Also the labels of the label table that no document has. Methods that learn "
+            "names can predict them.",
+        ),
+    ] = False
+
+    def files(self) -> tuple[list[Path | None], list[Path | None]]:
+        """The matrices and the vectors of the training documents and of those in --dev."""
+        corpora = {"TRAIN": True, "--dev": self.dev is not None}
+        return one_each("--features", self.features, corpora), one_each(
+            "--dense", self.dense, corpora
+        )
+
+    def check(self) -> None:
+        """Raises an error, before the work, if the flags do not fit each other."""
+        self.files()
+        if self.labels is not None and self.labels.suffix == ".npz":
+            raise ConfigError(
+                f"--labels {self.labels}: is a matrix, and --labels takes a table of label names; "
+                "give the folder of X.trn.npz and Y.trn.npz: labelgrove train FOLDER"
+            )
+
+    def corpora(
+        self, console: Console, scratch: Scratch | None = None
+    ) -> tuple[Corpus, Corpus | None]:
+        """The training corpus, with its texts in ``scratch``, and the held-out corpus."""
+        from labelgrove.data.formats import ReadReport
+        from labelgrove.data.records import empty_fields
+
+        how, report = self.options(), ReadReport()
+        features, dense = self.files()
+        corpus = common.read_corpus(
+            self.corpus,
+            how if features[0] is None else replace(how, features=features[0]),
+            labels=self.labels,
+            all_labels=self.all_labels,
+            console=console,
+            report=report,
+            scratch=scratch,
+        )
+        corpus = common.with_dense(corpus, dense[0], self.corpus)
+        if report.unused_names and not self.all_labels:
+            console.print(
+                f"labels: {report.unused_names:,} labels of the label table have no document and "
+                "are left out; --all-labels lets a method learn them by their names"
+            )
+        if corpus.labels.nnz == 0:
+            raise DataError(
+                f"no document has a label in the field {self.labels_field!r}; "
+                "name the right field with --labels-field",
+                file=self.corpus,
+            )
+        for name in empty_fields(corpus.texts) if how.fields and corpus.texts else ():
+            raise DataError(
+                f"no document has a value in the field {name!r}; correct --field, or leave it out",
+                file=self.corpus,
+            )
+        if how.n_features is None and corpus.features is not None:
+            how = replace(how, n_features=corpus.features.terms or None)
+        if features[1] is not None:
+            how = replace(how, features=features[1])
+        held_out = self._held_out(how, corpus.index, console)
+        if held_out is not None and self.dev is not None:
+            held_out = common.with_dense(held_out, dense[1], self.dev)
+        return corpus, held_out
+
+    def shards(self, read: Callable[..., T], console: Console) -> tuple[T, Corpus | None]:
+        """The training corpus in shards, which ``read`` reads, and the held-out corpus."""
+        from labelgrove.data.formats import ReadReport
+
+        how, report = self.options(), ReadReport()
+        read = partial(read, labels=self.labels, all_labels=self.all_labels)
+        corpus = read(self.corpus, options=how, report=report)
+        console.print(f"{self.corpus}: {report}")
+        return corpus, self._held_out(how, corpus.index, console)
+
+    def _held_out(self, how: ReadOptions, index: LabelIndex, console: Console) -> Corpus | None:
+        if self.dev is None:
+            return None
+        return common.read_corpus(self.dev, how, index=index, console=console)
+
+
+def one_each(flag: str, files: list[Path] | None, corpora: Mapping[str, bool]) -> list[Path | None]:
+    """The file of each corpus, in order; None for corpora that are not given."""
+    given = [name for name, is_given in corpora.items() if is_given]
+    if not files:
+        return [None] * len(corpora)
+    if len(files) != len(given):
+        raise ConfigError(
+            f"{flag}: give a file for each of {', '.join(given) or 'no corpus'}, in this order; "
+            f"{len(files)} given"
+        )
+    left = iter(files)
+    return [next(left) if is_given else None for is_given in corpora.values()]
