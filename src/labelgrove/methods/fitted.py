@@ -13,6 +13,7 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.aliases import DenseInput, DerivedSettings, DocumentInput, Table, TableView
 from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # prediction without calibration does not need it
@@ -49,8 +50,8 @@ class Fitted(Protocol):
     dev_metrics_: dict[str, float] | None
     timings_: Mapping[str, StageTiming]
     created_: str | None
-    derived_: Mapping[str, tuple[Any, str]]
-    tried_: Sequence[Mapping[str, Any]]
+    derived_: DerivedSettings
+    tried_: Sequence[TableView]
 
     @property
     def fitted(self) -> bool: ...
@@ -58,17 +59,17 @@ class Fitted(Protocol):
     def score_kind(self) -> ScoreKind | None: ...
     def submodels(self) -> Sequence[Fitted]: ...
     def trees(self) -> dict[str, LabelTree]: ...
-    def documents(self, X: Any) -> Any: ...
+    def documents(self, X: DocumentInput) -> Any: ...
     def predict(
         self,
-        X: Any,
+        X: DocumentInput,
         k: int = 5,
         *,
-        dense: Any = None,
+        dense: DenseInput = None,
         raw: bool = False,
         threads: int | None = None,
     ) -> Predictions: ...
     def paths(self, question: ExplanationRequest) -> DecisionPaths: ...
     def growth(self) -> GrowthView | OwnGrowth: ...
-    def trained_config(self) -> dict[str, Any]: ...
+    def trained_config(self) -> Table: ...
     def parts(self) -> dict[str, Part]: ...

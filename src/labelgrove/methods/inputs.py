@@ -31,6 +31,7 @@ from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.labels.features import describe_labels, label_strings
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
+from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.terms import UNIT_TOLERANCE, Source, given_matrix, terms_stage
 from labelgrove.ranking.beam import sparse_only
 from labelgrove.ranking.solver import RankerParams
@@ -40,11 +41,11 @@ from labelgrove.text.tfidf import TfidfParams
 
 def labelled_corpus(
     method: str,
-    X: Any,
-    y: Any,
+    X: DocumentInput,
+    y: LabelInput,
     index: LabelIndex | None,
     *,
-    dense: Any = None,
+    dense: DenseInput = None,
     ranker: RankerParams | None = None,
 ) -> Corpus:
     """What ``fit`` was given, checked; says when weights in it are not used."""
@@ -108,7 +109,7 @@ def features_stage(
     dense = None if given is None else given.dense
     if corpus.texts is None:
         assert given is not None
-        norms: dict[str, Any] = {"dense_norm": dense_norm if corpus.width else None}
+        norms: Table = {"dense_norm": dense_norm if corpus.width else None}
         norms["sparse_norm"] = sparse_norm
         checked = stages("features", check_features, features=given, **norms)
         return CachedResult(lambda: scaled(given, **norms), checked.key), None
@@ -173,13 +174,13 @@ def tree_stages(
         params=params,
         seed=first,
     )
-    given: dict[str, Any] = {"label_features": described, "params": params}
+    given: Table = {"label_features": described, "params": params}
     return [stages(name, build_tree, **given, seed=seed) for name, seed in seeds.items()]
 
 
 def document_parts(
-    X: Any,
-    dense: Any,
+    X: DocumentInput,
+    dense: DenseInput,
     *,
     reader: TermReader | None,
     terms: int,
@@ -225,7 +226,7 @@ def document_parts(
     return FeatureParts(rows, checked.dense)
 
 
-def _documents(X: Any, *, from_text: bool) -> Documents:
+def _documents(X: DocumentInput, *, from_text: bool) -> Documents:
     """The documents' texts and features; the ones that the model needs must be there."""
     documents = documents_of(X)
     if from_text and documents.texts is None:

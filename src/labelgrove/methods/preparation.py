@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Callback
-from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
@@ -25,6 +24,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.aliases import Table
 from labelgrove.methods.defaults import DefaultInputs
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.linear.method import Linear
@@ -57,14 +57,6 @@ class TrainingExamples:
     index: LabelIndex
     held_out: Corpus | None
     held_out_tokens: Tokens | None
-
-
-class RankerDocuments(NamedTuple):
-    """What the linear ranker at the end of a method learns from."""
-
-    tokens: CachedResult[Tokens]
-    terms: CachedResult[Terms]
-    labels: CSR
 
 
 class TrainedLinear(NamedTuple):
@@ -103,28 +95,6 @@ class Prepared:
             tokens=self.tokens,
             held_out_tokens=self.held_out_tokens,
             labels=self.corpus.labels if labels is None else labels,
-        )
-
-    def for_ranker(self, stages: Stages, *, returned: bool) -> RankerDocuments:
-        """The documents to learn from, followed by those held out if these are ``returned``."""
-        learnt, held_out, more = self.learnt_from, self.held_out, self.held_out_tokens
-        if not returned or held_out is None or more is None:
-            return RankerDocuments(self.tokens, self.terms, learnt.labels)
-        stages.reporter.message(
-            f"return_held_out: the ranker learns from the {len(held_out):,} held-out documents, "
-            "too, so nothing is compared on them"
-        )
-
-        def terms() -> Terms:
-            rows, reader = self.terms.value.rows, self.terms.value.reader
-            return Terms(sparse.vstack([rows, reader.rows(held_out)], format="csr"), reader)
-
-        return RankerDocuments(
-            stages.derive(
-                lambda: self.tokens.value.followed_by(more.value), first=self.tokens, then=more
-            ),
-            stages.derive(terms, terms=self.terms, more=held_out.texts),
-            sparse.vstack([learnt.labels, held_out.labels], format="csr"),
         )
 
     def tree(self, stages: Stages, params: TreeParams, *, seed: int) -> CachedResult[LabelTree]:
@@ -202,7 +172,7 @@ def warn_of_held_out(
 
 def tokens_stage(stages: Stages, name: str, texts: Any, encoder: Encoder) -> CachedResult[Tokens]:
     """Texts as the encoder reads them."""
-    how: dict[str, Any] = {} if encoder.markup == "keep" else {"markup": encoder.markup}
+    how: Table = {} if encoder.markup == "keep" else {"markup": encoder.markup}
     if encoder.fields:
         how["fields"] = encoder.fields
     reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str(), **how)
@@ -259,7 +229,7 @@ def held_out_measures(
 ) -> dict[str, float]:
     """The metrics that ``fit`` reports, as fractions; PSP@5 needs the training documents."""
     names: tuple[str, ...] = REPORTED
-    known: dict[str, Any] = {}
+    known: Table = {}
     if learnt_from is not None:
         names = (*REPORTED, "PSP@5")
         facts = TrainingFacts.of(learnt_from)

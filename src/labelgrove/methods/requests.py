@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.diversity import diversify
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.aliases import DocumentInput, TableView
 from labelgrove.methods.fitted import Fitted
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _check_reachable(least: float, kind: ScoreKind) -> None:
 
 
 def masked_scores(
-    predict: Callable[..., Predictions], X: Any, labels: Any, *, count: int
+    predict: Callable[..., Predictions], X: DocumentInput, labels: Any, *, count: int
 ) -> npt.NDArray[np.float32] | CSR:
     """Scores of given labels from predictions with a mask, the same as those of ``predict``.
 
@@ -111,7 +112,7 @@ def masked_scores(
     for a documents x labels array, or a sparse pattern, for a sparse matrix.
     """
 
-    def scores_of(documents: Any, columns: Any) -> Any:
+    def scores_of(documents: DocumentInput, columns: Any) -> Any:
         mask = LabelMask.from_columns(columns, count)
         return predict(documents, len(columns), mask).to_csr()
 
@@ -145,7 +146,7 @@ def calibrated_scores(calibration: Calibration | None, scores: Any, labels: Any)
     return scores
 
 
-def probabilities(model: Fitted, X: Any, k: int | None, options: Mapping[str, Any]) -> CSR:
+def probabilities(model: Fitted, X: DocumentInput, k: int | None, options: TableView) -> CSR:
     """Probabilities of the k best labels, or a refusal of scores that are none."""
     calibration = model.calibration_
     if k is None:

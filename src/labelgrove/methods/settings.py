@@ -19,6 +19,7 @@ import numpy as np
 from labelgrove.core.params import Params, argument_names, as_table, checked, unknown_key
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
+from labelgrove.methods.aliases import DerivedSettings, Table, TableView
 
 P = TypeVar("P", bound=Params)
 
@@ -30,7 +31,7 @@ class Group(Generic[P]):
     the name of an encoder, ``encoder="gte-small"``. None stands for the method's defaults.
     """
 
-    def __init__(self, kind: type[P], values: Mapping[str, Any]) -> None:
+    def __init__(self, kind: type[P], values: TableView) -> None:
         self.kind, self.values = kind, values
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -44,7 +45,7 @@ class Group(Generic[P]):
         # The dataclass asks its class for the default of the argument.
         return None if model is None else vars(model)[self.name]
 
-    def __set__(self, model: object, value: P | Mapping[str, Any] | str | None) -> None:
+    def __set__(self, model: object, value: P | TableView | str | None) -> None:
         present = vars(model).get(self.name)
         if value is None:
             value = self.kind(**self.values)
@@ -74,10 +75,10 @@ def groups_of(cls: type) -> dict[str, Group[Any]]:
     return {name: value for name, value in members.items() if isinstance(value, Group)}
 
 
-def from_config(cls: type, config: Mapping[str, Any]) -> Any:
+def from_config(cls: type, config: TableView) -> Any:
     """An unfitted model from config tables: a table per group, other keys are arguments."""
     groups, names = groups_of(cls), sorted(argument_names(cls))
-    arguments: dict[str, Any] = {}
+    arguments: Table = {}
     for key, value in config.items():
         if key not in names:
             inside = keys_inside(cls, lambda group, inner: f"{group.name}.{inner}")
@@ -91,7 +92,7 @@ def from_config(cls: type, config: Mapping[str, Any]) -> Any:
     return model
 
 
-def to_config(model: Any) -> dict[str, Any]:
+def to_config(model: Any) -> Table:
     """The settings as config tables; the inverse of :func:`from_config`."""
     return {
         name: value.get_params() if isinstance(value, Params) else value
@@ -99,7 +100,7 @@ def to_config(model: Any) -> dict[str, Any]:
     }
 
 
-def with_derived(config: dict[str, Any], derived: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
+def with_derived(config: Table, derived: DerivedSettings) -> Table:
     """Config tables with the values that training derived."""
     for name, (value, _) in derived.items():
         table, _, key = name.rpartition(".")
@@ -107,9 +108,9 @@ def with_derived(config: dict[str, Any], derived: Mapping[str, tuple[Any, str]])
     return config
 
 
-def get_params(model: Any, *, deep: bool) -> dict[str, Any]:
+def get_params(model: Any, *, deep: bool) -> Table:
     """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
-    params: dict[str, Any] = {}
+    params: Table = {}
     for name in sorted(argument_names(type(model))):
         params[name] = value = getattr(model, name)
         if deep and isinstance(value, Params):
@@ -117,9 +118,9 @@ def get_params(model: Any, *, deep: bool) -> dict[str, Any]:
     return params
 
 
-def set_params(model: Any, params: Mapping[str, Any]) -> None:
+def set_params(model: Any, params: TableView) -> None:
     """Sets arguments by the names of :func:`get_params`."""
-    names, nested = sorted(argument_names(type(model))), defaultdict[str, dict[str, Any]](dict)
+    names, nested = sorted(argument_names(type(model))), defaultdict[str, Table](dict)
     for key, value in params.items():
         name, _, inner = key.partition("__")
         if name not in names:
@@ -178,10 +179,10 @@ def check_settings(model: Any) -> None:
 
 
 @cache
-def _argument_types(cls: type) -> dict[str, Any]:
+def _argument_types(cls: type) -> Table:
     """The types of a dataclass's arguments, as the modules of the class and its bases name them."""
     annotations = {field.name: field.type for field in dataclasses.fields(cls) if field.init}
-    names: dict[str, Any] = {}
+    names: Table = {}
     for base in reversed(cls.__mro__):
         names |= vars(sys.modules[base.__module__])
     return typing.get_type_hints(types.SimpleNamespace(__annotations__=annotations), names)

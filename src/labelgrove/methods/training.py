@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.aliases import Table
 from labelgrove.methods.name_rows import NamedLabels, start_from_names
 from labelgrove.methods.preparation import CHOSEN_BY, TrainingExamples, held_out_measures
 from labelgrove.nn.batches.packing import PackedBatches
@@ -102,7 +102,7 @@ def make_batches(
             f"training.batch_tokens: {params.batch_tokens} are too few for a text of "
             f"{tokens.longest}; raise it, or lower encoder.max_tokens"
         )
-    common: dict[str, Any] = {
+    common: Table = {
         "pad_id": encoder.pad_id,
         "seed": seed,
         "max_tokens": params.batch_tokens,
@@ -142,7 +142,7 @@ def best_labels(
     return Predictions(columns, scores, counts, index, "product")
 
 
-def joined_histories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def joined_histories(levels: Sequence[Table]) -> Table:
     """How the training of all levels went, in the form that other methods tell it of one.
 
     >>> level = {"steps": 3, "best_step": 2, "seconds": 2.0, "tokens_per_second": 5.0}

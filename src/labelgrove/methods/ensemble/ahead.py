@@ -14,6 +14,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref
+from labelgrove.methods.aliases import Table
 from labelgrove.methods.base import Model
 
 
@@ -65,9 +66,7 @@ class Ahead:
         self._open.close()
 
 
-def leave_stages(
-    model: Model, corpus: Corpus, folder: str, given: dict[str, Any]
-) -> dict[str, StageTiming]:
+def leave_stages(model: Model, corpus: Corpus, folder: str, given: Table) -> dict[str, StageTiming]:
     """Trains a model into a run folder that the process which asks for it shares."""
     with RunFolder.join(folder) as run:
         model.fit(corpus, run=run, **given)

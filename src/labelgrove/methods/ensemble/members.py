@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from labelgrove.core.callbacks import Callback, Event
 from labelgrove.core.params import overridden, unknown_key
@@ -15,10 +14,11 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create, method_class
+from labelgrove.methods.aliases import Table, TableView
 from labelgrove.methods.base import Model
 
 
-def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
+def with_members(own: Sequence[str], config: TableView) -> Table:
     """Config tables of an ensemble with models in place of ``[[members]]``.
 
     Keys that the ensemble does not have (``own``), ``random_state`` and ``n_jobs`` are defaults for

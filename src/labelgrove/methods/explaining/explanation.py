@@ -18,6 +18,7 @@ from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import documents_of
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import ScoreKind
+from labelgrove.methods.aliases import DenseInput, Table
 
 # For neural methods; the result of a single step is no better than chance.
 GRADIENT_STEPS = 8
@@ -116,7 +117,7 @@ class ExplanationRequest:
     document: Any
     column: int
     examples: Examples
-    dense: Any = None
+    dense: DenseInput = None
     gradient_steps: int = GRADIENT_STEPS
 
     @property
@@ -189,7 +190,7 @@ class Explanation:
             weighted += [(span, reason.contribution) for span in reason.spans]
         return _pieces(weighted)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Table:
         """Plain lists, numbers and strings for JSON, with the highlights."""
         plain = asdict(replace(self, members=()))
         plain["highlights"] = [list(piece) for piece in self.highlights()]

@@ -20,6 +20,7 @@ from torch.nn import functional
 from labelgrove.data.features import Features
 from labelgrove.data.records import BETWEEN
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.aliases import Table
 from labelgrove.methods.explaining.attribution import Attribution, attribute, word_reasons
 from labelgrove.methods.explaining.explanation import (
     DecisionPaths,
@@ -155,7 +156,7 @@ class NetworkInput:
         self, column: int, weights: Rows | None, *, unit: bool
     ) -> tuple[list[NodeLogit], Any, Attribution]:
         """Logits on the path, the text vector, and contributions to logits and weights x vector."""
-        values: dict[str, Any] = {}
+        values: Table = {}
         dense = None if weights is None else torch.as_tensor(weights, device=self.device)
         network = self.network
         assert network is not None

@@ -15,6 +15,7 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import FeatureParts
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.aliases import Rows
 from labelgrove.methods.explaining.explanation import (
     DecisionPaths,
     Examples,
@@ -48,7 +49,7 @@ def labels_below(tree: LabelTree, level: int, node: int) -> Int32:
     return tree.leaf_labels[first:last]
 
 
-def most_frequent(index: LabelIndex, frequencies: npt.NDArray[Any]) -> Examples:
+def most_frequent(index: LabelIndex, frequencies: Rows) -> Examples:
     """A function that names those labels of a list that have the most training documents."""
 
     def name(columns: Int32) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.aliases import Table
 from labelgrove.methods.lightxml.net import two_levels
 from labelgrove.methods.preparation import TrainingExamples
 from labelgrove.methods.reranking import shortlist_matrix
@@ -161,7 +162,7 @@ def _learn(
     above: CSR | None,
     reporter: Reporter,
     checkpoints: Path | None,
-) -> dict[str, Any]:
+) -> Table:
     """Trains a network on one part of its loss.
 
     One part ranks no labels, so nothing can be evaluated and the last weights are kept.

@@ -27,6 +27,7 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural
+from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Progress, Table
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import CostEstimate
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
@@ -123,8 +124,8 @@ class LinearVectors(Model):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -218,14 +219,16 @@ class LinearVectors(Model):
         """One per tree."""
         return self.rankers_
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         return search_labels(self, self.read(X), k, mask=mask)
 
     def _reader(self) -> TermReader:
         """What reads the sparse features of documents."""
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def read(self, X: Any, *, dense: Any = None) -> Features:
+    def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """Sparse rows, if there are any, and text vectors."""
         documents, terms = with_texts(self.method, X), None
         if self.vectors.beside_tfidf:
@@ -286,7 +289,7 @@ class LinearVectors(Model):
             has_vectors=True,
         )
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The ranker, the tree and the search."""
         return linear_space(self.tree) | {"ranker.dense_C": [None, 0.3, 1.0, 3.0, 10.0]}
 
@@ -326,7 +329,9 @@ class LinearVectors(Model):
         self.rankers_ = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(self.n_trees)]
 
 
-def embed_texts(encoder: Encoder, tokens: Tokens, precision: str, *, progress: Any = None) -> Part:
+def embed_texts(
+    encoder: Encoder, tokens: Tokens, precision: str, *, progress: Progress | None = None
+) -> Part:
     """Unit vectors of texts by an encoder as it is; half precision is enough for them."""
     vectors = embed(
         encoder,

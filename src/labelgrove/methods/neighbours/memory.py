@@ -27,6 +27,7 @@ from labelgrove.core.part import Part
 from labelgrove.core.topk import TopK, nearest_rows, top_k
 from labelgrove.data.features import Features
 from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.aliases import Table
 from labelgrove.methods.neighbours.voting import (
     Float64,
     Support,
@@ -150,10 +151,10 @@ class VectorMemory:
         product: Float64 = support.per_cosine @ self.rows[support.documents].astype(np.float64)
         return product
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Table:
         return {"rows": self.rows, "_copies": {}}  # a copy makes its own on the GPU
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Table) -> None:
         vars(self).update(state)
 
 

@@ -21,6 +21,7 @@ from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError, needing_torch
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.base import Model
 from labelgrove.methods.defaults import MOST_TOKENS
 from labelgrove.methods.fitted import ExportedParts
@@ -82,8 +83,8 @@ class Neighbours(Model):
     @with_own_resources
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -139,11 +140,13 @@ class Neighbours(Model):
         """None for tf-idf alone."""
         return [self.encoder] if self._reads_vectors else []
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         best = self.memory_.best_labels(self._queries(X), k, self.voting, mask=mask)
         return Predictions(*best, self.index_)
 
-    def _queries(self, X: Any) -> Queries:
+    def _queries(self, X: DocumentInput) -> Queries:
         """Documents as they are compared."""
         rows: CsrParts | None = None
         vectors: Float32 | None = None
@@ -229,9 +232,9 @@ class Neighbours(Model):
             "and the new documents, which takes little more than their tf-idf"
         )
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The votes."""
-        space: dict[str, Any] = {
+        space: Table = {
             "voting.neighbours": {"low": 10, "high": 200, "log": True},
             "voting.power": {"low": 1.0, "high": 8.0},
             "voting.rarity": {"low": 0.0, "high": 0.3},

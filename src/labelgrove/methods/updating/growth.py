@@ -12,6 +12,7 @@ from labelgrove.core.arrays import Int64
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
+from labelgrove.methods.aliases import Table
 from labelgrove.ranking.growing import Routed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
@@ -40,7 +41,7 @@ class GrowthView:
     params: RankerParams
     leaf_size: int
     read: Callable[[Any], Read]
-    replaced: Callable[[list[Ranker]], dict[str, Any]]
+    replaced: Callable[[list[Ranker]], Table]
     reads_names: bool = True
 
 
@@ -73,4 +74,4 @@ class Additions:
 class OwnGrowth:
     """A model without rankers for updating: ``grown`` computes its new attributes."""
 
-    grown: Callable[[Additions], dict[str, Any]]
+    grown: Callable[[Additions], Table]

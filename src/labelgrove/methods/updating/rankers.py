@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.aliases import Table
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import GrowthView, Read
 from labelgrove.methods.updating.report import Growth, Task, reported
@@ -37,7 +37,7 @@ from labelgrove.ranking.weights import Columns
 SAMPLED_NAMES = 200  # labels whose mean text vector is subtracted from those of new labels
 
 
-def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[dict[str, Any], Growth]:
+def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[Table, Growth]:
     """The attributes of a model whose rankers have the new labels, and the report."""
     known = len(model.index_)
     new, changed = np.arange(known, len(task.index)), task.changed(known)

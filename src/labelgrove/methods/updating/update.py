@@ -18,6 +18,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import training_corpus
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import check_fitted
+from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import OwnGrowth
 from labelgrove.methods.updating.rankers import grown_rankers
@@ -27,10 +28,10 @@ from labelgrove.methods.updating.views import Change, extended_index, grown_cali
 
 def update(
     model: Fitted,
-    X: Any,
-    y: Any = None,
+    X: DocumentInput,
+    y: LabelInput = None,
     *,
-    dense: Any = None,
+    dense: DenseInput = None,
     index: LabelIndex | None = None,
     corpus: Any = None,
     rejected: Sequence[str] = (),

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from labelgrove.core.part import Part
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.aliases import Table
 from labelgrove.methods.neural import Neural
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.xrtransformer.net import XrParams, fine_tuned_levels, level_training
@@ -60,7 +61,7 @@ def make_descent(
 
 def go_down(
     model: LevelSettings, stages: Stages, inputs: CachedResult[LevelInputs]
-) -> tuple[CachedResult[Part], CachedResult[LevelVectors], list[Shortlists], list[dict[str, Any]]]:
+) -> tuple[CachedResult[Part], CachedResult[LevelVectors], list[Shortlists], list[Table]]:
     """Fine-tunes level by level; the last network, its vectors, and what was shortlisted."""
     heads = model.heads
     levels = fine_tuned_levels(inputs.value.tree, heads.max_clusters)

@@ -24,6 +24,7 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import neural
+from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import CostEstimate
 from labelgrove.methods.defaults import TrainingNeeds
@@ -71,8 +72,7 @@ class XRTransformer(Model):
     ``tree`` is the preliminary tree whose levels the encoder learns, ``refined`` the one that the
     ranker descends; without ``refine`` the ranker keeps the preliminary one. ``ranker_input`` is
     "both" or "vectors": the ranker and its tree may do without tf-idf. ``matcher`` are the linear
-    models that shortlist for the next level. Documents that ``return_held_out`` returns also shape
-    the refined tree. Scores are margins, or products as ``search`` says.
+    models that shortlist for the next level. Scores are margins, or products as ``search`` says.
     ``methods/neural.py`` explains the settings that all methods with an encoder have.
     """
 
@@ -98,7 +98,6 @@ class XRTransformer(Model):
     features: FeatureChoice = "auto"
     label_texts: LabelTexts = None
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
-    return_held_out: bool = False
     baseline: bool = True
     device: str = "auto"
     random_state: int = 0
@@ -106,8 +105,8 @@ class XRTransformer(Model):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -117,31 +116,25 @@ class XRTransformer(Model):
         with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
             model._check(len(corpus.index))
             data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
-            seed, returned = model.random_state, model.return_held_out
+            seed = model.random_state
             tree = data.tree(stages, model.tree, seed=seed)
             inputs = make_descent(model, data, stages, tree)
             network, vectors, shortlists, histories = go_down(model, stages, inputs)
             model.encoder_ = restore(data.encoder.value, network.value).eval()
             model.standard_ = inputs.value.standard
             model.vectorizer_ = data.terms.value.reader.tfidf
-            seen = data.for_ranker(stages, returned=returned)
             features = stages.derive(
-                lambda: model._seen(
-                    beside(seen.terms.value.rows, vectors.value.rows(held_out=returned))
-                ),
-                terms=seen.terms,
+                lambda: model._seen(beside(data.terms.value.rows, vectors.value.train)),
+                terms=data.terms,
                 vectors=vectors,
                 input=model.ranker_input,
             )
             searched = tree
             if model.refine:
-                ranked = data.learnt_from
-                if returned:
-                    ranked = Corpus(None, seen.labels, corpus.index, features=features.value)
                 (searched,) = tree_stages(
                     stages,
                     features,
-                    ranked,
+                    data.learnt_from,
                     model.refined,
                     transform=lambda texts: model._of_texts(texts, data.terms.value.reader),
                     seeds={"refined-tree": seed},
@@ -150,7 +143,7 @@ class XRTransformer(Model):
                 "ranker",
                 train_ranker,
                 features=features,
-                labels=seen.labels,
+                labels=data.learnt_from.labels,
                 tree=searched,
                 params=model.ranker,
                 search=mining_search(model.search, model.ranker),
@@ -160,7 +153,7 @@ class XRTransformer(Model):
             read = corpus if model.ranker_input == "both" else without_matrix(corpus)
             model.remember(read, stages.reporter.timings)
             model.history_, model.report_ = joined_histories(histories), {}
-            if data.held_out is not None and not returned:
+            if data.held_out is not None:
                 judged = model._seen(inputs.value.features(vectors.value, held_out=True))
                 predictions = search_labels(model, judged, 10, mask=None)
                 pairs = zip(shortlists, inputs.value.held_out_counts, strict=False)
@@ -170,7 +163,6 @@ class XRTransformer(Model):
 
     def _check(self, labels: int) -> None:
         """Refuses settings that contradict each other, before hours of training."""
-        neural.check_returned(self)
         if self.ranker.negatives == "given":
             raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
         why = "nodes learn from the documents that heads.kept brings them"
@@ -209,14 +201,16 @@ class XRTransformer(Model):
         """The one that goes down the refined tree."""
         return self.rankers_
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         return search_labels(self, self.read(X), k, mask=mask)
 
     def _reader(self) -> TermReader:
         """What reads the sparse features of documents."""
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def read(self, X: Any, *, dense: Any = None) -> Features:
+    def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
         documents = with_texts(self.method, X)
         vectors = self._vectors_of(documents.texts)
@@ -250,7 +244,7 @@ class XRTransformer(Model):
     def growth(self) -> GrowthView:
         """Labels get a place in both trees."""
 
-        def replaced(rankers: list[Ranker]) -> dict[str, Any]:
+        def replaced(rankers: list[Ranker]) -> Table:
             before, grown = self.rankers_[0].tree, rankers[0].tree
             tree = grown if self.tree_ == before else extended_tree(self.tree_, grown)
             return {"rankers_": rankers, "tree_": tree}
@@ -275,7 +269,7 @@ class XRTransformer(Model):
         plain = tree_cost_estimate(self, labels)
         return replace(plain, encoder=encoder, has_vectors=True, rankers=RANKERS)
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The training, the shortlists, the ranker and the search."""
         own = {"heads.kept": [10, 20, 40], "search.beam": [10, 20, 40]}
         return TRAINING_SPACE | C_SPACE | own

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from labelgrove.data.features import Features
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.aliases import Progress
 from labelgrove.methods.preparation import CHOSEN_BY, TrainingExamples
 from labelgrove.methods.terms import Terms
 from labelgrove.methods.training import make_batches
@@ -84,7 +84,9 @@ class LevelInputs:
         assert self.examples.held_out is not None
         return self.terms.reader.rows(self.examples.held_out)
 
-    def embedded(self, encoder: Encoder, tokens: Tokens, *, progress: Any = None) -> Float32:
+    def embedded(
+        self, encoder: Encoder, tokens: Tokens, *, progress: Progress | None = None
+    ) -> Float32:
         """Text vectors by the encoder as it is now."""
         return embedded(encoder, tokens, self.standard, precision=self.precision, progress=progress)
 
@@ -101,12 +103,6 @@ class LevelVectors:
 
     train: Float32
     held_out: Float32 | None
-
-    def rows(self, *, held_out: bool) -> Float32:
-        """Of the documents to learn from, followed by those held out if these are asked for."""
-        if not held_out or self.held_out is None:
-            return self.train
-        return np.concatenate([self.train, self.held_out])
 
     def state(self) -> Part:
         return Part({}, {name: rows for name, rows in vars(self).items() if rows is not None})
@@ -138,7 +134,7 @@ class Shortlists:
 
 
 def embed_documents(
-    inputs: LevelInputs, network: Part | None, *, progress: Any = None
+    inputs: LevelInputs, network: Part | None, *, progress: Progress | None = None
 ) -> LevelVectors:
     """Text vectors by the encoder as a level's ``network`` left it, or as it was pretrained."""
     encoder = inputs.encoder if network is None else restore(inputs.encoder, network)

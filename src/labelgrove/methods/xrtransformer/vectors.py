@@ -11,8 +11,11 @@ import torch
 from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.part import Part
 from labelgrove.data.features import Features
+from labelgrove.methods.aliases import Progress
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.training import make_runner
+from labelgrove.nn.batches.packing import PackedBatch
+from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import Network
@@ -61,7 +64,7 @@ def embedded(
     standard: Standard | None,
     *,
     precision: str,
-    progress: Any = None,
+    progress: Progress | None = None,
 ) -> Float32:
     """Text vectors, computed on this device in this precision."""
     network = network_of(encoder, torch.nn.Identity(), standard)
@@ -69,7 +72,7 @@ def embedded(
     vectors = np.zeros((len(tokens), encoder.width), np.float32)
     done = 0
 
-    def use(batch: Any, states: list[torch.Tensor]) -> None:
+    def use(batch: Batch | PackedBatch, states: list[torch.Tensor]) -> None:
         nonlocal done
         vectors[batch.rows] = states[0].float().cpu().numpy()
         done += len(batch.rows)

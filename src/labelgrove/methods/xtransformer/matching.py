@@ -24,6 +24,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.labels.features import l2_normalised, label_strings, pifa
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
+from labelgrove.methods.aliases import Table
 from labelgrove.methods.neural import Neural
 from labelgrove.methods.preparation import Prepared, TrainingExamples
 from labelgrove.methods.training import make_runner, train_heads
@@ -210,7 +211,7 @@ class TrainedMatcher(NamedTuple):
     """A trained network over clusters, and how its training went."""
 
     network: Network
-    history: dict[str, Any]
+    history: Table
 
 
 def lifted_examples(examples: TrainingExamples, tree: LabelTree) -> TrainingExamples:

@@ -24,6 +24,7 @@ from labelgrove.evaluation.predictions import ScoreKind
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
+from labelgrove.methods.aliases import Progress
 from labelgrove.ranking.beam import OWN_MARGIN, transformed
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.relevance import targets
@@ -95,8 +96,7 @@ def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool
     refuse_idle(ranker, "ranker", ["mined_weight"], "all documents of a cluster count the same")
     if params.combine == "learnt" and not held_out:
         raise ConfigError(
-            "ranking.combine: learnt needs held-out documents that the ranker does not learn from; "
-            "raise held_out and leave return_held_out off, or choose product"
+            "ranking.combine: learnt needs held-out documents; raise held_out, or choose product"
         )
 
 
@@ -118,7 +118,7 @@ def train_cluster_ranker(
     ranker: RankerParams,
     *,
     seed: int = 0,
-    progress: Any = None,
+    progress: Progress | None = None,
 ) -> Ranker:
     """A classifier per label, trained on the documents that see the label's cluster.
 
