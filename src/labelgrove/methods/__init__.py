@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.errors import ConfigError, needing_torch
-from labelgrove.methods.aliases import Table, TableView
 
 if TYPE_CHECKING:  # the names alone must come quickly, for the command line's help
     from labelgrove.methods.base import Model

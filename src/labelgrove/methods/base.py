@@ -7,7 +7,7 @@ sentence by default; a method overrides those that it supports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import (
+    DenseInput,
+    DerivedSettings,
+    DocumentInput,
+    LabelInput,
+    Table,
+    TableView,
+    TextInput,
+)
 from labelgrove.core.arrays import CSR, Int32
 from labelgrove.core.callbacks import Callback, StageTiming
 from labelgrove.core.late import sparse
@@ -34,17 +43,9 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitt
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import folders, settings
-from labelgrove.methods.aliases import (
-    DenseInput,
-    DerivedSettings,
-    DocumentInput,
-    LabelInput,
-    Table,
-    TableView,
-    TextInput,
-)
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.requests import (
+    Allowed,
     PredictionRequest,
     Threshold,
     calibrated_scores,
@@ -98,6 +99,7 @@ class Model:
     random_state: int
     n_jobs: int | None
     device: str | None = None  # of a method with a network
+    label_texts: str | None = None  # of a method that can learn names as documents
     candidates: int = 100  # labels per document that are compared where lists are merged
 
     index_: LabelIndex
@@ -311,8 +313,8 @@ class Model:
         k: int = 5,
         *,
         dense: DenseInput = None,
-        allow: Any = None,
-        deny: Any = None,
+        allow: Allowed = None,
+        deny: Iterable[str] | None = None,
         threshold: Threshold = None,
         diversity: float = 0.0,
         raw: bool = False,
@@ -383,7 +385,7 @@ class Model:
             scores = self._label_scores(self.documents(X), labels, dense=dense)
         return scores if raw else calibrated_scores(self.calibration_, scores, labels)
 
-    def documents(self, X: DocumentInput) -> Any:
+    def documents(self, X: DocumentInput) -> DocumentInput:
         """Documents as the model reads them; those with fields may be mappings or a data frame."""
         return with_fields(X, self.facts_.fields)
 
@@ -405,7 +407,7 @@ class Model:
 
     def learns_names(self) -> bool:
         """Whether labels without documents are learnt, from what they are called."""
-        return False
+        return self.label_texts is not None
 
     def use_index(self, index: LabelIndex) -> None:
         """Sets the index of a fitted model: the same labels, perhaps with other names."""

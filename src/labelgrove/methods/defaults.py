@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from labelgrove.core.aliases import TableView
 from labelgrove.core.arrays import Int64
-from labelgrove.methods.aliases import TableView
 
 # Texts: half of them are read whole, up to a limit; three quarters if these are short.
 MOST_TOKENS, MOST_TOKENS_ON_CPU, SHORT_TEXTS, TOKENS_STEP = 512, 128, 128, 32

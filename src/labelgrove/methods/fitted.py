@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from labelgrove.core.aliases import DenseInput, DerivedSettings, DocumentInput, Table, TableView
 from labelgrove.core.arrays import Float32
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
@@ -13,7 +14,6 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.aliases import DenseInput, DerivedSettings, DocumentInput, Table, TableView
 from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # prediction without calibration does not need it
@@ -59,7 +59,7 @@ class Fitted(Protocol):
     def score_kind(self) -> ScoreKind | None: ...
     def submodels(self) -> Sequence[Fitted]: ...
     def trees(self) -> dict[str, LabelTree]: ...
-    def documents(self, X: DocumentInput) -> Any: ...
+    def documents(self, X: DocumentInput) -> DocumentInput: ...
     def predict(
         self,
         X: DocumentInput,

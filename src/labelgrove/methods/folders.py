@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.params import to_toml
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.disk.model_folder import StoredModel, save_model
 from labelgrove.errors import ConfigError
-from labelgrove.methods.aliases import Table, TableView
 from labelgrove.methods.fitted import Fitted
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labelgrove.methods.aliases import TableView
+from labelgrove.core.aliases import TableView
 
 
 def held_out_metrics(report: TableView | None) -> dict[str, dict[str, float]]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import CSR, CsrParts, as_csr, csr_parts, matrix_parts, with_values
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
@@ -31,7 +32,6 @@ from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.labels.features import describe_labels, label_strings
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.terms import UNIT_TOLERANCE, Source, given_matrix, terms_stage
 from labelgrove.ranking.beam import sparse_only
 from labelgrove.ranking.solver import RankerParams
@@ -65,7 +65,7 @@ def warn_of_weights(method: str, labels: CSR, ranker: RankerParams | None) -> No
         )
 
 
-def check_norm(name: str, norm: Any) -> None:
+def check_norm(name: str, norm: object) -> None:
     """Raises unless the setting ``name`` is a way to scale the rows of given features."""
     if norm not in ("l2", "none", None):
         raise ConfigError(f"{name}: must be 'l2' or 'none', got {norm!r}")

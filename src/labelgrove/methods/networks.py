@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from labelgrove.core.aliases import DocumentInput, Table, TableView
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
@@ -22,7 +23,6 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import neural
-from labelgrove.methods.aliases import DocumentInput, Table, TableView
 from labelgrove.methods.cost_estimate import CostEstimate
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import network_paths

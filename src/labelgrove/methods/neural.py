@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import ClassVar, Protocol, Self, TypeVar
 
+from labelgrove.core.aliases import DerivedSettings, DocumentInput, LabelInput, Table
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
 from labelgrove.core.processes import process_count
@@ -23,7 +24,6 @@ from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.methods.aliases import DerivedSettings, DocumentInput, LabelInput, Table
 from labelgrove.methods.cost_estimate import EncoderWork
 from labelgrove.methods.defaults import (
     HELD_OUT,

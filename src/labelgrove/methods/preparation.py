@@ -8,13 +8,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.records import names_in
@@ -24,7 +25,6 @@ from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.defaults import DefaultInputs
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.linear.method import Linear
@@ -110,7 +110,7 @@ class Prepared:
         )
         return tree
 
-    def _label_rows(self, texts: Any) -> CSR:
+    def _label_rows(self, texts: Strings) -> CSR:
         reader = self.terms.value.reader
         if reader.tfidf is None:
             raise ConfigError(
@@ -170,7 +170,9 @@ def warn_of_held_out(
         )
 
 
-def tokens_stage(stages: Stages, name: str, texts: Any, encoder: Encoder) -> CachedResult[Tokens]:
+def tokens_stage(
+    stages: Stages, name: str, texts: Strings | None, encoder: Encoder
+) -> CachedResult[Tokens]:
     """Texts as the encoder reads them."""
     how: Table = {} if encoder.markup == "keep" else {"markup": encoder.markup}
     if encoder.fields:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import DocumentInput, TableView
 from labelgrove.core.arrays import CSR, Int32, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
@@ -17,12 +18,12 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.diversity import diversify
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.aliases import DocumentInput, TableView
 from labelgrove.methods.fitted import Fitted
 
 if TYPE_CHECKING:
     from labelgrove.evaluation.calibration import Calibration
 
+Allowed: TypeAlias = "Iterable[str] | LabelMask | None"
 Threshold: TypeAlias = float | Literal["auto"] | None
 
 # With diversity, this many labels of each document are considered before similar ones move back.
@@ -51,8 +52,8 @@ class PredictionRequest:
         k: int,
         calibration: Calibration | None,
         *,
-        allow: Any = None,
-        deny: Any = None,
+        allow: Allowed = None,
+        deny: Iterable[str] | None = None,
         threshold: Threshold = None,
         diversity: float = 0.0,
     ) -> PredictionRequest:

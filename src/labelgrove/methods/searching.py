@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, Table
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods.aliases import DenseInput, DocumentInput, Table
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.ranking.solver import RankerParams

@@ -12,14 +12,14 @@ import typing
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 
+from labelgrove.core.aliases import DerivedSettings, Table, TableView
 from labelgrove.core.params import Params, argument_names, as_table, checked, unknown_key
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
-from labelgrove.methods.aliases import DerivedSettings, Table, TableView
 
 P = TypeVar("P", bound=Params)
 
@@ -55,12 +55,21 @@ class Group(Generic[P]):
             value = self.kind(**{**base, **table})
         vars(model)[self.name] = value  # ``check_settings`` refuses what is no group
 
-    def from_table(self, value: Any) -> P:
+    def from_table(self, value: object) -> P:
         """A validated group from a table of a config."""
         table = as_table(self.name, value)
         if not isinstance(table, Mapping):
             raise ConfigError(f"{self.name}: must be a table of parameters, got {value!r}")
         return self.kind.from_dict({**self.values, **table}, self.name)
+
+
+class Configured(Protocol):
+    """A model, as far as its settings are concerned."""
+
+    n_jobs: int | None
+    random_state: int
+
+    def get_params(self, deep: bool = True) -> Table: ...
 
 
 def group(kind: type[P], **values: Any) -> Group[P]:
@@ -92,7 +101,7 @@ def from_config(cls: type, config: TableView) -> Any:
     return model
 
 
-def to_config(model: Any) -> Table:
+def to_config(model: Configured) -> Table:
     """The settings as config tables; the inverse of :func:`from_config`."""
     return {
         name: value.get_params() if isinstance(value, Params) else value
@@ -108,7 +117,7 @@ def with_derived(config: Table, derived: DerivedSettings) -> Table:
     return config
 
 
-def get_params(model: Any, *, deep: bool) -> Table:
+def get_params(model: object, *, deep: bool) -> Table:
     """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
     params: Table = {}
     for name in sorted(argument_names(type(model))):
@@ -118,7 +127,7 @@ def get_params(model: Any, *, deep: bool) -> Table:
     return params
 
 
-def set_params(model: Any, params: TableView) -> None:
+def set_params(model: object, params: TableView) -> None:
     """Sets arguments by the names of :func:`get_params`."""
     names, nested = sorted(argument_names(type(model))), defaultdict[str, Table](dict)
     for key, value in params.items():
@@ -143,7 +152,7 @@ def keys_inside(cls: type, written: Callable[[Group[Any], str], str]) -> dict[st
     return inside
 
 
-def arguments_inside(cls: type, value: Any) -> dict[str, list[str]]:
+def arguments_inside(cls: type, value: object) -> dict[str, list[str]]:
     """How to pass ``value`` to an argument of a group, by the former's name."""
     text = repr(value) if len(repr(value)) <= 40 else "..."
 
@@ -155,7 +164,7 @@ def arguments_inside(cls: type, value: Any) -> dict[str, list[str]]:
     return keys_inside(cls, written)
 
 
-def check_settings(model: Any) -> None:
+def check_settings(model: Configured) -> None:
     """Checks a model's arguments against their types, and its groups; ``fit`` does it first."""
     cls: type = type(model)
     values, groups = vars(model), groups_of(cls)
@@ -188,8 +197,7 @@ def _argument_types(cls: type) -> Table:
     return typing.get_type_hints(types.SimpleNamespace(__annotations__=annotations), names)
 
 
-def check_count(name: str, value: Any) -> None:
+def check_count(name: str, value: object) -> None:
     """Refuses everything but whole numbers of at least 1."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < 1:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ConfigError(f"{name}: must be a whole number of at least 1, got {value!r}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from labelgrove.core.aliases import Table
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods.aliases import Table
 
 C_SPACE: Table = {"ranker.C": {"low": 0.1, "high": 10.0, "log": True}}
 TRAINING_SPACE: Table = {

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.name_rows import NamedLabels, start_from_names
 from labelgrove.methods.preparation import CHOSEN_BY, TrainingExamples, held_out_measures
 from labelgrove.nn.batches.packing import PackedBatches

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table, TableView
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.durations import parse_duration
 from labelgrove.core.params import AutoFloat, fixed
@@ -37,7 +38,6 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitt
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import create, load_folder
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table, TableView
 from labelgrove.methods.auto.growing import matcher, planned_steps
 from labelgrove.methods.auto.search import NETWORK, TREES, MemberSearch
 from labelgrove.methods.auto.trials import Clock, Trials

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import LabelgroveError
 from labelgrove.labels.documents import labels_with_words
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.auto.growing import (
     GrowingEnsemble,
     Named,

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.core.callbacks import Callback, Event, Reporter, StageTiming
 from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.evaluation.merging import MEASURED_AT, precision_rows
 from labelgrove.evaluation.metrics.intervals import widest
-from labelgrove.methods.aliases import Table, TableView
 from labelgrove.methods.base import Model
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import prefixed

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 import torch
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
@@ -19,7 +20,6 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import networks, neural
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cascadexml.net import CascadeNet, mix_name
 from labelgrove.methods.cascadexml.params import (
@@ -111,10 +111,6 @@ class CascadeXML(Model):
         """Clusters per level, without the labels."""
         widths = self.heads.clusters or cascade_clusters(labels)
         return tuple(width for width in widths if width < labels)
-
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
 
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned."""

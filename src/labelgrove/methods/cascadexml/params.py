@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, Self, TypeAlias
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import CSR
 from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, param
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods.aliases import Table
 from labelgrove.nn.heads.layers import LogitForm
 from labelgrove.nn.heads.params import LIST_LOSS, SHARDED, LabelHeadParams, ListLoss
 

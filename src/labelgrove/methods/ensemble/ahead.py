@@ -9,12 +9,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any, Self
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.base import Model
 
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.core.callbacks import Callback, Event
 from labelgrove.core.params import overridden, unknown_key
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create, method_class
-from labelgrove.methods.aliases import Table, TableView
 from labelgrove.methods.base import Model
 
 

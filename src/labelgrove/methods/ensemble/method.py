@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, get_ar
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table, TableView
 from labelgrove.core.callbacks import Callback, Reporter, StageTiming
 from labelgrove.core.part import Part
 from labelgrove.core.resources import current, with_own_resources
@@ -31,7 +32,6 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import load_folder
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table, TableView
 from labelgrove.methods.base import Model, PlanStep, Workers
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import (
@@ -159,7 +159,7 @@ class Ensemble(Model):
         return self
 
     @with_own_resources
-    def join(self, held_out: Any = None, y: LabelInput = None) -> Self:
+    def join(self, held_out: DocumentInput = None, y: LabelInput = None) -> Self:
         """Uses the members as they are, already fitted over the same labels.
 
         ``held_out`` is for rule "learnt": a Corpus, or texts with their labels in ``y``, that no
@@ -400,7 +400,7 @@ class Ensemble(Model):
         check_count("candidates", self.candidates)
 
 
-def check_rule(rule: Any, weights: Any, members: int) -> None:
+def check_rule(rule: object, weights: Sequence[float] | None, members: int) -> None:
     """Refuses unknown rules, and weights that do not fit the rule or the members."""
     rules = (*get_args(Rule), "learnt")
     if rule not in rules:

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, Table, TextInput
 from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import check_k, documents_of
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.evaluation.predictions import check_fitted
-from labelgrove.methods.aliases import DenseInput, Table, TextInput
 from labelgrove.methods.explaining.explanation import (
     GRADIENT_STEPS,
     Explanation,
@@ -165,12 +165,12 @@ def _calibrated(model: Fitted, score: float, column: int) -> float | None:
     return float(calibration.label_chances(np.array([score], np.float32), np.array([column]))[0])
 
 
-def _with_fields(model: Fitted, text: TextInput) -> Any:
+def _with_fields(model: Fitted, text: TextInput) -> TextInput:
     """The document as the model reads it; it may be a mapping of fields."""
     return model.documents([text])[0] if isinstance(text, (str, Mapping)) else text
 
 
-def _one_document(text: TextInput) -> Any:
+def _one_document(text: TextInput) -> TextInput:
     if isinstance(text, Sequence) and not isinstance(text, str):
         raise DataError("explain takes one text, not a list of texts")
     return [text] if isinstance(text, str) else text

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from labelgrove.core.aliases import DenseInput, Table, TextInput
 from labelgrove.core.arrays import Int32
 from labelgrove.core.notebook import cut, table
 from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import documents_of
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import ScoreKind
-from labelgrove.methods.aliases import DenseInput, Table
 
 # For neural methods; the result of a single step is no better than chance.
 GRADIENT_STEPS = 8
@@ -114,7 +114,7 @@ class DecisionPaths(NamedTuple):
 class ExplanationRequest:
     """Why does this document get the label of this column?"""
 
-    document: Any
+    document: TextInput
     column: int
     examples: Examples
     dense: DenseInput = None

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from labelgrove.core.aliases import Table
 from labelgrove.data.features import Features
 from labelgrove.data.records import BETWEEN
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.explaining.attribution import Attribution, attribute, word_reasons
 from labelgrove.methods.explaining.explanation import (
     DecisionPaths,

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Int32
+from labelgrove.core.aliases import Rows
+from labelgrove.core.arrays import CsrParts, Int32
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import FeatureParts
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.aliases import Rows
 from labelgrove.methods.explaining.explanation import (
     DecisionPaths,
     Examples,
@@ -149,7 +148,7 @@ def ranker_steps(
 
 def tree_paths(
     rankers: Sequence[Ranker],
-    document: Any,
+    document: CsrParts | FeatureParts,
     question: ExplanationRequest,
     *,
     search: SearchParams,

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 import torch
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.memory import format_size
 from labelgrove.core.params import AutoFloat
@@ -22,7 +23,6 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import networks, neural
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import CostEstimate, expected_widths
 from labelgrove.methods.defaults import TrainingNeeds
@@ -163,10 +163,6 @@ class LightXML(Model):
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus, TrainingNeeds(dropouts=(0.3, 0.5)))
-
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
 
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned."""

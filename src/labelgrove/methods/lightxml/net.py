@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -277,7 +277,12 @@ class LightXmlNet(nn.Module):
         return torch.from_numpy(allowed).to(self.full.weight.device)
 
     def predict(
-        self, states: Sequence[Tensor], k: int, *, enough: bool = False, allowed: Any = None
+        self,
+        states: Sequence[Tensor],
+        k: int,
+        *,
+        enough: bool = False,
+        allowed: Tensor | None = None,
     ) -> TopLabels:
         """The best ``k`` labels by ``params.score``, without dropout.
 

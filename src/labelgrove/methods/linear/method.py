@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CsrParts, as_csr
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
+from labelgrove.core.arrays import CSR, CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
 from labelgrove.core.resources import with_own_resources
@@ -33,7 +34,6 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.inputs import (
     check_norm,
@@ -117,7 +117,7 @@ class Linear(Model):
         index: LabelIndex | None = None,
         sample_weight: npt.ArrayLike | None = None,
         label_tree: LabelTree | None = None,
-        negatives: Any = None,
+        negatives: CSR | npt.ArrayLike | None = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
         engine: Engine | str | None = None,
@@ -250,10 +250,6 @@ class Linear(Model):
         plain, choice = copy.copy(self), choose_features(self.features, corpus)
         plain.derived_ = choice.derived | scaling(choice.read, self.sparse_norm)
         return plain
-
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
 
     @property
     def score_kind(self) -> ScoreKind:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Progress, Table
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat, Params, param
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.data.records import plain_texts
@@ -27,7 +28,6 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Progress, Table
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import CostEstimate
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
@@ -202,10 +202,6 @@ class LinearVectors(Model):
         """With values for settings that are "auto"; those of an encoder only if it reads texts."""
         return neural.resolve_defaults(self, corpus, reads_texts=self.vectors.kind != "word2vec")
 
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
-
     def encoders(self) -> list[EncoderParams]:
         """None for word vectors."""
         return [] if self.vectors.kind == "word2vec" else [self.encoder]
@@ -231,11 +227,12 @@ class LinearVectors(Model):
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """Sparse rows, if there are any, and text vectors."""
         documents, terms = with_texts(self.method, X), None
+        assert documents.texts is not None
         if self.vectors.beside_tfidf:
             terms = self._reader().rows(documents)
         return scaled(Features(terms, self._vectors_of(documents.texts)), "l2")
 
-    def _vectors_of(self, texts: Any) -> DenseBlock:
+    def _vectors_of(self, texts: Strings) -> DenseBlock:
         embedder = self.embedder_
         if isinstance(embedder, Word2vec):
             return embedder.transform(plain_texts(texts))

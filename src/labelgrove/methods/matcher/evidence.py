@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from labelgrove.core.aliases import Rows
 from labelgrove.core.arrays import CSR, Int64, entry_rows
 from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
-from labelgrove.methods.aliases import Rows
 from labelgrove.methods.matcher.names import Bool, Float64, NameReading, Names, contains
 
 TEXTS_AT_ONCE = 1000
@@ -116,7 +116,7 @@ def find_candidates(names: Names, reading: NameReading) -> MatchCandidates:
     text, label = codes[begins] // labels, codes[begins] % labels
     start = found.start[order] - reading.starts[found.text[order]]
 
-    def joined(how: np.ufunc, values: Rows) -> Any:
+    def joined(how: np.ufunc, values: Rows) -> Rows:
         return how.reduceat(values, begins) if len(begins) else values[:0]
 
     likeness = found.likeness[order]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import CSR, Int64, as_csr, offsets
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.late import sparse
@@ -25,7 +26,6 @@ from labelgrove.disk.stages import Stages
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.base import Model
 from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.matcher.evidence import (

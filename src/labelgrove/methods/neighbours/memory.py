@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import (
     CSR,
     CsrParts,
@@ -27,7 +28,6 @@ from labelgrove.core.part import Part
 from labelgrove.core.topk import TopK, nearest_rows, top_k
 from labelgrove.data.features import Features
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.neighbours.voting import (
     Float64,
     Support,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import CsrParts, Float32, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
@@ -21,7 +22,6 @@ from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError, needing_torch
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.base import Model
 from labelgrove.methods.defaults import MOST_TOKENS
 from labelgrove.methods.fitted import ExportedParts
@@ -158,7 +158,9 @@ class Neighbours(Model):
             assert isinstance(read, CsrParts)
             rows = read
         if self.reader_ is not None:
-            vectors = self.reader_.vectors(with_texts(self.method, X).texts)
+            texts = with_texts(self.method, X).texts
+            assert texts is not None
+            vectors = self.reader_.vectors(texts)
             return Queries(rows, vectors, self.reader_.device)
         return Queries(rows, vectors)
 

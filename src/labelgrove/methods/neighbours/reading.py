@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from labelgrove.core.aliases import Progress, Rows
 from labelgrove.core.arrays import Float32
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.disk.stages import Stages
-from labelgrove.methods.aliases import Progress, Rows
 from labelgrove.methods.defaults import TrainingNeeds, derive
 from labelgrove.methods.explaining.explanation import ExplanationRequest, Step
 from labelgrove.methods.explaining.networks import NetworkInput, traced_step
@@ -53,7 +53,7 @@ class TextReader:
     encoder: Encoder
     standard: Standard
 
-    def vectors(self, texts: Any) -> Float32:
+    def vectors(self, texts: Strings) -> Float32:
         """A row for each text."""
         tokens = tokenize(texts, self.encoder, self.encoder.max_tokens)
         rows = np.zeros((len(tokens), self.encoder.width), np.float32)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats.files import existing
 from labelgrove.errors import DataError
-from labelgrove.methods.aliases import Table, TableView
 from labelgrove.methods.fitted import Fitted
 
 _FORMATS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from labelgrove.core.aliases import DocumentInput, Table
 from labelgrove.core.arrays import Int64
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
-from labelgrove.methods.aliases import Table
 from labelgrove.ranking.growing import Routed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
@@ -40,7 +39,7 @@ class GrowthView:
     rankers: list[Ranker]
     params: RankerParams
     leaf_size: int
-    read: Callable[[Any], Read]
+    read: Callable[[DocumentInput], Read]
     replaced: Callable[[list[Ranker]], Table]
     reads_names: bool = True
 

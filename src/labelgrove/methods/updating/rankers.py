@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import CSR, Int64, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import GrowthView, Read
 from labelgrove.methods.updating.report import Growth, Task, reported

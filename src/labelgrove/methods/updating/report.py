@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import Int64
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.params import Params, param
 from labelgrove.errors import DataError
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import Additions
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
@@ -15,7 +16,6 @@ from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.evaluation.calibration import Calibration, label_groups
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import Read
 from labelgrove.ranking.beam import SearchParams, beam_per_level

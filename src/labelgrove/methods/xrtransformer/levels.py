@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.part import Part
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.neural import Neural
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.xrtransformer.net import XrParams, fine_tuned_levels, level_training

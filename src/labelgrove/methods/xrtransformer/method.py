@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import Float32
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.run_folder import RunFolder
@@ -24,7 +25,6 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import neural
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import CostEstimate
 from labelgrove.methods.defaults import TrainingNeeds
@@ -184,10 +184,6 @@ class XRTransformer(Model):
         needs = TrainingNeeds(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
         return neural.resolve_defaults(self, corpus, needs)
 
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
-
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned."""
         return [self.encoder]
@@ -213,14 +209,15 @@ class XRTransformer(Model):
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
         documents = with_texts(self.method, X)
+        assert documents.texts is not None
         vectors = self._vectors_of(documents.texts)
         return self._seen(beside(self._reader().rows(documents), vectors))
 
-    def _of_texts(self, texts: Any, reader: TermReader) -> Features:
+    def _of_texts(self, texts: Strings, reader: TermReader) -> Features:
         """Labels' own texts, as documents without a row in a given matrix."""
         return self._seen(beside(reader.of_texts(texts), self._vectors_of(texts)))
 
-    def _vectors_of(self, texts: Any) -> Float32:
+    def _vectors_of(self, texts: Strings) -> Float32:
         encoder = self.encoder_
         tokens = tokenize(texts, encoder, encoder.max_tokens)
         return embedded(encoder, tokens, self.standard_, precision=self.training.precision)

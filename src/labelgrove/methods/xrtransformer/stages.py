@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import CSR, Float32, csr_arrays, csr_from_arrays, with_values
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
@@ -22,7 +23,6 @@ from labelgrove.data.features import Features
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.aliases import Progress
 from labelgrove.methods.preparation import CHOSEN_BY, TrainingExamples
 from labelgrove.methods.terms import Terms
 from labelgrove.methods.training import make_batches
@@ -164,10 +164,7 @@ def start_head(
             vectors.train,
             inputs.counts[level - 1],
             level_tree(inputs.tree, level - 1),
-            C=heads.bootstrap_C,
-            scaled=heads.bootstrap_scaled,
-            weighted=heads.bootstrap == "weighted-linear",
-            alpha=heads.alpha if heads.bootstrap == "cost-linear" else None,
+            heads,
             above=_chosen(inputs, level, above, heads),
             seed=inputs.seed,
         )
@@ -272,6 +269,7 @@ def shortlist_nodes(
         if heads.matcher != "linear":
             weights, bias = (network.arrays[f"heads/table.{n}"] for n in ("weight", "bias"))
             texts = vectors.held_out if held_out else vectors.train
+            assert texts is not None
             models.append(head_margins(texts, weights, bias, inputs.tree.children(level - 1)))
         return _predicted(inputs, level, models, above, keep=keep, held_out=held_out)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
+from labelgrove.core.aliases import Progress, Rows
 from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.part import Part
 from labelgrove.data.features import Features
-from labelgrove.methods.aliases import Progress
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.training import make_runner
 from labelgrove.nn.batches.packing import PackedBatch
@@ -37,7 +36,7 @@ class Standard:
         return cls(part.arrays["mean"], part.arrays["scale"])
 
 
-def beside(terms: CSR, vectors: Any) -> Features:
+def beside(terms: CSR, vectors: Rows | None) -> Features:
     """tf-idf rows and text vectors of unit length: the paper's Phi_cat."""
     return Features(terms, beside_terms(np.asarray(vectors), "l2"))
 

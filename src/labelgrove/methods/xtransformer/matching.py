@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
+from labelgrove.core.aliases import Rows, Table
 from labelgrove.core.arrays import CSR
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
@@ -24,7 +25,6 @@ from labelgrove.errors import ConfigError
 from labelgrove.labels.features import l2_normalised, label_strings, pifa
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
-from labelgrove.methods.aliases import Table
 from labelgrove.methods.neural import Neural
 from labelgrove.methods.preparation import Prepared, TrainingExamples
 from labelgrove.methods.training import make_runner, train_heads
@@ -267,7 +267,7 @@ def cluster_count(labels: int, clusters: int | Literal["auto"] = "auto") -> int:
     return clusters
 
 
-def cluster_tree(vectors: Any, params: IndexingParams, *, seed: int = 0) -> LabelTree:
+def cluster_tree(vectors: Features | Rows, params: IndexingParams, *, seed: int = 0) -> LabelTree:
     """Clusters of nearly equal size over the labels' ``vectors``, as a tree of two levels."""
     labels = len(vectors)
     clusters = cluster_count(labels, params.clusters)

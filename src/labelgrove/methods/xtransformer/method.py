@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat
@@ -22,7 +23,6 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural
-from labelgrove.methods.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import CostEstimate
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
@@ -178,10 +178,6 @@ class XTransformer(Model):
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus)
-
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
 
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned, and the one that reads the labels' names."""
