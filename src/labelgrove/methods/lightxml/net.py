@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -282,7 +282,7 @@ class LightXmlNet(nn.Module):
         k: int,
         *,
         enough: bool = False,
-        allowed: Tensor | None = None,
+        allowed: Any = None,
     ) -> TopLabels:
         """The best ``k`` labels by ``params.score``, without dropout.
 
