@@ -23,7 +23,7 @@ from rich.table import Table
 from docstrings import PACKAGES, docstring_documents
 from labelgrove import Corpus, LightXML, Linear
 from labelgrove.core.callbacks import RichProgress
-from labelgrove.evaluation.metrics import Comparison, compare
+from labelgrove.evaluation.metrics import Comparison, compare_all
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "R@10"]
 SETTINGS: dict[str, Any] = {
@@ -67,13 +67,8 @@ def main() -> None:
     seconds = [fitted(model, train) for model in (linear, neural)]
     neural.save(options.out, overwrite=True)
 
-    comparison = compare(
-        linear.predict(test, k=10),
-        neural.predict(test, k=10),
-        test.labels,
-        unknown=test.unknown,
-        metrics=METRICS,
-    )
+    predictions = [model.predict(test, k=10) for model in (neural, linear)]
+    comparison = compare_all(predictions, test, metrics=METRICS).pairs[0, 1]
     print_table(comparison, seconds)
     console.print(verdict(comparison, seconds))
     print_answers(linear, neural)

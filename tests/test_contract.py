@@ -176,6 +176,8 @@ def test_features_instead_of_texts(kind: str) -> None:
         dense = Corpus.from_lists(["a text"] * 60, labels).with_dense(features.toarray())
         with pytest.raises(UnsupportedError, match=r"dense block.*linear"):
             new(kind).fit(dense)
+        with pytest.raises(DataError, match="text"):
+            fitted(kind).predict(np.eye(3), k=1)
         return
     model = new(kind).fit(features, labels)
     assert [names[0] for names in model.predict(features, k=1).names()] == [x[0] for x in labels]

@@ -22,7 +22,6 @@ from benchmarks.common import Part, read_part
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
 METHODS = ["lightxml", "cascadexml", "xrtransformer", "xtransformer"]
-TWO_ERRORS = 0.9545  # the part of a normal distribution within two standard errors
 
 
 def main() -> None:
@@ -90,23 +89,21 @@ def measured(
 ) -> dict[str, Any]:
     """The method beside the linear one, in percent."""
     from labelgrove import Corpus
-    from labelgrove.evaluation.metrics import compare
+    from labelgrove.evaluation.metrics import compare_all
 
     start = time.monotonic()
     model = fitted(method, train, options)
     seconds = time.monotonic() - start
     truth = Corpus.from_lists(test.texts, test.labels, index=linear.index_)
     facts = linear.facts_
-    result = compare(
-        linear.predict(test.texts, k=10),
-        model.predict(test.texts, k=10),
+    result = compare_all(
+        [model.predict(test.texts, k=10), linear.predict(test.texts, k=10)],
         truth,
         metrics=METRICS,
         train_frequencies=facts.frequencies,
         n_train=facts.documents,
-        level=TWO_ERRORS,
-    )
-    errors = {name: (high - low) / 4 for name, (low, high) in result.intervals.items()}
+    ).pairs[0, 1]
+    errors = {name: (high - low) / (2 * 1.96) for name, (low, high) in result.intervals.items()}
     return {
         "documents": facts.documents,
         "labels": len(linear.index_),

@@ -284,55 +284,10 @@ def test_label_files(tmp_path: Path, attack: Attack, rounds: Rounds) -> None:
         written()
 
 
-def write_pecos(folder: Path) -> None:
-    """A PECOS model of two levels, as XLinearModel.save writes it."""
-    for number, parents in enumerate(([0, 0], [1, 0, 1])):
-        layer = folder / f"{number}.model"
-        layer.mkdir(parents=True)
-        above = [1, 2][number]
-        clusters = np.arange(above) == np.array(parents)[:, None]
-        weights = np.arange(5 * len(parents)).reshape(5, -1) % 3
-        sparse.save_npz(layer / "W.npz", sparse.csc_matrix(weights.astype(np.float32)))
-        sparse.save_npz(layer / "C.npz", sparse.csc_matrix(clusters.astype(np.float32)))
-        settings = {"only_topk": 2, "post_processor": "l3-hinge"}
-        params = {"model": "MLModel", "bias": 1.0, "pred_kwargs": settings}
-        (layer / "param.json").write_text(json.dumps(params))
-    (folder / "param.json").write_text(json.dumps({"depth": 2}))
-
-
-def test_models_of_pecos(tmp_path: Path, attack: Attack, rounds: Rounds) -> None:
-    folder = tmp_path / "pecos"
-    write_pecos(folder)
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-
-    @few
-    @given(st.data())
-    def forged(data: st.DataObject) -> None:
-        file = data.draw(st.sampled_from(files))
-        content = file.read_bytes()
-        if file.suffix == ".json":
-            file.write_text(json_text(data.draw(mutated(json.loads(content)))))
-        else:
-            arrays = dict(np.load(io.BytesIO(content)))
-            name = data.draw(st.sampled_from(["indptr", "indices", "data", "shape"]))
-            arrays[name] = data.draw(mutated_array(arrays[name]))
-            np.savez(file, **{n: a for n, a in arrays.items() if a is not None})
-        try:
-            attack("models of PECOS", "import_pecos", folder)
-        finally:
-            file.write_bytes(content)
-
-    for _ in rounds(0.02):
-        forged()
-
-
 def test_what_is_forged_is_used_when_unchanged(model: Path, attack: Attack, tmp_path: Path) -> None:
     copy = copied(model)
     forging.sign(copy)
     assert attack("settings of model parts", "use_model", copy).facts.get("refused") is None
-    write_pecos(tmp_path / "pecos")
-    outcome = attack("models of PECOS", "import_pecos", tmp_path / "pecos")
-    assert outcome.facts.get("refused") is None
     tasks.write_corpora(tmp_path)
     outcome = attack("rows of corpora", "read_file", tmp_path / "train.jsonl", "jsonl")
     assert not outcome.facts["refused"]

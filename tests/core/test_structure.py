@@ -147,7 +147,6 @@ from labelgrove.core.arrays import as_csr
 from labelgrove.core.topk import top_k
 from labelgrove.errors import LabelgroveError
 from labelgrove.data.formats.pecos import load_npz
-from labelgrove.exchange.pecos import _read_matrix
 
 def call(use, matrix):
     if use == "fit":
@@ -161,7 +160,7 @@ def call(use, matrix):
     else:
         file = Path(sys.argv[2])
         sparse.save_npz(file, matrix)
-        (load_npz if use == "corpus" else _read_matrix)(file)
+        load_npz(file)
 
 for kind in ("csc", "bsr", "csr"):
     dense = np.ones((600, 600), np.float32)
@@ -178,7 +177,7 @@ for kind in ("csc", "bsr", "csr"):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("use", ["fit", "labels", "as_csr", "top_k", "corpus", "importer"])
+@pytest.mark.parametrize("use", ["fit", "labels", "as_csr", "top_k", "corpus"])
 def test_a_last_pointer_of_zero_does_not_corrupt_memory(use, tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", RISKY, use, tmp_path / "matrix.npz"],

@@ -81,8 +81,7 @@ def test_a_linear_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("licence", ["", "a b", "mit\nx: y", "mit: 1"])
 def test_front_matter_cannot_be_broken_out_of(folder: Path, licence: str) -> None:
-    with pytest.raises(ConfigError, match="licence"):
-        card(folder, licence=licence)
+    pytest.raises(ConfigError, card, folder, licence=licence).match("licence")
 
 
 def test_an_ensemble_that_learnt_its_weights(tmp_path: Path) -> None:
@@ -115,8 +114,7 @@ def test_without_the_extra_a_sentence_says_what_to_install(
     folder: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=r"the extra `hub`"):
-        card(folder)
+    pytest.raises(MissingExtraError, card, folder).match(r"the extra `hub`")
 
 
 def test_what_people_write_is_no_template(folder: Path) -> None:

@@ -158,8 +158,7 @@ def test_refusals_are_sentences(hub: FakeHub, model: Any, monkeypatch: pytest.Mo
     with pytest.raises(ConfigError, match="licence: must be an identifier"):
         labelgrove.push(model, "me/tags", licence="mit\nbase_model: x", **there(hub))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(MissingExtraError, match=r"the extra `hub`"):
-        hub_module.fetch("me/tags")
+    pytest.raises(MissingExtraError, hub_module.fetch, "me/tags").match(r"the extra `hub`")
 
 
 def test_the_command_line(

@@ -57,8 +57,7 @@ def test_probabilities_are_those_of_predict() -> None:
             column = model.classes_.tolist().index(label.id)
             assert probabilities[row, column] == np.float32(label.score)
     assert model.predict_proba(["a red hat"], k=3, deny=["hats"]).nnz == 2
-    with pytest.raises(ConfigError, match="at least 1"):
-        model.predict_proba(["a red hat"], k=0)
+    pytest.raises(ConfigError, model.predict_proba, ["a red hat"], k=0).match("at least 1")
     with pytest.raises(NotFittedError):
         Linear().predict_proba(["a"])
 
@@ -71,8 +70,7 @@ def test_an_ensemble_that_gives_probabilities_needs_no_calibration() -> None:
     assert best.score_kind == "probability"
     assert model.predict_proba(["red hat"]).max() == best.scores[0, 0]
     voting = Ensemble(members, rule="rank").fit(texts, LABELS * 3)
-    with pytest.raises(ConfigError, match="no probabilities yet"):
-        voting.predict_proba(["red hat"])
+    pytest.raises(ConfigError, voting.predict_proba, ["red hat"]).match("no probabilities yet")
 
 
 def test_the_verbs_are_the_functions() -> None:
@@ -83,8 +81,7 @@ def test_the_verbs_are_the_functions() -> None:
     assert own.to_dict() == same.to_dict() and len(own.neighbours) == 1
     both = [why.to_dict() for why in model.explain_best("a red hat", 2, top=1)]
     assert both == [why.to_dict() for why in explain_best(model, "a red hat", 2, top=1)]
-    with pytest.raises(DataError, match="unknown label 'nothing'"):
-        model.explain("a red hat", "nothing")
+    pytest.raises(DataError, model.explain, "a red hat", "nothing").match("unknown label 'nothing'")
     found = model.calibrate(*HELD_OUT, kind="beta")
     assert model.calibration_ is found and found.kind == "beta"
     assert repr(found).startswith("Calibration(beta, threshold ")

@@ -52,8 +52,7 @@ def test_presets_give_way_to_what_is_asked_for() -> None:
     ],
 )
 def test_wrong_settings_name_their_path(config: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        create("linear", config)
+    pytest.raises(ConfigError, create, "linear", config).match(message)
 
 
 @pytest.mark.parametrize("jobs", [None, -1, 1, 1024])
@@ -74,10 +73,8 @@ def test_a_group_of_the_wrong_kind_is_refused_by_fit() -> None:
 
 
 def test_unknown_methods_are_refused_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'linear'"):
-        method_class("lineal")
-    with pytest.raises(ConfigError, match="methods: "):
-        method_class("zzz")
+    pytest.raises(ConfigError, method_class, "lineal").match("did you mean 'linear'")
+    pytest.raises(ConfigError, method_class, "zzz").match("methods: ")
 
 
 def test_a_group_given_as_none_gets_its_defaults() -> None:
@@ -106,10 +103,8 @@ def test_a_model_of_another_method_is_not_loaded(tmp_path: Path) -> None:
     from labelgrove.disk.model_folder import save_model
 
     save_model(tmp_path / "m", method="other", params={}, parts={})
-    with pytest.raises(ConfigError, match=r"labelgrove\.load"):
-        Linear.load(tmp_path / "m")
-    with pytest.raises(ConfigError, match="unknown method 'other'"):
-        labelgrove.load(tmp_path / "m")
+    pytest.raises(ConfigError, Linear.load, tmp_path / "m").match(r"labelgrove\.load")
+    pytest.raises(ConfigError, labelgrove.load, tmp_path / "m").match("unknown method 'other'")
 
 
 def test_settings_of_format_version_1_are_read_as_they_are_called_now() -> None:

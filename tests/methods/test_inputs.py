@@ -74,8 +74,7 @@ def test_both_blocks_together_or_apart() -> None:
 def test_what_does_not_fit_is_refused(
     given: Any, dense: Any, terms: int, width: int, message: str
 ) -> None:
-    with pytest.raises(DataError, match=message):
-        parts(given, dense, terms=terms, width=width)
+    pytest.raises(DataError, parts, given, dense, terms=terms, width=width).match(message)
 
 
 def test_texts_with_a_dense_block(tfidf: Tfidf) -> None:
@@ -120,8 +119,7 @@ def test_rows_beside_terms_have_unit_length(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_norm_is_checked() -> None:
     for norm in ("l2", "none", None):
         check_norm("dense_norm", norm)
-    with pytest.raises(ConfigError, match="dense_norm"):
-        check_norm("dense_norm", "l1")
+    pytest.raises(ConfigError, check_norm, "dense_norm", "l1").match("dense_norm")
 
 
 def test_what_stands_for_the_features_notices_the_dense_block(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import labelgrove
 from labelgrove import Corpus
 from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from labelgrove.methods.cascadexml.method import CascadeHeads
 from labelgrove.methods.lightxml.method import LightXmlHeads
@@ -30,7 +31,8 @@ from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import row_tables
 from labelgrove.nn.network import MakeHeads
-from support import divided_models
+from support import divided_models, small_models
+from support.run_logs import computed, interrupted, resumed
 from support.small_models import planted, same, tiny_training
 from support.together import run_together
 
@@ -254,21 +256,17 @@ def test_settings_that_cannot_work_are_refused_before_training(
 
 
 def test_stages_are_used_again_where_nothing_they_depend_on_changed(tmp_path: Path) -> None:
-    texts, labels = planted(60)
+    def stages(**settings: Any) -> set[str]:
+        with RunFolder(tmp_path / "run") as run:
+            brief("lightxml", **settings).fit(*planted(60), run=run)
+        return set(computed(tmp_path / "run", last_run=True))
 
-    def computed(**settings: Any) -> set[str]:
-        log = tmp_path / "run" / "log.jsonl"
-        before = len(log.read_text().splitlines()) if log.exists() else 0
-        brief("lightxml", **settings).fit(texts, labels, run=RunFolder(tmp_path / "run"))
-        events = [json.loads(line) for line in log.read_text().splitlines()[before:]]
-        return {event["stage"] for event in events if event["kind"] == "stage_computing"}
-
-    assert "network" in computed(rerank={"enabled": False})
-    assert computed() == {"linear", "tree", "rerank"}
-    assert computed(rerank={"share": 0.5}) == set()
-    assert computed(rerank={"shortlist": 5}) == {"rerank"}
+    assert "network" in stages(rerank={"enabled": False})
+    assert stages() == {"linear", "tree", "rerank"}
+    assert stages(rerank={"share": 0.5}) == set()
+    assert stages(rerank={"shortlist": 5}) == {"rerank"}
     # With another seed, tokens and tf-idf are the same.
-    assert computed(random_state=1, rerank={"enabled": False}) == {"network"}
+    assert stages(random_state=1, rerank={"enabled": False}) == {"network"}
 
 
 def test_a_label_that_only_held_out_documents_bear_stays_in_the_model() -> None:
@@ -282,22 +280,27 @@ def test_a_label_that_only_held_out_documents_bear_stays_in_the_model() -> None:
     assert model.predict(texts[:2], k=12).counts.tolist() == [12, 12]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_fit_reports_itself_beside_the_linear_method(method: str) -> None:
+ALL_METHODS = [*METHODS, "xtransformer", "xrtransformer"]
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_fit_reports_itself_beside_the_linear_method(method: str, tmp_path: Path) -> None:
     texts, labels = planted(120)
+    training = tiny_training()["training"] | {"max_steps": 2}
+    settings = {"training": training, "held_out": 0.1}
     said: list[str] = []
-
-    def listen(event: Any) -> None:
-        if event.kind == "message":
-            said.append(event.values["text"])
-
-    model = brief(method, held_out=0.1).fit(texts, labels, callbacks=[listen])
+    model = small_models.new(method, **settings)
+    model.fit(texts, labels, callbacks=[lambda e: said.append(e.values.get("text", ""))])
     assert set(model.report_) == {method, "linear", "shortlist_recall", "held_out"}
     assert 0 <= model.report_[method]["P@1"] <= 1
     assert model.report_["linear"]["P@1"] > 0.9
     assert all(0 <= share <= 1 for share in model.report_["shortlist_recall"])
-    assert len(said) == 1 and "linear" in said[0] and method in said[0]
-    without = brief(method, held_out=0.1, baseline=False).fit(texts, labels)
+    (sentence,) = filter(None, said)
+    assert "linear" in sentence and method in sentence
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    assert (loaded.report_, loaded.history_) == (model.report_, model.history_)
+    without = small_models.new(method, **settings, baseline=False).fit(texts, labels)
     assert without.report_["linear"] == {}
 
 
@@ -334,32 +337,14 @@ def test_the_sentence_says_when_the_linear_method_is_better() -> None:
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(
     method: str, tmp_path: Path
 ) -> None:
-    texts, labels = planted(80)
-    training = tiny_training()["training"] | {"checkpoint_minutes": 0.0, "log_every": 1}
-    training["max_steps"] = 20
-    whole = new(method, training=training).fit(texts, labels)
-
-    class Enough(Exception):
-        pass
-
-    def stop(event: Any) -> None:
-        if event.kind == "metrics" and event.values.get("step", 0) >= 12:
-            raise Enough
-
-    with RunFolder(tmp_path / "run") as run, pytest.raises(Enough):
-        new(method, training=training).fit(texts, labels, callbacks=[stop], run=run)
-    seen: list[int] = []
-
-    def first_step(event: Any) -> None:
-        if event.kind == "metrics" and "step" in event.values:
-            seen.append(event.values["step"])
-
-    with RunFolder(tmp_path / "run") as run:
-        resumed = new(method, training=training).fit(texts, labels, callbacks=[first_step], run=run)
-    assert seen[0] >= 12
-    first, second = whole.predict(texts, k=3), resumed.predict(texts, k=3)
-    assert np.array_equal(first.columns, second.columns)
-    assert first.scores.tobytes() == second.scores.tobytes()
+    documents = planted(80)
+    loop = {"max_steps": 20, "checkpoint_minutes": 0.0, "log_every": 1}
+    make = partial(new, method, training=tiny_training()["training"] | loop)
+    interrupted(make, documents, tmp_path / "run", lambda e: e.values.get("step", 0) >= 12)
+    model, steps = resumed(make, documents, tmp_path / "run")
+    assert steps[0][1] >= 12
+    texts = documents[0]
+    assert same(make().fit(*documents).predict(texts, k=3), model.predict(texts, k=3))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -383,40 +368,6 @@ def test_reranking_reads_words_that_the_encoder_does_not_see(method: str, tmp_pa
     model.save(tmp_path / "model")
     again = labelgrove.load(tmp_path / "model").predict(texts[120:], k=2)
     assert np.array_equal(again.columns, model.predict(texts[120:], k=2).columns)
-
-
-def test_features_are_refused_at_prediction() -> None:
-    texts, labels = planted(40)
-    model = brief("lightxml").fit(texts, labels)
-    with pytest.raises(DataError, match="reads text"):
-        model.predict(np.eye(3), k=1)
-
-
-def test_train_and_predict_from_the_command_line(tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
-    from labelgrove.cli import app
-
-    texts, labels = planted(60)
-    lines = [json.dumps({"text": t, "labels": y}) for t, y in zip(texts, labels, strict=True)]
-    (tmp_path / "train.jsonl").write_text("\n".join(lines))
-    config = tiny_training() | {"heads": HEADS["cascadexml"], "method": "cascadexml"}
-    from labelgrove.core.params import to_toml
-
-    (tmp_path / "config.toml").write_text(to_toml(config))
-    run = CliRunner()
-    trained = run.invoke(
-        app,
-        f"train {tmp_path}/train.jsonl --config {tmp_path}/config.toml --out {tmp_path}/model "
-        "--device cpu --json",
-    )
-    assert trained.exit_code == 0, trained.output
-    found = run.invoke(
-        app, ["predict", str(tmp_path / "model"), str(tmp_path / "train.jsonl"), "--k", "2"]
-    )
-    assert found.exit_code == 0, found.output
-    best = [json.loads(line)["labels"] for line in found.stdout.splitlines() if line]
-    assert sum(set(b) == set(y) for b, y in zip(best, labels, strict=True)) > 50
 
 
 @pytest.mark.parametrize("method", METHODS)

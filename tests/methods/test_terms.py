@@ -59,8 +59,7 @@ def test_what_is_missing_is_named() -> None:
     broken = corpus()
     assert broken.features is not None
     broken.features.sparse.data = np.full(3, np.inf, np.float32)
-    with pytest.raises(DataError, match="NaN or infinity"):
-        choose_features("auto", broken)
+    pytest.raises(DataError, choose_features, "auto", broken).match("NaN or infinity")
     broken.features.sparse.data = np.ones(3, np.float32)
 
 

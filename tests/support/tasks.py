@@ -174,21 +174,6 @@ def evaluate_file(path: str, corpus: str) -> dict[str, Any]:
     return {}
 
 
-def import_pecos(folder: str) -> dict[str, Any]:
-    """Reads a PECOS model and searches it."""
-    import numpy as np
-
-    from labelgrove.exchange.pecos import read_pecos_ranker
-
-    try:
-        ranker, params = read_pecos_ranker(folder)
-        rows = np.ones((2, ranker.features), np.float32)
-        ranker.search(rows, k=3, params=params)
-    except LabelgroveError as error:
-        return {"refused": type(error).__name__}
-    return {}
-
-
 def start_a_thread() -> None:
     """Fails where no thread can start."""
     import threading

@@ -17,10 +17,14 @@ from labelgrove.core.late import sparse
 from labelgrove.core.structure import check_structure
 from labelgrove.errors import DataError
 
+Array: TypeAlias = npt.NDArray[Any]  # of any type of numbers
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 CSR: TypeAlias = Any  # a scipy.sparse.csr_array; SciPy ships no types
+MatrixLike: TypeAlias = Any  # a SciPy matrix, a 2-d array, or rows of numbers
 _CHECKED = 1 << 22
 
 

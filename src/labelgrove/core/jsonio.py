@@ -6,9 +6,11 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from labelgrove.errors import ConfigError, ModelFormatError
+
+JsonObject: TypeAlias = dict[str, Any]  # of plain values
 
 
 def unboxed(value: Any) -> Any:

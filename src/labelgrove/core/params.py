@@ -24,10 +24,12 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from labelgrove.core.jsonio import unboxed
 from labelgrove.errors import ArgumentError, ConfigError
+
+Settings: TypeAlias = dict[str, Any]  # values of parameters by name, or tables of them
 
 if TYPE_CHECKING:
     # What reads a setting gets a number: "auto" is replaced before (methods/defaults.py).

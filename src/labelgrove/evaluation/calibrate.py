@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR
+from labelgrove.core.arrays import CSR, Bools, Int32
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import (
     check_k,
@@ -18,12 +18,12 @@ from labelgrove.data.inputs import (
     with_fields,
 )
 from labelgrove.errors import ConfigError, DataError, warn
-from labelgrove.evaluation.calibration import By, Calibration, groups_of, label_groups
+from labelgrove.evaluation.calibration import By, Calibration, Predictor, groups_of, label_groups
 from labelgrove.evaluation.curves import Curve, CurveKind, Scale, fit_curve
 from labelgrove.evaluation.merge_weights import frequency_bins
 from labelgrove.evaluation.metrics.evaluation import evaluate
 from labelgrove.evaluation.metrics.ranking import Judged, judge
-from labelgrove.evaluation.predictions import Predictions, Predictor, check_fitted
+from labelgrove.evaluation.predictions import Predictions, check_fitted
 from labelgrove.evaluation.reliability import Reliability, reliability
 from labelgrove.evaluation.thresholds import (
     Target,
@@ -150,7 +150,7 @@ class _Data:
     judged: Judged
     scale: Scale
     by: By
-    groups: npt.NDArray[np.int32] | None
+    groups: Int32 | None
     target: Target
     fewest: int | None  # documents of a label with its own threshold; None: no label has one
     bins: npt.NDArray[np.int8] | None  # of labels that have a threshold in common
@@ -160,15 +160,15 @@ class _Data:
         return self.judged.predictions
 
     @property
-    def hits(self) -> npt.NDArray[np.bool_]:
+    def hits(self) -> Bools:
         return self.judged.hits
 
     @property
-    def used(self) -> npt.NDArray[np.bool_]:
+    def used(self) -> Bools:
         return self.predictions.used
 
 
-def _fit(data: _Data, kind: CurveKind, rows: npt.NDArray[np.bool_]) -> Calibration:
+def _fit(data: _Data, kind: CurveKind, rows: Bools) -> Calibration:
     """Curves and thresholds from some of the documents."""
     predictions = data.predictions
     chosen = data.used & rows[:, None]
@@ -263,6 +263,6 @@ def _check_distinct(calibration: Calibration, predictions: Predictions) -> None:
         )
 
 
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ConfigError(f"{name}: must be one of {', '.join(choices)}, got {value!r}")

@@ -8,17 +8,20 @@ it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from labelgrove.core.arrays import Float32
+from labelgrove.core.arrays import Array, Bools, Float32, Float64, Int32
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.part import Part
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.curves import Curve, CurveKind, Scale
-from labelgrove.evaluation.predictions import Predictions, Predictor, ScoreKind
+from labelgrove.evaluation.predictions import Fittable, Predictions, ScoreKind
 from labelgrove.evaluation.thresholds import expected_sizes
+from labelgrove.labels.tree import LabelTree
 
 By = Literal["none", "rank", "level", "frequency"]
 
@@ -42,11 +45,11 @@ class Calibration:
     places: int  # labels of each document that it was learnt from
     scale: Scale
     curves: tuple[Curve | None, ...]
-    groups: npt.NDArray[np.int32] | None = None
+    groups: Int32 | None = None
     threshold: float = 0.0
     label_thresholds: Float32 | None = None
     by_document: bool = False  # sets with the best expected F1 instead of thresholds
-    report: dict[str, Any] | None = None
+    report: JsonObject | None = None
 
     @property
     def reorders(self) -> bool:
@@ -61,7 +64,7 @@ class Calibration:
                 f"of the kind {predictions.score_kind}; calibrate again, or ask for raw scores"
             )
         probabilities = self.probabilities(predictions)
-        ranked: npt.NDArray[Any] = predictions.scores
+        ranked: Array = predictions.scores
         if self.reorders:
             order = np.argsort(
                 np.where(predictions.used, -probabilities, np.inf), axis=1, kind="stable"
@@ -72,12 +75,12 @@ class Calibration:
         scores = _falling(predictions.used, ranked, probabilities)
         return replace(predictions, scores=scores, score_kind="probability")
 
-    def probabilities(self, predictions: Predictions) -> npt.NDArray[np.float64]:
+    def probabilities(self, predictions: Predictions) -> Float64:
         """Probabilities in the order of the scores; meaningless in the padding."""
         units = self.scale(predictions.scores)
         return _through(self.curves, units, groups_of(predictions, self.by, self.groups))
 
-    def label_chances(self, scores: Any, columns: Any) -> Float32:
+    def label_chances(self, scores: Array, columns: Int32) -> Float32:
         """Probabilities of single scores of given label columns, whatever their ranks."""
         units = self.scale(scores)
         groups = None if self.groups is None else self.groups[columns]
@@ -106,7 +109,7 @@ class Calibration:
         return f"Calibration({self.kind}{by}, threshold {self.threshold:.3f}{own}{documents})"
 
     def state(self) -> Part:
-        arrays: dict[str, npt.NDArray[Any]] = {
+        arrays: dict[str, Array] = {
             f"curve.{number}": curve.numbers
             for number, curve in enumerate(self.curves)
             if curve is not None
@@ -146,9 +149,9 @@ class Calibration:
 
 def _through(
     curves: tuple[Curve | None, ...],
-    units: npt.NDArray[np.float64],
-    groups: npt.NDArray[np.int32] | None,
-) -> npt.NDArray[np.float64]:
+    units: Float64,
+    groups: Int32 | None,
+) -> Float64:
     shared = curves[0]
     assert shared is not None
     probabilities = shared(units)
@@ -161,9 +164,7 @@ def _through(
     return probabilities
 
 
-def _falling(
-    used: npt.NDArray[np.bool_], ranked: npt.NDArray[Any], probabilities: npt.NDArray[np.float64]
-) -> Float32:
+def _falling(used: Bools, ranked: Array, probabilities: Float64) -> Float32:
     """Chances in the order of ``ranked``: equal where that is equal, else strictly falling.
 
     A curve is nearly flat where it has seen no difference, above all at its upper end. The best
@@ -181,16 +182,35 @@ def _falling(
     return np.where(used, np.maximum(scores, 0), np.float32(-np.inf))
 
 
-def groups_of(
-    predictions: Predictions, by: By, groups: npt.NDArray[np.int32] | None
-) -> npt.NDArray[np.int32] | None:
+class Predictor(Fittable, Protocol):
+    """A fitted model: what scoring and calibration ask of it, whatever its method."""
+
+    calibration_: Calibration | None
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def index_(self) -> LabelIndex: ...
+
+    @property
+    def facts_(self) -> TrainingFacts: ...
+
+    def trees(self) -> dict[str, LabelTree]: ...
+
+    def predict(
+        self, X: Any, k: int = 5, *, raw: bool = False, threads: int | None = None
+    ) -> Predictions: ...
+
+
+def groups_of(predictions: Predictions, by: By, groups: Int32 | None) -> Int32 | None:
     if by == "rank":
         ranks = np.searchsorted(RANK_STARTS, np.arange(predictions.k), side="right") - 1
         return np.broadcast_to(ranks.astype(np.int32), predictions.columns.shape)
     return None if groups is None else groups[predictions.columns]
 
 
-def label_groups(model: Predictor, by: By) -> npt.NDArray[np.int32] | None:
+def label_groups(model: Predictor, by: By) -> Int32 | None:
     """The group of each label, whose curve it uses; None if labels have no groups."""
     if by == "frequency":
         from labelgrove.evaluation.metrics.bins import frequency_bin

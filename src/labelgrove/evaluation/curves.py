@@ -11,12 +11,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.arrays import Bools, Float64
 from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.evaluation.predictions import ScoreKind
 from labelgrove.evaluation.reliability import equal_mass_means
 
-Float64 = npt.NDArray[np.float64]
 CurveKind = Literal["isotonic", "beta"]
 
 PAIRS_PER_STEP, MOST_STEPS = 20, 1000  # of an isotonic curve
@@ -75,12 +75,12 @@ class Curve:
         return np.asarray(expit(a * low + b * high + c))
 
 
-def fit_curve(units: Float64, hits: npt.NDArray[np.bool_], kind: CurveKind) -> Curve:
+def fit_curve(units: Float64, hits: Bools, kind: CurveKind) -> Curve:
     """The curve of the given kind that fits best."""
     return _isotonic(units, hits) if kind == "isotonic" else _beta(units, hits)
 
 
-def _isotonic(units: Float64, hits: npt.NDArray[np.bool_]) -> Curve:
+def _isotonic(units: Float64, hits: Bools) -> Curve:
     """Steps that never fall, joined by straight lines between their middles.
 
     The steps themselves would give many labels the same probability. The lines rise everywhere and
@@ -105,7 +105,7 @@ def _isotonic(units: Float64, hits: npt.NDArray[np.bool_]) -> Curve:
     return Curve("isotonic", np.stack([x, y]))
 
 
-def _beta(units: Float64, hits: npt.NDArray[np.bool_]) -> Curve:
+def _beta(units: Float64, hits: Bools) -> Curve:
     """Maximum likelihood with a, b >= 0, so that the curve rises (Kull et al., 2017)."""
     low, high = _beta_terms(units)
     one = np.ones_like(low)
@@ -123,7 +123,7 @@ def _beta_terms(units: Float64) -> tuple[Float64, Float64]:
     return np.log(inside), -np.log1p(-inside)
 
 
-def _logistic(terms: Float64, hits: npt.NDArray[np.bool_]) -> Float64:
+def _logistic(terms: Float64, hits: Bools) -> Float64:
     """Weights of a logistic regression of ``hits``."""
     # One artificial outcome of each kind keeps weights finite where scores separate all hits.
     right = int(hits.sum())

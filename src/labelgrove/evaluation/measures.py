@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from labelgrove.core.arrays import CSR, Int64
+    from labelgrove.evaluation.calibration import Calibration
     from labelgrove.evaluation.metrics import Evaluation
+    from labelgrove.evaluation.metrics.ranking import Truth
     from labelgrove.evaluation.metrics.tallies import Tally
     from labelgrove.evaluation.predictions import Predictions
 
@@ -22,10 +25,10 @@ class Measures:
 
     of_lists: list[str]
     of_sets: list[str]
-    calibration: Any
+    calibration: Calibration | None  # if sets are measured
 
     @classmethod
-    def of(cls, metrics: list[str] | None, calibration: Any) -> Measures:
+    def of(cls, metrics: list[str] | None, calibration: Calibration | None) -> Measures:
         from labelgrove.evaluation.metrics import parse_metric
 
         names = metrics or [*METRICS, *(SET_METRICS if calibration is not None else [])]
@@ -35,7 +38,8 @@ class Measures:
                 f"{of_sets[0]}: the model must be calibrated to return sets of labels: "
                 "labelgrove calibrate MODEL DEV"
             )
-        return cls([name for name in names if name not in of_sets], of_sets, calibration)
+        of_lists = [name for name in names if name not in of_sets]
+        return cls(of_lists, of_sets, calibration if of_sets else None)
 
     def labels_needed(self, *, filtered: bool) -> int:
         """How many labels of each document the metrics look at."""
@@ -44,9 +48,9 @@ class Measures:
         # Filtered pairs make room for the labels behind them: ask for a few more.
         spare = 10 if filtered else 0
         k = max((parse_metric(name).k or 100 for name in self.of_lists), default=1) + spare
-        return max(k, self.calibration.places) if self.of_sets else k
+        return k if self.calibration is None else max(k, self.calibration.places)
 
-    def evaluate(self, predictions: Predictions, labels: Any, **settings: Any) -> Evaluation:
+    def evaluate(self, predictions: Predictions, labels: Truth, **settings: Any) -> Evaluation:
         """``settings`` are arguments of metrics.evaluate."""
         from labelgrove.evaluation.metrics import evaluate
 
@@ -56,7 +60,7 @@ class Measures:
         ]
         return _together(found)
 
-    def tally(self, predictions: Predictions, labels: Any, **settings: Any) -> list[Tally]:
+    def tally(self, predictions: Predictions, labels: Truth, **settings: Any) -> list[Tally]:
         """What a part of the documents adds to the metrics, of lists and of sets."""
         from labelgrove.evaluation.metrics.tallies import Tally
 
@@ -68,7 +72,7 @@ class Measures:
     def _questions(self, predictions: Predictions) -> list[tuple[Predictions, list[str]]]:
         """What is measured, and by which metrics."""
         questions = [(predictions, self.of_lists)] if self.of_lists else []
-        if self.of_sets:
+        if self.calibration is not None:
             sets = self.calibration.choose(predictions.top(self.calibration.places))
             questions.append((sets, self.of_sets))
         return questions
@@ -98,7 +102,7 @@ def _together(found: list[Evaluation]) -> Evaluation:
     return first
 
 
-def check_labels(labels: Any, unknown: Any) -> None:
+def check_labels(labels: CSR, unknown: Int64) -> None:
     """Raises an error for documents without labels, or with labels that the model does not know."""
     from labelgrove.data.inputs import check_known_labels
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Int64, as_csr, offsets
+from labelgrove.core.arrays import CSR, Float64, Int64, MatrixLike, as_csr, offsets
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.part import Part
 from labelgrove.core.topk import merge_lists
@@ -28,8 +28,6 @@ from labelgrove.evaluation.merging import (
     true_pairs,
 )
 from labelgrove.evaluation.predictions import Predictions
-
-Float64 = npt.NDArray[np.float64]
 
 # Labels have a weight and an exponent in common if their training documents are at least as many as
 # one of these numbers and fewer than the next. Scores of rare labels mean something else.
@@ -69,22 +67,22 @@ class LearntMerge:
     precision: tuple[float, ...] = ()
     unseen: Float64 | None = None
 
-    def __call__(self, found: Sequence[Predictions], *, k: int) -> Predictions:
+    def __call__(self, parts: Sequence[Predictions], *, k: int) -> Predictions:
         """The k best labels of each document, with probabilities."""
-        check_lists(found)
-        if len(found) != len(self.weights) or len(found[0].index) != len(self.bins):
+        check_lists(parts)
+        if len(parts) != len(self.weights) or len(parts[0].index) != len(self.bins):
             raise DataError(
                 f"this merge was learnt for {len(self.weights)} models and {len(self.bins):,} "
-                f"labels, not for {len(found)} and {len(found[0].index):,}"
+                f"labels, not for {len(parts)} and {len(parts[0].index):,}"
             )
-        columns, values = list_arrays(found)
-        for number, part in enumerate(found):
+        columns, values = list_arrays(parts)
+        for number, part in enumerate(parts):
             powers = self._powers(number, part)
             values[number, :, : part.k] = np.where(part.used, np.exp(powers), -np.inf)
         best = merge_lists(columns, values, k)  # their mean
         with np.errstate(divide="ignore"):
-            strengths = np.log(len(found) * np.maximum(best.scores.astype(np.float64), 0.0))
-        merged = Predictions(*best, found[0].index, "probability")
+            strengths = np.log(len(parts) * np.maximum(best.scores.astype(np.float64), 0.0))
+        merged = Predictions(*best, parts[0].index, "probability")
         return merged.with_scores(expit(self.sharpness * strengths))
 
     def _powers(self, member: int, part: Predictions) -> Float64:
@@ -167,7 +165,7 @@ def frequency_bins(frequencies: npt.ArrayLike) -> npt.NDArray[np.int8]:
 
 
 def learn_merge(
-    found: Sequence[Predictions], truth: Any, frequencies: npt.ArrayLike
+    parts: Sequence[Predictions], truth: MatrixLike, frequencies: npt.ArrayLike
 ) -> LearntMerge:
     """The merge of these predictions of held-out documents, learnt from their true labels.
 
@@ -176,21 +174,21 @@ def learn_merge(
     held-out documents. If the best member is better than the merge on documents that the merge has
     not seen (by the mean of P@1, P@3 and P@5, and by a standard error), it is taken alone.
     """
-    lists, bins = _checked(found, truth, frequencies)
-    unseen = cross_fitted(found, truth, frequencies, k=max(MEASURED_AT))
+    lists, bins = _checked(parts, truth, frequencies)
+    unseen = cross_fitted(parts, truth, frequencies, k=max(MEASURED_AT))
     rows = precision_rows(unseen, lists.truth)
-    alone = [precision_rows(part, lists.truth) for part in found]
+    alone = [precision_rows(part, lists.truth) for part in parts]
     best = int(np.argmax([values.mean() for values in alone]))
     gains = (rows - alone[best]).mean(axis=1)
     # On few documents, chance would often prefer one member, and a merge is rarely worse.
-    if len(found) > 1 and gains.mean() > -gains.std() / np.sqrt(len(gains)):
+    if len(parts) > 1 and gains.mean() > -gains.std() / np.sqrt(len(gains)):
         precision = tuple(rows.mean(axis=0).tolist())
         return replace(_fitted(lists, bins), precision=precision, unseen=rows)
-    one = _fitted(MemberLists([found[best]], lists.truth), np.zeros_like(bins))
-    exponents = np.zeros((len(found), one.weights.shape[1]))
+    one = _fitted(MemberLists([parts[best]], lists.truth), np.zeros_like(bins))
+    exponents = np.zeros((len(parts), one.weights.shape[1]))
     weights = np.full_like(exponents, -LARGEST_POWER)  # next to nothing
     weights[best], exponents[best] = one.weights[0], one.exponents[0]
-    shares = tuple(float(number == best) for number in range(len(found)))
+    shares = tuple(float(number == best) for number in range(len(parts)))
     return replace(
         one,
         weights=weights,
@@ -202,17 +200,17 @@ def learn_merge(
 
 
 def cross_fitted(
-    found: Sequence[Predictions], truth: Any, frequencies: npt.ArrayLike, *, k: int
+    parts: Sequence[Predictions], truth: MatrixLike, frequencies: npt.ArrayLike, *, k: int
 ) -> Predictions:
     """The k best labels, each fifth of the documents merged by what the other fifths teach.
 
     Measure a learnt merge by these: on documents that it learnt from, it looks better than it is.
     """
-    lists, bins = _checked(found, truth, frequencies)
-    rows = np.arange(len(found[0]))
+    lists, bins = _checked(parts, truth, frequencies)
+    rows = np.arange(len(parts[0]))
     folds = [rows[rows % FOLDS == fold] for fold in range(FOLDS)]
     merged = [
-        _fitted(lists.of(np.setdiff1d(rows, own)), bins)(lists.of(own).found, k=k) for own in folds
+        _fitted(lists.of(np.setdiff1d(rows, own)), bins)(lists.of(own).parts, k=k) for own in folds
     ]
     return Predictions.concat(merged).of_rows(np.argsort(np.concatenate(folds)))
 
@@ -220,44 +218,44 @@ def cross_fitted(
 class MemberLists(NamedTuple):
     """Predictions of several models, and the true labels."""
 
-    found: list[Predictions]
+    parts: list[Predictions]
     truth: CSR
 
-    def of(self, rows: npt.NDArray[np.int64]) -> MemberLists:
-        return MemberLists([part.of_rows(rows) for part in self.found], self.truth[rows])
+    def of(self, rows: Int64) -> MemberLists:
+        return MemberLists([part.of_rows(rows) for part in self.parts], self.truth[rows])
 
 
 def _checked(
-    found: Sequence[Predictions], truth: Any, frequencies: npt.ArrayLike
+    parts: Sequence[Predictions], truth: MatrixLike, frequencies: npt.ArrayLike
 ) -> tuple[MemberLists, npt.NDArray[np.int8]]:
     """The lists with their truth, and the bin of each label; refuses what does not fit."""
-    check_lists(found)
+    check_lists(parts)
     matrix, bins = as_csr(truth, name="truth"), frequency_bins(frequencies)
-    if bins.shape != (len(found[0].index),):
+    if bins.shape != (len(parts[0].index),):
         raise DataError(
-            f"frequencies: {bins.shape} numbers for {len(found[0].index):,} labels; give the "
+            f"frequencies: {bins.shape} numbers for {len(parts[0].index):,} labels; give the "
             "training documents of each label"
         )
-    if matrix.shape != (len(found[0]), len(bins)):
+    if matrix.shape != (len(parts[0]), len(bins)):
         raise DataError(
-            f"the true labels are {matrix.shape}, the predictions {(len(found[0]), len(bins))}: "
+            f"the true labels are {matrix.shape}, the predictions {(len(parts[0]), len(bins))}: "
             "documents x labels"
         )
-    return MemberLists(list(found), matrix), bins
+    return MemberLists(list(parts), matrix), bins
 
 
 class _Entries(NamedTuple):
     """The entries that are learnt from, sorted by document and label."""
 
-    places: npt.NDArray[np.int64]  # in targets
-    kinds: npt.NDArray[np.int64]  # member * bins + bin
+    places: Int64  # in targets
+    kinds: Int64  # member * bins + bin
     odds: Float64  # logarithms, with mean 0 and deviation 1 for each member
     targets: Float64  # of each (document, label) that any list has: 1 if it is right
 
 
 def _fitted(lists: MemberLists, bins: npt.NDArray[np.int8]) -> LearntMerge:
     """The most likely merge, whatever its precision."""
-    members, width = len(lists.found), len(BIN_STARTS) + 1
+    members, width = len(lists.parts), len(BIN_STARTS) + 1
     entries, middles, scales = _entries(lists, bins, width)
     values = _most_likely(entries, members, width)
     size = members * width
@@ -316,14 +314,14 @@ def _entries(
 ) -> tuple[_Entries, Float64, Float64]:
     """The entries that are learnt from; mean and deviation of each member's odds."""
     labels, keys = len(bins), []
-    for part in lists.found:
+    for part in lists.parts:
         documents = np.arange(len(part), dtype=np.int64)[:, None]
         keys.append(np.where(part.used, documents * labels + part.columns, -1))
     first = np.concatenate([key[:, :FIRST_RANKS].ravel() for key in keys])
     pairs = np.unique(first[first >= 0])
     odds, kinds, places = [], [], []
     middles, scales = np.zeros(len(keys)), np.ones(len(keys))
-    for number, (part, key) in enumerate(zip(lists.found, keys, strict=True)):
+    for number, (part, key) in enumerate(zip(lists.parts, keys, strict=True)):
         # A label that one list has among its first ones may be anywhere in the others.
         chosen = np.isin(key, pairs)
         own = log_odds(part)[chosen]

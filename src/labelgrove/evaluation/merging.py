@@ -7,12 +7,11 @@ where a list without the label counts as 0. A list has the labels of one documen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, entry_rows
+from labelgrove.core.arrays import CSR, Float32, Float64, Int32, Int64, entry_rows
 from labelgrove.core.late import expit
 from labelgrove.core.topk import Combine, merge_lists
 from labelgrove.errors import ConfigError, DataError
@@ -24,7 +23,7 @@ MEASURED_AT = (1, 3, 5)  # the ranks at which members and merges are compared
 
 
 def merge(
-    found: Sequence[Predictions],
+    parts: Sequence[Predictions],
     *,
     k: int,
     rule: Rule = "mean",
@@ -52,28 +51,28 @@ def merge(
     >>> merge([first, second], k=3, rule="round-robin").names()
     [['a', 'c', 'b']]
     """
-    check_lists(found)
+    check_lists(parts)
     if rule not in get_args(Rule):
         raise ConfigError(f"rule: must be one of {', '.join(get_args(Rule))}, got {rule!r}")
     if rule == "round-robin" and weights is not None:
         raise ConfigError("weights: round-robin takes all members in turn and has no weights")
-    kind = _kind_of_result(found, rule)
-    columns, scores = list_arrays(found)
+    kind = _kind_of_result(parts, rule)
+    columns, scores = list_arrays(parts)
     width = scores.shape[2]
     values = _values(rule, scores, width if places is None else max(places, width))
-    options: dict[str, Any] = {"combine": _combine(rule, kind), "weights": weights}
-    best = merge_lists(columns, values, k, **options)
-    return Predictions(*best, found[0].index, kind)
+    combine = _combine(rule, kind)
+    best = merge_lists(columns, values, k, combine=combine, weights=weights)
+    return Predictions(*best, parts[0].index, kind)
 
 
 def list_arrays(
-    found: Sequence[Predictions],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    parts: Sequence[Predictions],
+) -> tuple[Int32, Float32]:
     """Models x documents x ranks: columns and scores, -1 and -inf after the end of a list."""
-    shape = (len(found), len(found[0]), max(part.k for part in found))
+    shape = (len(parts), len(parts[0]), max(part.k for part in parts))
     columns = np.full(shape, -1, np.int32)
     scores = np.full(shape, -np.inf, np.float32)
-    for number, part in enumerate(found):
+    for number, part in enumerate(parts):
         columns[number, :, : part.k] = np.where(part.used, part.columns, -1)
         scores[number, :, : part.k] = np.where(part.used, part.scores, -np.inf)
     return columns, scores
@@ -85,7 +84,7 @@ def _combine(rule: Rule, kind: ScoreKind) -> Combine:
     return "mean-or-last" if rule == "mean" and kind == "margin" else "mean"
 
 
-def _values(rule: Rule, scores: npt.NDArray[np.float32], places: int) -> npt.NDArray[np.float32]:
+def _values(rule: Rule, scores: Float32, places: int) -> Float32:
     """The values of scores, which are -inf after the end of a list."""
     if rule == "mean":
         return scores
@@ -105,26 +104,26 @@ def _values(rule: Rule, scores: npt.NDArray[np.float32], places: int) -> npt.NDA
         return np.asarray(powers / powers.sum(axis=2, keepdims=True), np.float32)
 
 
-def check_lists(found: Sequence[Predictions]) -> None:
+def check_lists(parts: Sequence[Predictions]) -> None:
     """Refuses predictions of different documents or over different labels."""
-    if not found:
+    if not parts:
         raise DataError("nothing to merge: no predictions were given")
-    for number, part in enumerate(found[1:], 2):
-        if part.index is not found[0].index and part.index != found[0].index:
+    for number, part in enumerate(parts[1:], 2):
+        if part.index is not parts[0].index and part.index != parts[0].index:
             raise DataError(
                 f"predictions 1 and {number} are over different labels "
-                f"({len(found[0].index):,} and {len(part.index):,}) and cannot be merged"
+                f"({len(parts[0].index):,} and {len(part.index):,}) and cannot be merged"
             )
-        if len(part) != len(found[0]):
+        if len(part) != len(parts[0]):
             raise DataError(
-                f"predictions 1 and {number} are of {len(found[0]):,} and {len(part):,} documents"
+                f"predictions 1 and {number} are of {len(parts[0]):,} and {len(part):,} documents"
             )
 
 
-def _kind_of_result(found: Sequence[Predictions], rule: Rule) -> ScoreKind:
+def _kind_of_result(parts: Sequence[Predictions], rule: Rule) -> ScoreKind:
     if rule in ("rank", "round-robin"):
         return "margin"
-    kinds = {part.score_kind for part in found}
+    kinds = {part.score_kind for part in parts}
     if rule == "mean":
         if len(kinds) == 1:
             return kinds.pop()
@@ -136,30 +135,19 @@ def _kind_of_result(found: Sequence[Predictions], rule: Rule) -> ScoreKind:
     return "product"
 
 
-def precision_of(predictions: Predictions, truth: CSR) -> tuple[float, ...]:
-    """P@1, P@3 and P@5."""
-    return _precision(predictions, true_pairs(truth))
-
-
-def true_pairs(truth: CSR) -> npt.NDArray[np.int64]:
+def true_pairs(truth: CSR) -> Int64:
     """(document, label) pairs as sorted numbers."""
     return np.sort(entry_rows(truth) * truth.shape[1] + truth.indices)
 
 
-def precision_rows(predictions: Predictions, truth: CSR) -> npt.NDArray[np.float64]:
+def precision_of(predictions: Predictions, truth: CSR) -> tuple[float, ...]:
+    """P@1, P@3 and P@5."""
+    return tuple(precision_rows(predictions, truth).mean(axis=0).tolist())
+
+
+def precision_rows(predictions: Predictions, truth: CSR) -> Float64:
     """P@1, P@3 and P@5 of each document."""
-    hits = _hits(predictions, true_pairs(truth))
-    return np.stack([hits[:, :k].sum(axis=1) / k for k in MEASURED_AT], axis=1)
-
-
-def _precision(predictions: Predictions, true: npt.NDArray[np.int64]) -> tuple[float, ...]:
-    hits = _hits(predictions, true)
-    return tuple(float(hits[:, :k].sum() / (k * max(1, len(hits)))) for k in MEASURED_AT)
-
-
-def _hits(predictions: Predictions, true: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which of the first labels are right."""
     first = predictions.top(max(MEASURED_AT))
-    rows = np.arange(len(first), dtype=np.int64)[:, None]
-    right: npt.NDArray[np.bool_] = np.isin(rows * len(first.index) + first.columns, true)
-    return right & (first.columns >= 0)
+    keys = np.arange(len(first))[:, None] * len(first.index) + first.columns
+    hits = first.used & np.isin(keys, true_pairs(truth))
+    return np.stack([hits[:, :k].sum(axis=1) / k for k in MEASURED_AT], axis=1)

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 from labelgrove.core.arrays import as_csr
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.late import sparse
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats.files import STDIN, lines, replacing
@@ -43,7 +43,7 @@ def prediction_lines(
     label_ids = predictions.ids() if named else None
     scores, counts = predictions.scores.tolist(), predictions.counts.tolist()
     for row, (document_id, names) in enumerate(zip(ids, predictions.names(), strict=True)):
-        line: dict[str, Any] = {} if document_id is None else {"id": document_id}
+        line: JsonObject = {} if document_id is None else {"id": document_id}
         line["labels"] = names
         if label_ids is not None:
             line["label_ids"] = label_ids[row]
@@ -86,7 +86,7 @@ def prediction_writer(out: str, columns: Iterable[str] = ()) -> Iterator[Callabl
                 ids: Sequence[str | None],
                 *,
                 unknown: Sequence[bool] | None = None,
-                cells: Any = None,
+                cells: object = None,
             ) -> None:
                 file.writelines(prediction_lines(predictions, ids, unknown))
                 file.flush()
@@ -101,8 +101,8 @@ def prediction_writer(out: str, columns: Iterable[str] = ()) -> Iterator[Callabl
             predictions: Predictions,
             ids: Sequence[str | None],
             *,
-            unknown: Any = None,
-            cells: Iterable[Any] | None = None,
+            unknown: object = None,
+            cells: Iterable[Iterable[str]] | None = None,
         ) -> None:
             nonlocal seen
             names = [own or str(seen + row) for row, own in enumerate(ids)]

@@ -5,20 +5,20 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr, entry_rows
+from labelgrove.core.arrays import CSR, Array, Bools, Float32, Int32, MatrixLike, as_csr, entry_rows
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.late import sparse
 from labelgrove.core.notebook import cut, table
 from labelgrove.core.topk import lists_to_csr, top_k
-from labelgrove.data.corpus import LabelIndex
-from labelgrove.data.facts import TrainingFacts
+from labelgrove.data.corpus import LabelIndex, Strings
 from labelgrove.errors import ConfigError, DataError, MissingPackageError
-from labelgrove.labels.tree import LabelTree
 
+Pairs: TypeAlias = Sequence[tuple[int, int]] | MatrixLike
 ScoreKind = Literal["margin", "product", "probability"]
 SHOWN_DOCUMENTS, SHOWN_LABELS = 5, 5  # when predictions are displayed
 COMPARED = 5  # labels that tell whether two documents get the same
@@ -46,9 +46,9 @@ class Predictions:
     ([['b', 'c']], [[0.75, 0.5]])
     """
 
-    columns: npt.NDArray[np.int32]
-    scores: npt.NDArray[np.float32]
-    counts: npt.NDArray[np.int32]
+    columns: Int32
+    scores: Float32
+    counts: Int32
     index: LabelIndex
     score_kind: ScoreKind = "product"
 
@@ -71,13 +71,15 @@ class Predictions:
 
     @classmethod
     def from_csr(
-        cls, matrix: Any, *, k: int, index: LabelIndex, score_kind: ScoreKind = "product"
+        cls, matrix: MatrixLike, *, k: int, index: LabelIndex, score_kind: ScoreKind = "product"
     ) -> Predictions:
         """The k best stored entries of each row of a sparse score matrix (an explicit 0 counts)."""
         return cls._best(as_csr(matrix, name="score matrix"), k, index, score_kind)
 
     @classmethod
-    def _best(cls, matrix: Any, k: int, index: LabelIndex, score_kind: ScoreKind) -> Predictions:
+    def _best(
+        cls, matrix: Array | CSR, k: int, index: LabelIndex, score_kind: ScoreKind
+    ) -> Predictions:
         best = top_k(matrix, k)
         if matrix.shape[1] != len(index):
             raise DataError(
@@ -94,7 +96,7 @@ class Predictions:
         return int(self.columns.shape[1])
 
     @property
-    def used(self) -> npt.NDArray[np.bool_]:
+    def used(self) -> Bools:
         """Which entries are labels and not padding (n x k)."""
         return np.arange(self.k) < self.counts[:, None]
 
@@ -106,7 +108,7 @@ class Predictions:
         """Each document's label ids, best first."""
         return self._strings(self.index.ids)
 
-    def _strings(self, values: Any) -> list[list[str]]:
+    def _strings(self, values: Strings) -> list[list[str]]:
         return [
             [values[c] for c in row[:count]]
             for row, count in zip(self.columns.tolist(), self.counts.tolist(), strict=True)
@@ -124,7 +126,7 @@ class Predictions:
     def __iter__(self) -> Iterator[list[ScoredLabel]]:
         return (self[row] for row in range(len(self)))
 
-    def same_as(self, other: Predictions) -> npt.NDArray[np.bool_]:
+    def same_as(self, other: Predictions) -> Bools:
         """Which documents have the best labels and scores of the first document of ``other``.
 
         A text whose words tell a model nothing gets the labels of an empty text, the likeliest
@@ -146,19 +148,19 @@ class Predictions:
             counts=np.minimum(self.counts, np.int32(k)),
         )
 
-    def first(self, counts: npt.NDArray[Any]) -> Predictions:
+    def first(self, counts: Array) -> Predictions:
         """Only the best labels of each document, as many as ``counts`` says for it."""
         return self._only(self.used & (np.arange(self.k) < counts[:, None]))
 
-    def of_rows(self, rows: npt.NDArray[Any]) -> Predictions:
+    def of_rows(self, rows: Array) -> Predictions:
         """Only some documents: their numbers, or a mask."""
         return replace(
             self, columns=self.columns[rows], scores=self.scores[rows], counts=self.counts[rows]
         )
 
-    def with_scores(self, scores: npt.NDArray[Any]) -> Predictions:
+    def with_scores(self, scores: Array) -> Predictions:
         """The same labels with other scores (n x k), in the order of these."""
-        values: npt.NDArray[np.float32] = np.where(self.used, scores, -np.inf).astype(np.float32)
+        values: Float32 = np.where(self.used, scores, -np.inf).astype(np.float32)
         order = np.lexsort((self.columns, -values), axis=1)
         return replace(
             self,
@@ -166,7 +168,7 @@ class Predictions:
             scores=np.take_along_axis(values, order, 1),
         )
 
-    def above(self, threshold: float | npt.NDArray[np.floating[Any]]) -> Predictions:
+    def above(self, threshold: float | Array) -> Predictions:
         """Only labels whose score is at least ``threshold``: a number, or one number per label.
 
         >>> predictions = Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab"))
@@ -179,7 +181,7 @@ class Predictions:
             return self._only(self.used & (self.scores >= threshold[self.columns]))
         return self._only(self.used & (self.scores >= threshold))
 
-    def without(self, pairs: Any) -> Predictions:
+    def without(self, pairs: Pairs) -> Predictions:
         """Without the given (document, column) pairs; labels after a removed one move up.
 
         ``pairs`` is a sequence of pairs, an m x 2 array, or a sparse documents x labels matrix.
@@ -209,7 +211,7 @@ class Predictions:
         predicted = np.arange(len(self), dtype=np.int64)[:, None] * labels + self.columns
         return self._only(self.used & ~np.isin(predicted, rows * labels + columns))
 
-    def _only(self, chosen: npt.NDArray[np.bool_]) -> Predictions:
+    def _only(self, chosen: Bools) -> Predictions:
         """The ``chosen`` entries, moved to the front of their rows in the same order."""
         order = np.argsort(~chosen, axis=1, kind="stable")
         front = np.take_along_axis(chosen, order, axis=1)
@@ -224,7 +226,7 @@ class Predictions:
         """Scores as a sparse documents x labels matrix (a score of 0 stays stored)."""
         return lists_to_csr(self.columns, self.scores, self.counts, len(self.index))
 
-    def to_dicts(self) -> list[list[dict[str, Any]]]:
+    def to_dicts(self) -> list[list[JsonObject]]:
         """Each document's labels as plain dictionaries, best first, as for JSON.
 
         >>> Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab")).to_dicts()
@@ -232,7 +234,9 @@ class Predictions:
         """
         return [[label._asdict() for label in labels] for labels in self]
 
-    def to_frame(self, library: str = "pandas", *, documents: Sequence[Any] | None = None) -> Any:
+    def to_frame(
+        self, library: str = "pandas", *, documents: Sequence[object] | None = None
+    ) -> Any:
         """A data frame of pandas (or "polars") with a row for each predicted label, best first.
 
         Its columns are document, rank (from 1), id, name and score. ``documents`` are the
@@ -294,7 +298,7 @@ class Predictions:
             raise DataError("cannot concatenate predictions over different label indexes")
         width = max(part.k for part in parts)
 
-        def widened(values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
+        def widened(values: Array, fill: float) -> Array:
             return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=fill)
 
         return cls(
@@ -311,27 +315,6 @@ class Fittable(Protocol):
 
     @property
     def fitted(self) -> bool: ...
-
-
-class Predictor(Fittable, Protocol):
-    """A fitted model: what scoring and calibration ask of it, whatever its method."""
-
-    calibration_: Any
-
-    @property
-    def method(self) -> str: ...
-
-    @property
-    def index_(self) -> LabelIndex: ...
-
-    @property
-    def facts_(self) -> TrainingFacts: ...
-
-    def trees(self) -> dict[str, LabelTree]: ...
-
-    def predict(
-        self, X: Any, k: int = 5, *, raw: bool = False, threads: int | None = None
-    ) -> Predictions: ...
 
 
 def check_fitted(model: Fittable) -> None:

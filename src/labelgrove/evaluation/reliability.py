@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.arrays import Bools, Float64, Int64
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.errors import DataError
-
-Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -23,11 +22,11 @@ class Reliability:
 
     claimed: Float64
     true: Float64
-    counts: npt.NDArray[np.int64]
+    counts: Int64
     ece: float
     brier: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """For reports and files."""
         return {
             "ece": round(self.ece, 6),
@@ -65,9 +64,7 @@ def reliability(
     )
 
 
-def equal_mass_means(
-    values: Float64, hits: npt.NDArray[np.bool_], bins: int
-) -> tuple[npt.NDArray[np.int64], Float64, Float64]:
+def equal_mass_means(values: Float64, hits: Bools, bins: int) -> tuple[Int64, Float64, Float64]:
     """Counts, mean values and shares of hits in the bins that are not empty."""
     places = equal_mass(values, bins)
     counts = np.bincount(places)
@@ -77,9 +74,9 @@ def equal_mass_means(
     return counts[used], means, shares
 
 
-def equal_mass(values: Float64, bins: int) -> npt.NDArray[np.int64]:
+def equal_mass(values: Float64, bins: int) -> Int64:
     """The bin of each value; equal values share one, so bins may differ in size or be empty."""
     arranged = np.sort(values)
     starts = arranged[(np.arange(1, bins) * len(values)) // bins]
-    places: npt.NDArray[np.int64] = np.searchsorted(starts, values, side="right")
+    places: Int64 = np.searchsorted(starts, values, side="right")
     return places

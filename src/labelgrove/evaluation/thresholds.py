@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from labelgrove.core.arrays import Array, Bools, Float32, Float64, Int32, Int64
 from labelgrove.errors import ConfigError
 
-Float64 = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Target = Literal["micro-F1", "macro-F1", "document-F1", "f1"] | float
 F1_TARGETS = ("micro-F1", "macro-F1", "document-F1")  # "f1" is an older name of the first
 
@@ -19,19 +17,17 @@ F1_TARGETS = ("micro-F1", "macro-F1", "document-F1")  # "f1" is an older name of
 DRAWN = 100
 
 
-def check_target(target: Any) -> None:
+def check_target(target: object) -> None:
     """Refuses anything but the names of F1 or a precision."""
-    number = isinstance(target, (int, float)) and not isinstance(target, bool)
-    if target not in (*F1_TARGETS, "f1") and not (number and 0 < target <= 1):
+    number = isinstance(target, (int, float)) and not isinstance(target, bool) and 0 < target <= 1
+    if target not in (*F1_TARGETS, "f1") and not number:
         raise ConfigError(
             f"target: must be {', '.join(F1_TARGETS)} or a precision above 0 and up to 1, "
             f"got {target!r}"
         )
 
 
-def best_threshold(
-    scores: Float64, hits: npt.NDArray[np.bool_], true: int, target: Target
-) -> float:
+def best_threshold(scores: Float64, hits: Bools, true: int, target: Target) -> float:
     """The threshold at which labels reach the target; the documents have ``true`` labels.
 
     For an F1 it is the threshold with the largest F1 over all labels. For a precision it is the
@@ -60,12 +56,12 @@ def best_threshold(
     return _after(arranged, ends, chosen)
 
 
-def _ends(arranged: Float64) -> npt.NDArray[np.int64]:
+def _ends(arranged: Float64) -> Int64:
     """Where falling scores may be cut: labels of equal scores are returned together or not."""
     return np.append(np.flatnonzero(np.diff(arranged)), len(arranged) - 1)
 
 
-def _after(arranged: Float64, ends: npt.NDArray[np.int64], chosen: int) -> float:
+def _after(arranged: Float64, ends: Int64, chosen: int) -> float:
     """The threshold between the chosen end and the next score."""
     above = float(arranged[ends[chosen]])
     below = float(arranged[ends[chosen + 1]]) if chosen + 1 < len(ends) else 0.0
@@ -73,15 +69,15 @@ def _after(arranged: Float64, ends: npt.NDArray[np.int64], chosen: int) -> float
 
 
 def label_thresholds(
-    columns: npt.NDArray[np.int32],
+    columns: Int32,
     scores: Float64,
-    hits: npt.NDArray[np.bool_],
-    true: npt.NDArray[np.int64],
+    hits: Bools,
+    true: Int64,
     target: Target,
     *,
-    shared: float | npt.NDArray[np.float32],
+    shared: float | Float32,
     fewest: int,
-) -> npt.NDArray[np.float32]:
+) -> Float32:
     """A threshold per label for labels with at least ``fewest`` true documents, NaN for others.
 
     ``true`` has the number of documents of each label. The fewer they are, the nearer a threshold
@@ -102,14 +98,14 @@ def label_thresholds(
 
 
 def macro_thresholds(
-    columns: npt.NDArray[np.int32],
+    columns: Int32,
     scores: Float64,
     hits: Bools,
-    true: npt.NDArray[np.int64],
-    bins: npt.NDArray[Any],
+    true: Int64,
+    bins: Array,
     *,
     fewest: int,
-) -> tuple[float, npt.NDArray[np.float32]]:
+) -> tuple[float, Float32]:
     """The threshold with the best mean F1 over labels, and a better one for each label's bin.
 
     ``true`` has the number of documents of each label, ``bins`` its bin. A bin with fewer than
@@ -126,9 +122,7 @@ def macro_thresholds(
     return shared, chosen
 
 
-def _label_gains(
-    columns: npt.NDArray[np.int32], scores: Float64, hits: Bools, true: npt.NDArray[np.int64]
-) -> Float64:
+def _label_gains(columns: Int32, scores: Float64, hits: Bools, true: Int64) -> Float64:
     """By how much each entry changes the F1 of its label, after those with better scores."""
     gains = np.zeros(len(columns))
     if len(columns) == 0:
@@ -156,7 +150,7 @@ def _best_sum(scores: Float64, gains: Float64) -> float:
     return _after(arranged, ends, int(np.argmax(np.cumsum(gains[order])[ends])))
 
 
-def expected_sizes(probabilities: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def expected_sizes(probabilities: Array) -> Int64:
     """How many of its likeliest labels give each document (a row) the best expected F1.
 
     ``probabilities`` are best first. m labels are expected to have the sum of theirs as hits, and
@@ -167,5 +161,5 @@ def expected_sizes(probabilities: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """
     hits = np.cumsum(probabilities, axis=1, dtype=np.float64)
     given = np.arange(1, probabilities.shape[1] + 1)
-    sizes: npt.NDArray[np.int64] = np.argmax(2 * hits / (given + hits[:, -1:]), axis=1) + 1
+    sizes: Int64 = np.argmax(2 * hits / (given + hits[:, -1:]), axis=1) + 1
     return sizes

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from labelgrove.core.params import merge_settings, overridden, read_toml
+from labelgrove.core.params import Settings, merge_settings, overridden, read_toml
 from labelgrove.data.formats.annif import without_brackets
 from labelgrove.data.formats.building import counted
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
@@ -28,7 +28,7 @@ from labelgrove.errors import ConfigError, DataError, MissingExtraError
 OF_ANNIF = {"access", "allow_learn", "analyzer", "backend", "language", "limit", "name"}
 OF_ANNIF |= {"project_id", "transform", "vocab", "calibrate", "keep_training_data", "config"}
 # Our backend's linear method, which is its default: library records gain from both settings.
-USUAL: dict[str, Any] = {"method": "linear", "n_trees": 3, "label_texts": "names"}
+USUAL: Settings = {"method": "linear", "n_trees": 3, "label_texts": "names"}
 # Backends of Annif without a counterpart, and what to do instead.
 LEXICAL = (
     "finds terms of the vocabulary in texts; the method matcher comes nearest, and linear learns "
@@ -63,7 +63,7 @@ class AnnifProject:
     """A section of ``projects.cfg``, ``projects.toml`` or the folder ``projects.d``."""
 
     id: str
-    section: Mapping[str, Any]
+    section: Mapping[str, object]
     file: Path
 
     @property
@@ -105,7 +105,7 @@ def read_project(source: str) -> AnnifProject:
     return AnnifProject(chosen, sections[chosen], path)
 
 
-def _sections(path: Path) -> dict[str, Mapping[str, Any]]:
+def _sections(path: Path) -> dict[str, Mapping[str, object]]:
     if path.is_dir():
         files = sorted([*path.glob("*.cfg"), *path.glob("*.toml")])
         return {key: value for file in files for key, value in _sections(file).items()}
@@ -246,8 +246,8 @@ def _read_skos(file: Path, language: str) -> dict[str, LabelRow]:
         names: dict[str, str] = {}
         for kind in (SKOS.prefLabel, RDFS.label):
             for label in sorted(graph.objects(concept, kind), key=str):
-                code: Any = getattr(label, "language", None)
-                names.setdefault(code or "", str(label))
+                code = getattr(label, "language", None) or ""
+                names.setdefault(code, str(label))
         seen |= names.keys()
         uri = str(concept)
         rows[uri] = LabelRow(uri, _line(names, language) if names else uri)
@@ -324,7 +324,7 @@ def _json_document(line: str) -> Document:
     return Document(text, labels, None if identity is None else str(identity))
 
 
-def starting_settings(project: AnnifProject) -> tuple[dict[str, Any], list[str]]:
+def starting_settings(project: AnnifProject) -> tuple[Settings, list[str]]:
     """Settings for ``labelgrove train`` that come near the project's, and what has no counterpart.
 
     >>> section = {"backend": "omikuji", "cluster_balanced": "False", "ngram": "2"}
@@ -336,7 +336,7 @@ def starting_settings(project: AnnifProject) -> tuple[dict[str, Any], list[str]]
     if backend == "labelgrove":
         settings = _own_settings(project)
     else:
-        method, tfidf = "linear", dict[str, Any]()
+        method, tfidf = "linear", Settings()
         if backend == "omikuji":
             balanced = str(section.get("cluster_balanced", "true")).lower()
             method = "parabel" if balanced in ("1", "yes", "true", "on") else "bonsai"
@@ -364,7 +364,7 @@ def starting_settings(project: AnnifProject) -> tuple[dict[str, Any], list[str]]
 
 def _analyzer_settings(
     project: AnnifProject, spec: str, *, one_word: bool
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[Settings, list[str]]:
     """Settings of tf-idf near an analyzer of Annif, and the differences; stems need one word."""
     analyzer = Call.of(spec, "analyzer")
     if analyzer.name == "snowball" and one_word:
@@ -384,10 +384,10 @@ def _analyzer_settings(
     return {"min_token_length": int(shortest)}, notes
 
 
-def _own_settings(project: AnnifProject) -> dict[str, Any]:
+def _own_settings(project: AnnifProject) -> Settings:
     """What the section of a project with our backend says."""
     section = project.section
-    settings: dict[str, Any] = {}
+    settings: Settings = {}
     if file := section.get("config"):
         settings = {"method": "linear"} | read_toml(project.file.parent / str(file))
     elif section.get("method", "linear") == "linear":

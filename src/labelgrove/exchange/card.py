@@ -168,7 +168,7 @@ def _extras(stored: StoredModel) -> str:
 
 def _reads_by_encoder(stored: StoredModel) -> bool:
     """False where word vectors were learnt: the settings of an encoder are there, but unused."""
-    vectors: Mapping[str, Any] = stored.params.get("vectors", {})
+    vectors = stored.params.get("vectors", {})
     return "encoder" in stored.params and vectors.get("kind") != "word2vec"
 
 

@@ -11,8 +11,10 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from labelgrove.disk.atomic import write_file, write_folder
 from labelgrove.disk.bundle import MANIFEST, UNCHECKED, read_manifest
@@ -20,6 +22,9 @@ from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
 from labelgrove.exchange.card import model_card, published_files
 from labelgrove.methods.base import Model
 from labelgrove.nn.encoders.files import cache_folder
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 log = logging.getLogger(__name__)
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -79,7 +84,7 @@ def push(
     return str(done.oid)
 
 
-def find_model(repo_id_or_folder: str | Path, **options: Any) -> Path:
+def find_model(repo_id_or_folder: str | Path, **options: str | None) -> Path:
     """The folder of a model that is here, or the local copy of a repository (see :func:`fetch`)."""
     given = str(repo_id_or_folder)
     if Path(given).is_dir():
@@ -141,11 +146,11 @@ def check_repository(repo_id: str) -> None:
         raise ConfigError(f"{repo_id!r} is not the name of a repository: owner/name")
 
 
-def _download(api: Any, repo_id: str, commit: str, folder: Path) -> None:
+def _download(api: HfApi, repo_id: str, commit: str, folder: Path) -> None:
     """Downloads the manifest first: a repository without a model is refused at once."""
     # Inside the folder: if this process is killed, the next download removes it.
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        where: dict[str, Any] = {"revision": commit, "local_dir": temporary}
+        where = {"revision": commit, "local_dir": temporary}
         api.hf_hub_download(repo_id, MANIFEST, **where)
         try:
             listed = read_manifest(temporary, kind="model")["files"]
@@ -192,9 +197,8 @@ def _plain_errors(repo_id: str) -> Iterator[None]:
         raise ConfigError(f"hub:{repo_id}: {hints.get(kind, first)}") from error
 
 
-def _hub() -> Any:
+def _hub() -> ModuleType:
     try:
-        import huggingface_hub
+        return import_module("huggingface_hub")
     except ImportError as error:
         raise MissingExtraError("hub", "the Hugging Face Hub") from error
-    return huggingface_hub

@@ -25,7 +25,7 @@ def load(path: str | Path, **options: Any) -> Model:
     [['hats']]
     """
     manifest = model_manifest(path)
-    cls: Any
+    cls: type[Model]
     if "runtime" in manifest["metadata"]:
         from labelgrove.exchange.export.model import (
             ExportedModel,  # other models do without its rooms

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelgrove.core.callbacks import Callback
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
@@ -41,7 +42,7 @@ class Attempt:
     """A model and the metric that it is measured by, in values that other processes can read."""
 
     method: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     score: Scorer
 
     def __call__(
@@ -85,7 +86,7 @@ def measure(
     )
 
 
-def read_lines(file: Path) -> list[dict[str, Any]]:
+def read_lines(file: Path) -> list[JsonObject]:
     """The records in a file of JSON lines, without a line that a killed process left unfinished."""
     records = []
     for line in file.read_bytes().splitlines() if file.exists() else []:

@@ -33,7 +33,8 @@ _PUBLISHED: Table = {
 }
 
 _PARABEL: Table = {
-    **_PUBLISHED,
+    "ranker": {"negatives": "tfn", "eps": 0.1},
+    "search": {"post_processor": "l2-hinge", "beam": 10},  # the loss of its classifiers
     "n_trees": 3,
     "tree": {"branching": 2, "max_leaf_size": 100, "label_features": "pifa-plain"},
 }

@@ -7,7 +7,8 @@ import pytest
 from scipy import sparse
 
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.evaluation.metrics import Propensity, by_frequency, evaluate
+from labelgrove.evaluation.metrics import Metric, Propensity, by_frequency, by_label, evaluate
+from labelgrove.evaluation.metrics.ranking import judge
 from labelgrove.evaluation.predictions import Predictions
 
 # document   predicted        true          further labels without a column
@@ -103,9 +104,8 @@ def test_bins_by_hand():
 
 
 def test_bins_of_the_five_best_labels_without_those_filtered_out():
-    rows = by_frequency(
-        PREDICTIONS, TRUTH, train_frequencies=[101, 11, 10, 1, 0], filter_pairs=[(0, 0)]
-    )
+    fewer = PREDICTIONS.without([(0, 0)])
+    rows = by_frequency(fewer, TRUTH, train_frequencies=[101, 11, 10, 1, 0])
     assert [(row.labels, row.occurrences, row.hits) for row in rows] == [
         (1, 1, 0),
         (1, 0, 0),
@@ -129,3 +129,17 @@ def test_filter_pairs_move_the_next_label_up_and_keep_the_truth():
 def test_propensity_by_hand():
     weights = Propensity(a=1, b=1).inverse([0, 1, 3], n_train=1000)
     np.testing.assert_allclose(weights, [W_UNSEEN, W_ONCE, W_THRICE])
+
+
+def test_scores_of_labels_by_hand():
+    index = LabelIndex("abcd")
+    p = Predictions.from_scores([[3, 2, 0, 0], [3, 0, 2, 0], [0, 3, 2, 0]], k=2, index=index)
+    truth = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0]]
+    scores = by_label(judge(p, truth), Metric("P", k=2))
+    assert scores.true.tolist() == [2, 2, 1, 0]
+    assert scores.predicted.tolist() == [2, 2, 2, 0]
+    assert scores.hits.tolist() == [2, 1, 1, 0]
+    np.testing.assert_allclose(scores.precision, [1, 0.5, 0.5, np.nan])
+    np.testing.assert_allclose(scores.recall, [1, 0.5, 1, np.nan])
+    np.testing.assert_allclose(scores.f1, [1, 0.5, 2 / 3, np.nan])
+    assert by_label(judge(p, truth), Metric("P", k=1)).predicted.tolist() == [2, 1, 0, 0]

@@ -9,7 +9,7 @@ from sklearn.metrics import f1_score, ndcg_score
 
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.metrics import DEFAULT_METRICS, Evaluation, Propensity, compare, evaluate
+from labelgrove.evaluation.metrics import DEFAULT_METRICS, Evaluation, Propensity, evaluate
 from labelgrove.evaluation.metrics.evaluation import Comparison
 from labelgrove.evaluation.predictions import Predictions
 from reference import metrics as reference
@@ -144,37 +144,6 @@ def test_defaults_are_the_documented_ones():
     assert ev == evaluate(SMALL, SMALL_TRUTH, **counts, **stated, intervals=30)
     assert evaluate(SMALL, SMALL_TRUTH, metrics=["P@1"]).intervals == {}
     assert evaluate(SMALL, SMALL_TRUTH, metrics=["P@1"], intervals=1).intervals.keys() == {"P@1"}
-    other = predictions_of([[4, 1], [2, 0]])
-    result = compare(SMALL, other, SMALL_TRUTH, **counts)
-    assert result == compare(SMALL, other, SMALL_TRUTH, **counts, **stated, intervals=1000)
-    assert list(result.differences) == [name for name in DEFAULT_METRICS if name != "R@10"]
-    ten = LabelIndex([str(i) for i in range(10)])
-    long, short = (Predictions.from_scores(np.eye(10)[:2], k=k, index=ten) for k in (10, 9))
-    assert "R@10" not in compare(long, short, np.eye(10)[:2], intervals=1).differences
-    assert "R@10" in compare(long, long, np.eye(10)[:2], intervals=1).differences
-
-
-def test_compare_takes_the_arguments_of_evaluate():
-    other = predictions_of([[4, 1], [2, 4]])
-    arguments = {
-        "unknown": [1, 0],
-        "metrics": ["PSP@2", "coverage@2"],
-        "train_frequencies": range(LABELS),
-        "n_train": 100,
-        "propensity": "amazon",
-        "filter_pairs": [(1, 2)],
-    }
-    result = compare(SMALL, other, SMALL_TRUTH, intervals=5, **arguments)
-    assert result.first == evaluate(SMALL, SMALL_TRUTH, **arguments)
-    assert result.second == evaluate(other, SMALL_TRUTH, **arguments)
-    assert list(result.intervals) == ["PSP@2"]
-    gain = 100 * (result.second["PSP@2"] - result.first["PSP@2"])
-    table = result.table().splitlines()
-    assert table[1].startswith(f"PSP       {gain:+.2f} [")
-    assert table[3:] == [
-        "2 documents; second minus first, percentage points",
-        *(f"note: {note}" for note in result.first.notes),
-    ]
 
 
 def test_values_of_the_truth_do_not_matter_but_stored_zeros_are_no_labels():
@@ -250,7 +219,7 @@ def test_table_and_dict():
     assert "<th>P</th><td>50.00 [25.00, 75.00]</td><td>25.00</td>" in html
     assert "<b>2 documents; percent</b>" in html and "<p>a &lt;b&gt;</p>" in html
     assert repr(Evaluation({}, n=0)).endswith("0 documents; percent")
-    change = Comparison(ev, ev, {"P@1": 0.0}, {"P@1": (-0.5, 0.5)})
+    change = Comparison(ev, ev, {"P@1": 0.0}, {"P@1": (-0.5, 0.5)}, {})
     assert repr(change) == change.table()
     assert "+0.00 [-50.00, +50.00]" in change._repr_html_()
     assert change._repr_html_().count("a &lt;b&gt;") == 1

@@ -132,8 +132,7 @@ def test_heads_that_do_not_fit_their_tree_are_refused() -> None:
     part = exported(CascadeNet(WIDTH, tree), tree)["heads"]
     with pytest.raises(ModelFormatError, match="other levels"):
         Heads(part, random_tree(np.random.default_rng(0), [2, 4, LABELS]))
-    with pytest.raises(ModelFormatError, match="no tree"):
-        Heads(part, None)
+    pytest.raises(ModelFormatError, Heads, part, None).match("no tree")
     with pytest.raises(ModelFormatError, match="export the original model again"):
         Heads(flat("mixed"), None)
 

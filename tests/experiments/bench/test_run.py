@@ -15,6 +15,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.experiments.bench.config import Bench, BenchRow, create_row
 from labelgrove.experiments.bench.run import BenchFolder, encoders_of
 from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
+from support.run_logs import computed
 from support.sharding import assert_same_bits
 
 pytestmark = pytest.mark.slow
@@ -69,9 +70,7 @@ def test_rows_are_trained_and_measured(finished: Any) -> None:
 
 def test_stages_of_other_rows_are_reused_and_their_time_is_counted(finished: Any) -> None:
     folder, records = finished
-    log = (folder / "cache" / "log.jsonl").read_text().splitlines()
-    made = [e["stage"] for e in map(json.loads, log) if e["kind"] == "stage_computing"]
-    assert made.count("tfidf") == 1
+    assert computed(folder / "cache").count("tfidf") == 1
     linear, other = records[1]["stages"], records[2]["stages"]
     kinds = sorted(name.split()[0] for name in linear.keys() & other.keys())
     assert kinds == ["tfidf", "tree"]
@@ -200,8 +199,7 @@ MARGINS = {"name": "m", "method": "linear", "search": {"last_level": "noop"}}
     ],
 )
 def test_wrong_configs_are_refused_before_training(config: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Bench.from_config(config)
+    pytest.raises(ConfigError, Bench.from_config, config).match(message)
 
 
 def test_rows_start_from_others_from_files_and_from_flags(tmp_path: Path) -> None:
@@ -242,16 +240,14 @@ def test_files_that_do_not_fit_are_refused(
     data: Path, tmp_path: Path, config: dict[str, Any], message: str
 ) -> None:
     bench = Bench.from_config({"methods": [{"method": "linear"}], **config})
-    with pytest.raises(ConfigError, match=message):
-        BenchFolder(bench, data, tmp_path)
+    pytest.raises(ConfigError, BenchFolder, bench, data, tmp_path).match(message)
 
 
 def test_a_folder_needs_one_file_of_each_kind(data: Path, tmp_path: Path) -> None:
     bench = Bench.from_config({"methods": [{"method": "linear"}]})
     for name, message in [("train.txt", "no file test"), ("train.jsonl", "several files train")]:
         (tmp_path / name).touch()
-        with pytest.raises(ConfigError, match=message):
-            BenchFolder(bench, tmp_path, tmp_path / "run")
+        pytest.raises(ConfigError, BenchFolder, bench, tmp_path, tmp_path / "run").match(message)
 
 
 def test_joined_rows_leave_a_model(finished: Any) -> None:

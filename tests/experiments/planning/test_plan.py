@@ -208,8 +208,7 @@ def test_one_head_needs_no_tree_and_what_training_refuses_has_no_plan() -> None:
         model = create("lightxml", tiny_training() | {"rerank": {"enabled": enabled}})
         assert bool(plan_training(model, corpus, calibrate=False).tree) == enabled
     model.encoder.max_tokens = 10_000
-    with pytest.raises(ConfigError, match=r"encoder\.max_tokens"):
-        plan_training(model, corpus)
+    pytest.raises(ConfigError, plan_training, model, corpus).match(r"encoder\.max_tokens")
 
 
 def test_estimates_are_ranges_that_add_up() -> None:

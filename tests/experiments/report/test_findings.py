@@ -10,7 +10,7 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.evaluation.metrics.ranking import Judged, judge
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.experiments.report.findings import (
-    calibration,
+    best_scores,
     frequency_bands,
     missed_labels,
     most_wrong,
@@ -67,58 +67,33 @@ def test_labels_that_only_other_runs_know_have_no_siblings() -> None:
     assert (result.pairs, result.wrong) == ((), 1)
 
 
-@given(judgements(), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
-def test_calibration_is_the_mean_distance_over_bins(judged: Judged, k: int) -> None:
-    pairs = [
-        (float(judged.predictions.scores[row, place]), bool(judged.hits[row, place]))
-        for row in range(len(judged))
-        for place in range(len(best(judged, row, k)))
-    ]
-    result = calibration(judged, k=k, bins=4)
-    if not pairs:
-        assert result is None
-        return
-    assert result is not None
-    error = 0.0
-    for number, row in enumerate(result.bins):
-        inside = [(s, hit) for s, hit in pairs if min(int(s * 4), 3) == number]
-        assert row.labels == len(inside)
-        if inside:
-            score = sum(s for s, _ in inside) / len(inside)
-            right = sum(hit for _, hit in inside) / len(inside)
-            assert np.isclose(row.score, score) and np.isclose(row.right, right)
-            error += len(inside) / len(pairs) * abs(score - right)
-    assert np.isclose(result.error, error)
-
-
-def test_scores_outside_0_to_1_are_not_taken_for_probabilities() -> None:
+def test_scores_of_the_best_labels_are_taken_for_probabilities_if_they_can_be() -> None:
+    index = LabelIndex("ab")
+    p = Predictions.from_scores([[0.25, 0.5], [1 + 1e-7, 0.125]], k=2, index=index)
+    found = best_scores(judge(p, [[1, 0], [0, 1]]), k=1)
+    assert found is not None
+    assert (found[0].tolist(), found[1].tolist()) == ([0.5, 1.0], [False, False])
     for outside in (-0.5, 1.5):
-        p = Predictions.from_scores([[outside, 0.5]], k=2, index=LabelIndex("ab"))
-        assert calibration(judge(p, [[1, 0]]), k=2) is None
-    margins = Predictions.from_scores([[0.5]], k=1, index=LabelIndex("a"), score_kind="margin")
-    assert calibration(judge(margins, [[1]]), k=1) is None
-
-
-def test_probabilities_that_hold_have_no_error() -> None:
-    p = Predictions.from_scores([[0.5]] * 4, k=1, index=LabelIndex("a"))
-    result = calibration(judge(p, [[1], [0], [1], [0]]), k=1)
-    assert result is not None and result.error == 0
+        p = Predictions.from_scores([[outside, 0.5]], k=2, index=index)
+        assert best_scores(judge(p, [[1, 0]]), k=2) is None
+    margins = Predictions.from_scores([[0.5, 0]], k=1, index=index, score_kind="margin")
+    assert best_scores(judge(margins, [[1, 0]]), k=1) is None
 
 
 @given(judgements(), st.lists(st.integers(0, 40), min_size=LABELS, max_size=LABELS))
 @settings(max_examples=60, deadline=None)
 def test_frequency_bands_add_up(judged: Judged, frequencies: list[int]) -> None:
-    bands = frequency_bands(judged, frequencies, k=3)
+    bands = frequency_bands(judged, np.array(frequencies), k=3)
     for band in bands:
-        inside = [c for c in range(LABELS) if band.low <= frequencies[c] <= band.high]
+        low, high = (int(end) for end in (band.name.split("–") * 2)[:2])
+        inside = [c for c in range(LABELS) if low <= frequencies[c] <= high]
         occurrences = sum(c in inside for row in range(len(judged)) for c in true(judged, row))
         hits = sum(
             c in inside and c in true(judged, row)
             for row in range(len(judged))
             for c in best(judged, row, 3)
         )
-        unknown = int(judged.unknown.sum()) if band.low == 0 else 0
+        unknown = int(judged.unknown.sum()) if low == 0 else 0
         assert (band.labels, band.occurrences, band.hits) == (
             len(inside),
             occurrences + unknown,
@@ -152,7 +127,7 @@ def test_among_equally_wrong_documents_the_most_confident_comes_first() -> None:
 
 def test_bands_have_names_and_recall() -> None:
     p = Predictions.from_scores([[0.9, 0.5, 0.1]], k=1, index=LabelIndex("abc"))
-    bands = frequency_bands(judge(p, [[1, 1, 0]]), [7, 1, 0], k=1)
+    bands = frequency_bands(judge(p, [[1, 1, 0]]), np.array([7, 1, 0]), k=1)
     assert [band.name for band in bands] == ["0", "1", "4–7"]
     assert np.isnan(bands[0].recall) and [band.recall for band in bands[1:]] == [0, 1]
 
@@ -161,7 +136,7 @@ def test_tail_curve_is_short_for_any_number_of_labels() -> None:
     curve = tail_curve(np.arange(300_000), points=50)
     assert len(curve) <= 50
     assert curve[0] == (1, 299_999) and curve[-1] == (299_999, 1)
-    assert tail_curve([0, 0]) == []
+    assert tail_curve(np.array([0, 0])) == []
 
 
 def test_thinned_keeps_both_ends() -> None:

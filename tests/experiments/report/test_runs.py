@@ -43,11 +43,9 @@ def test_a_loaded_model_remembers_what_training_cost(tmp_path: Path) -> None:
 
 
 def test_other_things_are_refused_with_a_sentence() -> None:
-    with pytest.raises(ConfigError, match="cannot report on int"):
-        predicted(3, CORPUS, k=1)
+    pytest.raises(ConfigError, predicted, 3, CORPUS, k=1).match("cannot report on int")
     p = Predictions.from_scores([[1.0]], k=1, index=LabelIndex("a"))
-    with pytest.raises(DataError, match="1 predictions but 3 documents"):
-        predicted(p, CORPUS, k=1)
+    pytest.raises(DataError, predicted, p, CORPUS, k=1).match("1 predictions but 3 documents")
 
 
 def test_runs_with_other_labels_keep_their_metrics() -> None:

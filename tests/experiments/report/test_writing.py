@@ -11,7 +11,7 @@ import pytest
 from labelgrove import Corpus, LabelIndex, Linear, Predictions
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.metrics import by_frequency, compare, evaluate
+from labelgrove.evaluation.metrics import by_frequency, compare_all, evaluate
 from labelgrove.experiments.report import Report, measure_report, to_html, write_report
 from support.models import Plain
 from support.report_pages import Page
@@ -83,7 +83,8 @@ def test_values_are_those_of_the_metrics(model: Linear, held_out: Corpus, tmp_pa
     assert curves[0][:5] == ["k", "P@k, big", "nDCG@k, big", "PSP@k, big", "R@k, big"]
     assert curves[3][1] == percent(expected["P@3"]) and len(curves) == 1 + len(model.index_)
 
-    differences = compare(theirs, mine, held_out, metrics=names, intervals=50, **known)
+    both = compare_all([mine, theirs], held_out, metrics=names, intervals=50, **known)
+    differences = both.pairs[0, 1]
     table = page.tables["big minus small, percent and percentage points"]
     by_name = {row[0]: row[1:] for row in table[1:]}
     for name in names:

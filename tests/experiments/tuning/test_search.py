@@ -23,6 +23,7 @@ from labelgrove.experiments.attempts import Attempt
 from labelgrove.experiments.tuning import search, study
 from labelgrove.experiments.tuning.search import Tuned
 from labelgrove.methods import create
+from support.run_logs import computed
 
 pytestmark = pytest.mark.slow
 RANKER = {"ranker.C": {"low": 0.1, "high": 10, "log": True}, "ranker.threshold": [0.0, 0.1, 0.2]}
@@ -35,12 +36,6 @@ def parts() -> tuple[Corpus, Corpus]:
     return train, dev.reindex(train.index)
 
 
-def computed(folder: Path) -> list[str]:
-    lines = (folder / "stages" / "log.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
-    return [event["stage"] for event in events if event["kind"] == "stage_computing"]
-
-
 def interrupt(*_: Any) -> Any:
     raise KeyboardInterrupt
 
@@ -49,7 +44,7 @@ def test_features_and_trees_are_computed_once(parts: Any, tmp_path: Path) -> Non
     folder = tmp_path / "study"
     result = tune("linear", *parts, trials=6, space=RANKER, folder=folder)
     assert len(result.trials) == 6
-    stages = computed(folder)
+    stages = computed(folder / "stages")
     assert stages.count("tfidf") == 1
     assert stages.count("tree") == 1
     assert stages.count("ranker") == 6
@@ -59,7 +54,7 @@ def test_settings_of_the_search_alone_train_nothing_again(parts: Any, tmp_path: 
     space = {"search.beam": [5, 10, 20, 40]}
     base = {"ranker": {"negatives": "tfn"}}
     tune("linear", *parts, trials=5, space=space, base=base, folder=tmp_path / "study")
-    assert computed(tmp_path / "study") == ["tfidf", "tree", "ranker"]
+    assert computed(tmp_path / "study" / "stages") == ["tfidf", "tree", "ranker"]
 
 
 def test_without_reuse_nothing_is_shared(parts: Any, tmp_path: Path) -> None:
@@ -67,7 +62,7 @@ def test_without_reuse_nothing_is_shared(parts: Any, tmp_path: Path) -> None:
     alone = tune(
         "linear", *parts, trials=4, space=RANKER, seed=3, reuse=False, folder=tmp_path / "s"
     )
-    assert computed(tmp_path / "s") == []
+    assert computed(tmp_path / "s" / "stages") == []
     assert [t.value for t in alone.trials] == [t.value for t in shared.trials]
 
 
@@ -105,7 +100,7 @@ def test_a_study_resumes(parts: Any, tmp_path: Path) -> None:
     result = tune("linear", *parts, trials=2, space=RANKER, folder=folder)
     assert [t.number for t in result.trials] == list(range(6))
     assert len({t.settings["ranker.C"] for t in result.trials}) == 6  # none is tried again
-    assert computed(folder).count("tfidf") == 1
+    assert computed(folder / "stages").count("tfidf") == 1
     lines = (folder / "trials.jsonl").read_text().splitlines()
     assert [json.loads(line)["value"] for line in lines] == [t.value for t in result.trials]
 
@@ -319,7 +314,7 @@ def test_workers_find_what_one_process_finds(
     values = {t.number: t.value for t in one.trials}
     assert all(t.value == values[t.number] for t in two.trials if t.state == "complete")
     assert outcomes(tune("linear", *parts, **settings, engine=Two())) == outcomes(two)
-    stages = computed(tmp_path / "two")
+    stages = computed(tmp_path / "two" / "stages")
     assert stages.count("tfidf") == 2  # of a quarter and of all documents
     assert tune("linear", *parts, **settings | {"trials": 1}, folder=tmp_path / "two").folder
 

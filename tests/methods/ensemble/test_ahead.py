@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError
+from support.run_logs import computed
 from support.sharding import assert_same_bits
 from support.small_models import planted
 
@@ -49,11 +49,13 @@ def test_members_are_those_of_one_process(tmp_path: Path) -> None:
 
     with RunFolder(tmp_path / "run") as run:
         model = two().fit(texts, labels, run=run, engine=engine, callbacks=[listen])
-        lines = map(json.loads, (run.path / "log.jsonl").read_text().splitlines())
-        computed = Counter(line["stage"] for line in lines if line["kind"] == "stage_computing")
     assert_same_bits(two().fit(texts, labels), model)
     assert engine.called == ["linear"] * 3 and engine.ended == 0
-    assert computed == {"tfidf": 2, "tree": 3, "ranker": 3}  # two members share tf-idf
+    assert Counter(computed(tmp_path / "run")) == {
+        "tfidf": 2,
+        "tree": 3,
+        "ranker": 3,
+    }  # two members share tf-idf
     assert not model.timings_["1 linear: ranker"].reused  # the worker's time, not that of reading
     assert any(message.startswith("held-out P@1/3/5") for message in messages)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +20,8 @@ from labelgrove.methods.lightxml.static import TwoEncoders, best_groups  # noqa:
 from labelgrove.methods.training import make_runner  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
-from methods.lightxml.test_net import problem  # noqa: E402
+from support.nn_problems import light_problem  # noqa: E402
+from support.run_logs import computed  # noqa: E402
 from support.small_models import planted, tiny_training  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -40,9 +40,7 @@ def model(negatives: str, **heads: Any) -> Any:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     run = RunFolder(tmp_path_factory.mktemp("run") / "run")
     models = {kind: model(kind).fit(TEXTS, LABELS, run=run) for kind in ("static", "static-two")}
-    log = (run.path / "log.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in log]
-    return models | {"made": [e["stage"] for e in events if e["kind"] == "stage_computing"]}
+    return models | {"made": computed(run.path)}
 
 
 def encoder_weights(network: Any) -> list[Any]:
@@ -113,7 +111,7 @@ def test_candidates_are_the_groups_that_the_first_network_finds(trained: dict[st
 
 @pytest.mark.parametrize("truth", ["forced", "joined"])
 def test_the_parts_of_the_loss_are_those_of_dynamic_training(truth: str) -> None:
-    net, groups, rows, states = problem(3, truth=truth)
+    net, groups, rows, states = light_problem(3, truth=truth)
     positives = RaggedLabels.from_rows(rows)
     _, statistics = net.loss(states, positives)
     logits = net.groups(torch.cat(states, 1))

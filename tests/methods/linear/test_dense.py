@@ -86,8 +86,7 @@ def test_a_model_with_one_block_takes_either_kind_of_matrix() -> None:
             assert np.array_equal(model.predict(given, k=3).columns, expected.columns)
         with pytest.raises(DataError, match=r"fitted on features with \d+ sparse and \d+ dense"):
             model.predict(test[:, :5], k=1)
-        with pytest.raises(DataError, match="texts"):
-            model.predict(["text"], k=1)
+        pytest.raises(DataError, model.predict, ["text"], k=1).match("texts")
 
 
 def text_corpus(rows: int, seed: int = 0) -> tuple[list[str], Any, Any]:
@@ -109,8 +108,7 @@ def test_embeddings_beside_texts(tmp_path: Any) -> None:
     assert np.array_equal(long.columns, model.predict(test, k=3, dense=test_dense).columns)
     with pytest.raises(DataError, match="80 texts it needs dense= of shape 80 x 20, got none"):
         model.predict(test)
-    with pytest.raises(DataError, match="fitted on texts alone"):
-        blind.predict(test, dense=test_dense)
+    pytest.raises(DataError, blind.predict, test, dense=test_dense).match("fitted on texts alone")
     scores = model.score_labels(test, ["group 03"], dense=test_dense)
     assert scores.shape == (80, 1)
     assert scores[expected == 3].mean() > scores[expected != 3].mean()

@@ -106,8 +106,7 @@ def test_documents_with_fields_give_the_same_bits(tmp_path: Path) -> None:
     assert model.vectorizer_.field_counts() == {"creator": 5, "series": 5}
     assert any("creator 5, series 5" in str(event.values.get("text")) for event in messages)
     wrong = Linear.from_config({"tfidf": {"field_weights": {"publisher": 2.0}}})
-    with pytest.raises(ConfigError, match="'publisher' is no field"):
-        wrong.fit(parts)
+    pytest.raises(ConfigError, wrong.fit, parts).match("'publisher' is no field")
 
 
 def test_a_run_folder_is_resumed(corpora: tuple[Path, Path], tmp_path: Path) -> None:

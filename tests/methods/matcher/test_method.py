@@ -6,10 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from labelgrove import Corpus, Ensemble, LabelIndex, Linear, Matcher
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 from labelgrove.methods.explaining.explain import explain
 from labelgrove.methods.matcher.evidence import COLUMNS, MatchingParams, learn_evidence
 from labelgrove.methods.matcher.names import Names
@@ -108,8 +107,3 @@ def test_settings_are_checked() -> None:
     for wrong in ({"letters": 2}, {"documents": 0}, {"ridge": 0.0}):
         with pytest.raises(ConfigError, match=f"matching.{next(iter(wrong))}"):
             Matcher(matching=MatchingParams(**wrong)).fit(corpus())
-
-
-def test_features_at_prediction_are_refused() -> None:
-    with pytest.raises(DataError, match="reads texts"):
-        Matcher().fit(corpus()).predict(sparse.csr_array((1, 3), dtype=np.float32), k=1)

@@ -196,7 +196,5 @@ def test_a_state_whose_parts_do_not_fit_is_refused(
         Memory.from_state(Part(state.config, state.arrays | mixed), terms=False, vectors=True)
     memory = Memory.from_state(state, vectors=True)
     memory.check_fits(LABELS, 7)
-    with pytest.raises(ValueError, match="vectors of 7 for states of 8"):
-        memory.check_fits(LABELS, 8)
-    with pytest.raises(ValueError, match="do not fit the 9 of the index"):
-        memory.check_fits(9, 7)
+    pytest.raises(ValueError, memory.check_fits, LABELS, 8).match("vectors of 7 for states of 8")
+    pytest.raises(ValueError, memory.check_fits, 9, 7).match("do not fit the 9 of the index")

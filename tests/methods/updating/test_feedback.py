@@ -106,8 +106,7 @@ def test_what_is_no_feedback_is_said(tmp_path: Path) -> None:
         read_feedback(write(tmp_path / "x.jsonl", []))
     with pytest.raises(DataError, match="is no file with feedback"):
         read_feedback(write(tmp_path / "x.jsonl", [{"text": "a corpus", "labels": ["x"]}]))
-    with pytest.raises(DataError, match="does not exist"):
-        read_feedback(tmp_path / "nothing")
+    pytest.raises(DataError, read_feedback, tmp_path / "nothing").match("does not exist")
 
 
 def test_the_model_learns_what_people_add_and_what_they_reject() -> None:

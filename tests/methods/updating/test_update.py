@@ -251,8 +251,7 @@ def test_ensembles_grow_as_a_whole() -> None:
     first = model.members_[0]
     attributes = dict(vars(first))
     model.members_.append(Plain(model, method="lightxml"))
-    with pytest.raises(UnsupportedError, match="Train it again"):
-        model.add_labels(["one more"])
+    pytest.raises(UnsupportedError, model.add_labels, ["one more"]).match("Train it again")
     assert all(vars(first)[name] is value for name, value in attributes.items())
 
 
@@ -327,8 +326,7 @@ def test_mistakes_are_named(model: Linear) -> None:
         (lambda: model.update(["a text"], [[]]), "no document has a label"),
         (lambda: model.update(["a text"], [["a"]], corpus=["x"]), "a pair"),
     ]:
-        with pytest.raises(DataError, match=message):
-            call()
+        pytest.raises(DataError, call).match(message)
     with pytest.raises(labelgrove.errors.ConfigError, match="caution"):
         model.update(*NEW, params=GrowthParams(caution=-1))
     with pytest.raises(NotFittedError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ pytest.importorskip("torch")
 import labelgrove
 from labelgrove.disk.bundle import read_bundle
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from labelgrove.methods.xrtransformer.method import XRTransformer
 from reference.xrtransformer import inherited
+from support.run_logs import computed, interrupted, resumed
 from support.small_models import FEW_STEPS, planted, same, tiny_training
 
 pytestmark = pytest.mark.slow
@@ -32,13 +33,6 @@ def new(heads: dict[str, Any] | None = None, **settings: Any) -> Any:
     levels = {"dropout": 0.0, "kept": 2} | published | (heads or {})
     own = {"heads": levels, "tree": LEAVES, "refined": LEAVES, "training": FEW_STEPS}
     return create("xrtransformer", tiny_training() | own | settings)
-
-
-def computed(folder: Path) -> list[str]:
-    """The stages that were computed, not found, since the run folder was last opened."""
-    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    start = max(n for n, line in enumerate(lines) if line["kind"] == "run_start")
-    return [line["stage"] for line in lines[start:] if line["kind"] == "stage_computing"]
 
 
 def pairs(n: int) -> tuple[list[str], list[list[str]]]:
@@ -145,94 +139,52 @@ def test_a_run_with_another_ranker_trains_only_the_ranker(tmp_path: Path) -> Non
     every = {"tfidf", "linear", "linear-baseline", "tokens", "held-out-tokens", "tree"}
     every |= {f"{stage}-{n}" for stage in ("network", "vectors") for n in (1, 2, 3)}
     every |= {"matcher-1", "matcher-2", "bootstrap-2", "bootstrap-3", "refined-tree", "ranker"}
-    assert len(computed(folder)) == len(every)
-    assert set(computed(folder)) == every
+    assert len(computed(folder, last_run=True)) == len(every)
+    assert set(computed(folder, last_run=True)) == every
     with RunFolder(folder) as run:
         again = new(**training).fit(texts, labels, run=run)
-    assert computed(folder) == []
+    assert computed(folder, last_run=True) == []
     assert same(first.predict(texts, k=4), again.predict(texts, k=4))
     with RunFolder(folder) as run:
         new(**training, ranker={"C": 3.0}).fit(texts, labels, run=run)
-    assert computed(folder) == ["ranker"]
+    assert computed(folder, last_run=True) == ["ranker"]
     with RunFolder(folder) as run:
         new(**training, refined=LEAVES | {"kmeans_iterations": 2}).fit(texts, labels, run=run)
-    assert computed(folder) == ["refined-tree", "ranker"]
+    assert computed(folder, last_run=True) == ["refined-tree", "ranker"]
     with RunFolder(folder) as run:
         new({"kept": [2, 3]}, **training).fit(texts, labels, run=run)
     below = ["matcher-2", "bootstrap-3", "network-3", "vectors-3", "refined-tree", "ranker"]
-    assert computed(folder) == below
+    assert computed(folder, last_run=True) == below
     inherit = {"matcher": "head", "bootstrap": "inherit"}
     for heads, matcher in ((inherit, {}), (inherit | {"bootstrap_C": 2.0}, {"C": 2.0})):
         with RunFolder(folder) as run:
             new(heads, **training, matcher=matcher).fit(texts, labels, run=run)
-    assert computed(folder) == []  # neither of the two is asked for
+    assert computed(folder, last_run=True) == []  # neither of the two is asked for
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(level: int, tmp_path: Path) -> None:
-    texts, labels = planted(80)
+    documents, stage, folder = planted(80), f"training level {level}", tmp_path / "run"
     training = FEW_STEPS | {"checkpoint_minutes": 0.0, "log_every": 1}
-    settings = {"training": training, "held_out": 0.1}
-    with RunFolder(tmp_path / "whole") as run:
-        whole = new(**settings).fit(texts, labels, run=run)
-
-    class Enough(Exception):
-        pass
-
-    def stop(event: Any) -> None:
-        if event.stage == f"training level {level}" and event.values.get("step", 0) >= 4:
-            raise Enough
-
-    with RunFolder(tmp_path / "run") as run, pytest.raises(Enough):
-        new(**settings).fit(texts, labels, callbacks=[stop], run=run)
-    steps: list[tuple[str, int]] = []
-
-    def listen(event: Any) -> None:
-        if event.kind == "metrics" and "loss" in event.values:
-            steps.append((event.stage, event.values["step"]))
-
-    with RunFolder(tmp_path / "run") as run:
-        resumed = new(**settings).fit(texts, labels, callbacks=[listen], run=run)
-    assert steps[0] == (f"training level {level}", 4)
-    assert f"network-{level}" in computed(tmp_path / "run")
-    assert f"network-{level - 1}" not in computed(tmp_path / "run")
-    assert f"bootstrap-{level}" not in computed(tmp_path / "run")
-    assert same(whole.predict(texts, k=3), resumed.predict(texts, k=3))
-    assert whole.report_ == resumed.report_
-
-
-def test_fit_reports_itself_beside_the_linear_method(tmp_path: Path) -> None:
-    texts, labels = planted(150)
-    said: list[str] = []
-
-    def listen(event: Any) -> None:
-        if event.kind == "message":
-            said.append(event.values["text"])
-
-    model = new(held_out=0.1).fit(texts, labels, callbacks=[listen])
-    assert set(model.report_) == {"xrtransformer", "linear", "shortlist_recall", "held_out"}
-    assert model.report_["xrtransformer"]["P@1"] > 0.9
-    assert model.report_["linear"]["P@1"] > 0.9
-    assert len(model.report_["shortlist_recall"]) == 2
-    assert all(0.5 < share <= 1 for share in model.report_["shortlist_recall"])
-    assert len(said) == 1 and "linear" in said[0] and "xrtransformer" in said[0]
-    assert {record["level"] for record in model.history_["history"] if "score" in record} == {
-        1,
-        2,
-        3,
-    }
-    model.save(tmp_path / "model")
-    loaded = labelgrove.load(tmp_path / "model")
-    assert loaded.report_ == model.report_
-    assert loaded.history_ == model.history_
-    assert loaded.tree_ == model.tree_
+    make = partial(new, training=training, held_out=0.1)
+    interrupted(
+        make, documents, folder, lambda e: e.stage == stage and e.values.get("step", 0) >= 4
+    )
+    model, steps = resumed(make, documents, folder)
+    assert steps[0] == (stage, 4)
+    again = computed(folder, last_run=True)
+    assert f"network-{level}" in again
+    assert not {f"network-{level - 1}", f"bootstrap-{level}"} & set(again)
+    whole = make().fit(*documents)
+    assert same(whole.predict(documents[0], k=3), model.predict(documents[0], k=3))
+    assert whole.report_ == model.report_
 
 
 def test_text_vectors_may_be_standardised(tmp_path: Path) -> None:
     texts, labels = planted(80)
     with RunFolder(tmp_path / "run") as run:
         model = new({"standardise": True, "bootstrap_first": True}).fit(texts, labels, run=run)
-    assert "standard" in computed(tmp_path / "run")
+    assert "standard" in computed(tmp_path / "run", last_run=True)
     first = next((tmp_path / "run" / "stages" / "vectors-0").iterdir())
     vectors = read_bundle(first, kind="stage").parts["result"].arrays["train"]
     assert np.allclose(vectors.mean(0), 0, atol=1e-3)
@@ -249,21 +201,16 @@ def test_the_ranker_may_do_without_tfidf(tmp_path: Path) -> None:
     texts, labels = planted(80)
     with RunFolder(tmp_path / "run") as run:
         both = new(held_out=0.1).fit(texts, labels, run=run)
+    assert both.report_["xrtransformer"]["P@1"] > 0.8
+    assert len(both.report_["shortlist_recall"]) == 2
+    assert {r["level"] for r in both.history_["history"] if "score" in r} == {1, 2, 3}
     with RunFolder(tmp_path / "run") as run:
         model = new(held_out=0.1, ranker_input="vectors").fit(texts, labels, run=run)
-    assert computed(tmp_path / "run") == ["refined-tree", "ranker"]
+    assert computed(tmp_path / "run", last_run=True) == ["refined-tree", "ranker"]
     assert (model.rankers()[0].features, model.rankers()[0].width) == (0, both.rankers()[0].width)
     assert model.predict(texts[:3], k=2).counts.tolist() == [2, 2, 2]
     with pytest.raises(ConfigError, match="ranker_input: must be one of 'both', 'vectors'"):
         new(ranker_input="terms").fit(texts, labels)
-
-
-def test_labels_can_be_left_out_of_the_search() -> None:
-    texts, labels = planted(80)
-    model = new().fit(texts, labels)
-    best = model.predict(["a red shoe"], k=1).names()[0][0]
-    assert best not in model.predict(["a red shoe"], k=5, deny=[best]).names()[0]
-    assert model.predict(["a red shoe"], k=5, allow=["kind hat"]).names() == [["kind hat"]]
 
 
 def test_scores_are_margins_unless_the_search_multiplies() -> None:
@@ -273,13 +220,6 @@ def test_scores_are_margins_unless_the_search_multiplies() -> None:
     found = model.predict(texts, k=3)
     assert found.score_kind == "product"
     assert (found.scores <= 1).all()
-
-
-def test_features_are_refused() -> None:
-    texts, labels = planted(40)
-    model = new().fit(texts, labels)
-    with pytest.raises(DataError, match="reads text"):
-        model.predict(np.eye(3), k=1)
 
 
 def test_the_class_and_the_name_have_the_same_defaults() -> None:

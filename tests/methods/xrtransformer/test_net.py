@@ -27,7 +27,13 @@ from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from labelgrove.nn.heads.rows import RowTable  # noqa: E402
 from labelgrove.nn.training.params import LoopParams  # noqa: E402
 from reference import xrtransformer as reference  # noqa: E402
-from support.nn_problems import random_labels, random_states, random_tree, randomise  # noqa: E402
+from support.nn_problems import (  # noqa: E402
+    random_labels,
+    random_states,
+    random_tree,
+    randomise,
+    same_gradients,
+)
 
 pytestmark = pytest.mark.slow
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 7
@@ -65,12 +71,6 @@ def problem(seed, level, costs=None, **switches):
             rng.choice(WIDTHS[level - 1], 2, replace=False).tolist() for _ in range(DOCUMENTS)
         ]
     return head, tree, counts, true, predicted, random_states(rng, 1, DOCUMENTS, WIDTH)
-
-
-def same_gradients(one, other, inputs):
-    ours = torch.autograd.grad(one, inputs, retain_graph=True, materialize_grads=True)
-    theirs = torch.autograd.grad(other, inputs, retain_graph=True, materialize_grads=True)
-    return all(torch.allclose(a, b, atol=1e-4) for a, b in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "costs"])
@@ -250,8 +250,7 @@ def test_batches_bring_true_nodes_and_shortlists():
 def test_levels_above_the_limit_are_left_out():
     tree = random_tree(np.random.default_rng(0), WIDTHS)
     assert [fine_tuned_levels(tree, limit) for limit in (4, 11, 44, 45)] == [1, 2, 2, 3]
-    with pytest.raises(ConfigError, match="first level has 4 nodes already"):
-        fine_tuned_levels(tree, 3)
+    pytest.raises(ConfigError, fine_tuned_levels, tree, 3).match("first level has 4 nodes already")
 
 
 def test_every_level_has_its_own_steps_and_rate():

@@ -71,8 +71,7 @@ def test_clusters_are_as_many_as_asked_for_and_nearly_equal(labels: int, cluster
     params = IndexingParams(clusters=clusters)
     vectors = np.random.default_rng(0).normal(size=(labels, 3))
     if clusters > labels:
-        with pytest.raises(ConfigError, match="only"):
-            cluster_tree(vectors, params)
+        pytest.raises(ConfigError, cluster_tree, vectors, params).match("only")
         return
     tree = cluster_tree(vectors, params)
     assert tree.widths == (clusters, labels)
@@ -80,8 +79,7 @@ def test_clusters_are_as_many_as_asked_for_and_nearly_equal(labels: int, cluster
 
 
 def test_clusters_are_a_power_of_two() -> None:
-    with pytest.raises(ConfigError, match="power of two"):
-        cluster_count(100, 6)
+    pytest.raises(ConfigError, cluster_count, 100, 6).match("power of two")
 
 
 @pytest.mark.parametrize("kind", ["weighted", "plain"])

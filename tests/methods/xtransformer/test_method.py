@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ pytest.importorskip("torch")
 
 
 import labelgrove
+from labelgrove.core.callbacks import Event
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 from labelgrove.labels.features import pifa
 from labelgrove.methods import create
 from labelgrove.methods.xtransformer.matching import (
@@ -25,8 +27,8 @@ from labelgrove.methods.xtransformer.matching import (
 from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
-from support.run_logs import computed
-from support.small_models import FEW_UPDATES, planted, tiny_training
+from support.run_logs import computed, interrupted, resumed
+from support.small_models import FEW_UPDATES, planted, same, tiny_training
 
 pytestmark = pytest.mark.slow
 DOCUMENTS, LABELS, CLUSTERS, TERMS, WIDTH, KEPT = 60, 14, 4, 12, 5, 2
@@ -84,38 +86,17 @@ def test_label_texts_that_say_the_same_lie_together() -> None:
     assert cluster_of[0] == cluster_of[2] != cluster_of[1] == cluster_of[3]
 
 
-@pytest.mark.parametrize("combine", ["ranker", "learnt"])
-def test_fit_reports_itself_beside_the_linear_method(combine: str, tmp_path: Path) -> None:
+def test_a_learnt_score_is_a_probability_and_needs_held_out_documents(tmp_path: Path) -> None:
     texts, labels = planted(120)
-    said: list[str] = []
-
-    def listen(event: Any) -> None:
-        if event.kind == "message":
-            said.append(event.values["text"])
-
-    model = new(held_out=0.1, ranking={"combine": combine}).fit(texts, labels, callbacks=[listen])
-    assert set(model.report_) == {"xtransformer", "linear", "shortlist_recall", "held_out"}
+    learnt = {"ranking": {"combine": "learnt"}}
+    model = new(held_out=0.1, **learnt).fit(texts, labels)
     assert model.report_["xtransformer"]["P@1"] > 0.8
-    assert 0 <= model.report_["shortlist_recall"][0] <= 1
-    assert len(said) == 1 and "linear" in said[0] and "xtransformer" in said[0]
     found = model.predict(texts, k=3)
-    assert found.score_kind == ("margin" if combine == "ranker" else "probability")
+    assert found.score_kind == "probability"
     model.save(tmp_path / "model")
-    again = labelgrove.load(tmp_path / "model")
-    assert again.predict(texts, k=3).scores.tobytes() == found.scores.tobytes()
-    assert again.report_ == model.report_
-
-
-def test_a_learnt_score_needs_held_out_documents() -> None:
-    texts, labels = planted(30)
+    assert same(labelgrove.load(tmp_path / "model").predict(texts, k=3), found)
     with pytest.raises(ConfigError, match="held-out"):
-        new(ranking={"combine": "learnt"}).fit(texts, labels)
-
-
-def test_features_are_refused_at_prediction() -> None:
-    texts, labels = planted(40)
-    with pytest.raises(DataError, match="reads text"):
-        new().fit(texts, labels).predict(np.eye(3), k=1)
+        new(**learnt).fit(texts, labels)
 
 
 # Stages
@@ -213,36 +194,19 @@ def test_label_texts_may_have_an_encoder_of_their_own() -> None:
 
 
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(tmp_path: Path) -> None:
-    texts, labels = planted(80)
-    training = FEW_UPDATES | {"checkpoint_minutes": 0.0, "log_every": 1}
-    whole = new(training=training).fit(texts, labels)
-
-    class Enough(Exception):
-        pass
-
-    def stop(event: Any) -> None:
-        if event.kind == "metrics" and event.values.get("step", 0) >= 20:
-            raise Enough
-
-    def stop_at_ranker(event: Any) -> None:
-        if event.kind == "stage_start" and event.stage == "ranker":
-            raise Enough
-
+    documents, folder = planted(80), tmp_path / "run"
+    make = partial(new, training=FEW_UPDATES | {"checkpoint_minutes": 0.0, "log_every": 1})
+    interrupted(make, documents, folder, lambda e: e.values.get("step", 0) >= 20)
     steps: list[int] = []
 
-    def watch(event: Any) -> None:
+    def at_ranker(event: Event) -> bool:
         if event.kind == "metrics" and "step" in event.values:
             steps.append(event.values["step"])
+        return event.kind == "stage_start" and event.stage == "ranker"
 
-    with RunFolder(tmp_path / "run") as run, pytest.raises(Enough):
-        new(training=training).fit(texts, labels, callbacks=[stop], run=run)
-    with RunFolder(tmp_path / "run") as run, pytest.raises(Enough):
-        new(training=training).fit(texts, labels, callbacks=[stop_at_ranker, watch], run=run)
+    interrupted(make, documents, folder, at_ranker)
     assert steps[0] >= 20
-    steps.clear()
-    with RunFolder(tmp_path / "run") as run:
-        resumed = new(training=training).fit(texts, labels, callbacks=[watch], run=run)
-    assert steps == []  # the matcher was done
-    first, second = whole.predict(texts, k=3), resumed.predict(texts, k=3)
-    assert np.array_equal(first.columns, second.columns)
-    assert first.scores.tobytes() == second.scores.tobytes()
+    model, more = resumed(make, documents, folder)
+    assert more == []  # the matcher was done
+    texts = documents[0]
+    assert same(make().fit(*documents).predict(texts, k=3), model.predict(texts, k=3))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.arrays import Array, Float64, entry_rows
 from labelgrove.errors import DataError
-from labelgrove.evaluation.metrics.measures import Float64, Ratio
+from labelgrove.evaluation.metrics.measures import Ratio
 from labelgrove.evaluation.metrics.names import BIN_NAMES, Metric
-from labelgrove.evaluation.metrics.ranking import Judged, judge
+from labelgrove.evaluation.metrics.ranking import Counts, Judged, Truth, judge
 from labelgrove.evaluation.predictions import Predictions
 
 HEAD_ABOVE = 100
@@ -25,7 +27,7 @@ def frequency_bin(frequencies: npt.ArrayLike) -> npt.NDArray[np.int8]:
     ).astype(np.int8)
 
 
-def check_frequencies(frequencies: Any, labels: int) -> Float64:
+def check_frequencies(frequencies: npt.ArrayLike, labels: int) -> Float64:
     """Training frequencies as numbers, one per label."""
     counts = np.asarray(frequencies, dtype=np.float64)
     if counts.shape != (labels,):
@@ -39,25 +41,14 @@ def bin_measure(judged: Judged, metric: Metric, bin_of: npt.NDArray[np.int8]) ->
     """A bin's share of P@k (the shares of all bins add up to it), or the recall of its labels."""
     name, _, family = metric.family.partition("-")
     position = BIN_NAMES.index(name)
-    hits = _hits_in_bin(judged, metric, bin_of, position)
+    counted = judged.hits & judged.counted(metric)
+    hits = (counted & (bin_of[judged.predictions.columns] == position)).sum(1, dtype=np.float64)
     if family == "P":
         assert metric.k is not None
         return Ratio(hits, np.full(len(hits), float(metric.k)))
-    return Ratio(hits, _true_in_bin(judged, bin_of, position))
-
-
-def _hits_in_bin(
-    judged: Judged, metric: Metric, bin_of: npt.NDArray[np.int8], position: int
-) -> Float64:
-    in_bin = bin_of[judged.predictions.columns] == position
-    hits: Float64 = (judged.hits & judged.counted(metric) & in_bin).sum(axis=1, dtype=np.float64)
-    return hits
-
-
-def _true_in_bin(judged: Judged, bin_of: npt.NDArray[np.int8], position: int) -> Float64:
-    rows = judged.true_rows()[bin_of[judged.truth.indices] == position]
+    rows = entry_rows(judged.truth)[bin_of[judged.truth.indices] == position]
     true = np.bincount(rows, minlength=len(judged)).astype(np.float64)
-    return true + judged.unknown if BIN_NAMES[position] == "unseen" else true
+    return Ratio(hits, true + judged.unknown if name == "unseen" else true)
 
 
 class BinScore(NamedTuple):
@@ -74,14 +65,29 @@ class BinScore(NamedTuple):
     precision_share: float
 
 
+def bin_scores(
+    judged: Judged, bin_of: Array, names: Sequence[str], *, k: int, unseen: int
+) -> list[BinScore]:
+    """The hits of the k best labels in each bin; ``unseen`` has the labels without a column."""
+    counted = judged.hits & judged.counted(Metric("P", k=k))
+    columns = np.arange(len(bin_of)), judged.truth.indices, judged.predictions.columns[counted]
+    labels, true, hits = (np.bincount(bin_of[each], minlength=len(names)) for each in columns)
+    true[unseen] += judged.unknown.sum()
+    rows = []
+    for place, name in enumerate(names):
+        size, occurrences, right = int(labels[place]), int(true[place]), int(hits[place])
+        recall = right / occurrences if occurrences else float("nan")
+        rows.append(BinScore(name, size, occurrences, right, recall, right / (k * len(judged))))
+    return rows
+
+
 def by_frequency(
     predictions: Predictions,
-    truth: Any,
+    truth: Truth,
     *,
     train_frequencies: npt.ArrayLike,
     k: int = 5,
-    unknown: Any = None,
-    filter_pairs: Any = None,
+    unknown: Counts = None,
 ) -> list[BinScore]:
     """The hits of the k best labels in each frequency bin, from head to unseen.
 
@@ -96,15 +102,6 @@ def by_frequency(
     tail 0 of 1
     unseen 0 of 0
     """
-    if filter_pairs is not None:
-        predictions = predictions.without(filter_pairs)
     judged = judge(predictions.top(k), truth, unknown=unknown)
     bin_of = frequency_bin(check_frequencies(train_frequencies, len(predictions.index)))
-    rows = []
-    for position, name in enumerate(BIN_NAMES):
-        hits = int(_hits_in_bin(judged, Metric("P", k=k), bin_of, position).sum())
-        true = int(_true_in_bin(judged, bin_of, position).sum())
-        labels = int((bin_of == position).sum())
-        recall = hits / true if true else float("nan")
-        rows.append(BinScore(name, labels, true, hits, recall, hits / (k * len(judged))))
-    return rows
+    return bin_scores(judged, bin_of, BIN_NAMES, k=k, unseen=BIN_NAMES.index("unseen"))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
+from labelgrove.core.arrays import Float64
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics.evaluation import Comparison, Evaluation, checked_request
 from labelgrove.evaluation.metrics.intervals import bootstrap, interval
-from labelgrove.evaluation.metrics.measures import Float64, Ratio
+from labelgrove.evaluation.metrics.measures import Ratio
 from labelgrove.evaluation.metrics.propensity import Propensity
+from labelgrove.evaluation.metrics.ranking import Counts, Truth
 from labelgrove.evaluation.predictions import Predictions
 
 FLIPS = 2000
@@ -34,22 +35,19 @@ class Contest:
 
 def compare_all(
     runs: Sequence[Predictions],
-    truth: Any,
+    truth: Truth,
     *,
-    unknown: Any = None,
+    unknown: Counts = None,
     metrics: Sequence[str],
-    train_frequencies: Any = None,
+    train_frequencies: Counts = None,
     n_train: int | None = None,
     propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
     intervals: int = 1000,
-    flips: int = FLIPS,
-    level: float = 0.95,
-    seed: int = 0,
 ) -> Contest:
     """Which of several runs are better than which others, beyond chance.
 
     All runs are resampled with the same documents. The test of a pair swaps the two runs' results
-    of random documents ``flips`` times: p is how often the difference is then as large as it is.
+    of random documents ``FLIPS`` times: p is how often the difference is then as large as it is.
     Arguments are those of ``evaluate``; averages over labels (macro, coverage) are refused.
 
     >>> from labelgrove.data.corpus import LabelIndex
@@ -61,8 +59,6 @@ def compare_all(
     """
     if not runs:
         raise ConfigError("compare_all needs at least one run")
-    if flips < 1:
-        raise ConfigError(f"flips must be at least 1, got {flips}")
     measures: list[Ratio] = []
     evaluations = []
     for run in runs:
@@ -76,16 +72,14 @@ def compare_all(
             measures.append(measure)
         evaluations.append(evaluation)
     names, n = list(evaluations[0].values), len(runs[0])
-    draws = bootstrap(measures, n, times=intervals, seed=seed)
+    draws = bootstrap(measures, n, times=intervals, seed=0)
     draws = draws.reshape(len(draws), len(runs), len(names))
     evaluations = [
-        replace(
-            e, intervals={name: interval(draws[:, i, m], level) for m, name in enumerate(names)}
-        )
+        replace(e, intervals={name: interval(draws[:, i, m]) for m, name in enumerate(names)})
         for i, e in enumerate(evaluations)
     ]
     couples = list(combinations(range(len(runs)), 2))
-    p = _holm(_swapped(measures, len(runs), couples, n, flips, seed))
+    p = _holm(_swapped(measures, len(runs), couples, n))
     pairs = {}
     for row, (i, j) in enumerate(couples):
         first, second = evaluations[j], evaluations[i]
@@ -94,7 +88,7 @@ def compare_all(
             first,
             second,
             {name: second.values[name] - first.values[name] for name in names},
-            {name: interval(changes[:, m], level) for m, name in enumerate(names)},
+            {name: interval(changes[:, m]) for m, name in enumerate(names)},
             {name: float(p[row, m]) for m, name in enumerate(names)},
         )
     return Contest(tuple(evaluations), pairs)
@@ -105,8 +99,6 @@ def _swapped(
     runs: int,
     couples: Sequence[tuple[int, int]],
     n: int,
-    flips: int,
-    seed: int,
 ) -> Float64:
     """The p-value of each pair (row) and metric (column)."""
     count = len(measures) // runs
@@ -136,16 +128,16 @@ def _swapped(
     # Sums in another order differ in their last bits, which must not make a tie a smaller value.
     bar = seen - 1e-9
     as_large = np.zeros(seen.shape)
-    for signs in _signs(n, flips, seed):
+    for signs in _signs(n, FLIPS):
         as_large += (np.abs(differences(signs)) >= bar).sum(axis=0)
-    p: Float64 = (as_large + 1) / (flips + 1)
+    p: Float64 = (as_large + 1) / (FLIPS + 1)
     p[np.isnan(seen)] = np.nan
     return p
 
 
-def _signs(n: int, times: int, seed: int) -> Iterator[Float64]:
+def _signs(n: int, times: int) -> Iterator[Float64]:
     """Blocks of rows of random signs, one per document."""
-    rng = np.random.default_rng([seed, 1])  # not the stream of the resamples
+    rng = np.random.default_rng([0, 1])  # not the stream of the resamples
     block = max(1, _SIGNS_AT_ONCE // n)
     for start in range(0, times, block):
         rows = min(block, times - start)

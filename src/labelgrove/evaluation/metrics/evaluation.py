@@ -1,19 +1,20 @@
-"""``evaluate`` and ``compare`` measure predictions against true labels."""
+"""``evaluate`` measures predictions against true labels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from labelgrove.core import notebook
+from labelgrove.core.arrays import Float64
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.metrics.bins import bin_measure, check_frequencies, frequency_bin
-from labelgrove.evaluation.metrics.intervals import Interval, bootstrap, has_interval, interval
-from labelgrove.evaluation.metrics.measures import Float64, Measure, Ratio
+from labelgrove.evaluation.metrics.intervals import Interval, bootstrap, interval
+from labelgrove.evaluation.metrics.measures import Measure, Ratio
 from labelgrove.evaluation.metrics.names import (
     MACRO,
     MICRO,
@@ -24,13 +25,15 @@ from labelgrove.evaluation.metrics.names import (
 )
 from labelgrove.evaluation.metrics.propensity import LabelWeights, Propensity, propensity_measure
 from labelgrove.evaluation.metrics.ranking import (
+    Counts,
     Facts,
+    Truth,
     judge,
     micro_measure,
     per_label_measure,
     ranking_measure,
 )
-from labelgrove.evaluation.predictions import Predictions
+from labelgrove.evaluation.predictions import Pairs, Predictions
 
 DEFAULT_METRICS = (
     *("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5"),
@@ -71,12 +74,14 @@ class Evaluation:
     def __len__(self) -> int:
         return len(self.values)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Everything as values for JSON; a metric that is not defined becomes None."""
         return {
             "documents": self.n,
-            "values": {name: _json(value) for name, value in self.values.items()},
-            "intervals": {name: [_json(v) for v in pair] for name, pair in self.intervals.items()},
+            "values": {name: json_number(value) for name, value in self.values.items()},
+            "intervals": {
+                name: [json_number(v) for v in pair] for name, pair in self.intervals.items()
+            },
             "propensity": {"A": self.propensity.a, "B": self.propensity.b},
             "notes": list(self.notes),
         }
@@ -108,15 +113,15 @@ class Evaluation:
 class Comparison:
     """Two sets of predictions for the same documents; ``differences`` are second minus first.
 
-    A difference whose interval does not include zero is probably not due to chance. ``p``, the
-    result of a paired test, comes from ``compare_all``.
+    A difference whose interval does not include zero is probably not due to chance. ``p`` is the
+    result of a paired test.
     """
 
     first: Evaluation
     second: Evaluation
     differences: dict[str, float]
     intervals: dict[str, Interval]
-    p: dict[str, float] = field(default_factory=dict)
+    p: dict[str, float]
 
     def table(self) -> str:
         """The differences in percentage points, each with its interval."""
@@ -137,14 +142,14 @@ class Comparison:
 
 def evaluate(
     predictions: Predictions,
-    truth: Any,
+    truth: Truth,
     *,
-    unknown: Any = None,
+    unknown: Counts = None,
     metrics: Sequence[str] | None = None,
-    train_frequencies: Any = None,
+    train_frequencies: Counts = None,
     n_train: int | None = None,
     propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
-    filter_pairs: Any = None,
+    filter_pairs: Pairs | None = None,
     intervals: int | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -182,7 +187,7 @@ def evaluate(
 
 def with_intervals(
     evaluation: Evaluation,
-    measures: Mapping[str, Any],
+    measures: Mapping[str, object],
     *,
     times: int,
     level: float = 0.95,
@@ -197,46 +202,6 @@ def with_intervals(
     return replace(evaluation, intervals=ranges)
 
 
-def compare(
-    first: Predictions,
-    second: Predictions,
-    truth: Any,
-    *,
-    unknown: Any = None,
-    metrics: Sequence[str] | None = None,
-    train_frequencies: Any = None,
-    n_train: int | None = None,
-    propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
-    filter_pairs: Any = None,
-    intervals: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Comparison:
-    """Whether ``second`` is better than ``first``: paired differences over resampled documents.
-
-    >>> from labelgrove.data.corpus import LabelIndex
-    >>> worse = Predictions.from_scores([[0.9, 0.5], [0.2, 0.7]], k=1, index=LabelIndex("ab"))
-    >>> better = Predictions.from_scores([[0.9, 0.5], [0.8, 0.7]], k=1, index=LabelIndex("ab"))
-    >>> compare(worse, better, [[1, 0], [1, 0]], metrics=["P@1"]).differences
-    {'P@1': 0.5}
-    """
-    if metrics is None:
-        metrics = _usual_metrics(min(first.k, second.k), train_frequencies, n_train)[0]
-    request = checked_request(first, metrics, train_frequencies, n_train, propensity)
-    measures_1, before = request.measure(first, truth, unknown, filter_pairs)
-    measures_2, after = request.measure(second, truth, unknown, filter_pairs)
-    names = [name for name, measure in measures_1.items() if has_interval(measure)]
-    both = [measures[name] for measures in (measures_1, measures_2) for name in names]
-    draws = bootstrap(both, len(first), times=intervals, seed=seed)
-    changes = draws[:, len(names) :] - draws[:, : len(names)]
-    return Comparison(
-        before,
-        after,
-        {name: after.values[name] - before.values[name] for name in measures_1},
-        {name: interval(changes[:, i], level) for i, name in enumerate(names)},
-    )
-
-
 @dataclass(frozen=True)
 class MetricRequest:
     """The checked arguments of an evaluation."""
@@ -248,7 +213,7 @@ class MetricRequest:
     notes: tuple[str, ...]
 
     def measure(
-        self, predictions: Predictions, truth: Any, unknown: Any, filter_pairs: Any
+        self, predictions: Predictions, truth: Truth, unknown: Counts, filter_pairs: Pairs | None
     ) -> tuple[dict[str, Measure], Evaluation]:
         """The measures by name, for resampling, and their values."""
         notes = [*self.notes]
@@ -268,7 +233,7 @@ class MetricRequest:
         return max((metric.k for metric in self.metrics if metric.k is not None), default=0)
 
     def judge(
-        self, predictions: Predictions, truth: Any, unknown: Any, *, all_labels: bool = False
+        self, predictions: Predictions, truth: Truth, unknown: Counts
     ) -> tuple[dict[str, Measure], Facts]:
         """The measures by name, and what else is to be said about the documents."""
         ks = [metric.k for metric in self.metrics if metric.k is not None]
@@ -292,7 +257,7 @@ class MetricRequest:
             if metric.family in MICRO:
                 return micro_measure(judged, metric)
             if metric.family in MACRO or metric.family == "coverage":
-                return per_label_measure(judged, metric, all_labels=all_labels)
+                return per_label_measure(judged, metric)
             return ranking_measure(judged, metric)
 
         measures = {str(metric): measured(metric) for metric in self.metrics}
@@ -302,7 +267,7 @@ class MetricRequest:
 def checked_request(
     predictions: Predictions,
     names: Sequence[str] | None,
-    train_frequencies: Any,
+    train_frequencies: Counts,
     n_train: int | None,
     propensity: Propensity | str,
 ) -> MetricRequest:
@@ -330,7 +295,7 @@ def checked_request(
 
 
 def _usual_metrics(
-    predicted: int, train_frequencies: Any, n_train: int | None
+    predicted: int, train_frequencies: Counts, n_train: int | None
 ) -> tuple[list[str], list[str]]:
     """The default metrics that these arguments allow, and notes on the others."""
     names = [name for name in DEFAULT_METRICS if (parse_metric(name).k or 0) <= max(predicted, 5)]
@@ -403,5 +368,6 @@ def _percent(value: float, signed: bool) -> str:
     return f"{100 * value:+.2f}" if signed else f"{100 * value:.2f}"
 
 
-def _json(value: float) -> float | None:
+def json_number(value: float) -> float | None:
+    """The value for JSON, which has no NaN."""
     return None if math.isnan(value) else value

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labelgrove.core.arrays import Float64
 from labelgrove.errors import ConfigError
-from labelgrove.evaluation.metrics.measures import Float64, Measure, PerLabel, Ratio
+from labelgrove.evaluation.metrics.measures import Ratio
 
 _WEIGHTS_AT_ONCE = 4_000_000  # 32 MB of weights for any number of documents
 
@@ -25,30 +26,17 @@ class Interval(NamedTuple):
     high: float
 
 
-def has_interval(measure: Measure) -> bool:
-    """Whether the difference of two systems gets an interval: for all metrics but coverage.
-
-    Resampling shifts macro averages, but the shift is the same for both systems.
-    """
-    return not (isinstance(measure, PerLabel) and measure.kind == "coverage")
-
-
-def bootstrap(measures: Sequence[Measure], n: int, *, times: int, seed: int) -> Float64:
+def bootstrap(measures: Sequence[Ratio], n: int, *, times: int, seed: int) -> Float64:
     """The measures over ``times`` resamples of n documents, as a times x measures array."""
     if times < 1:
         raise ConfigError(f"intervals must be at least 1 resample, got {times}")
-    ratios = [i for i, measure in enumerate(measures) if isinstance(measure, Ratio)]
-    numerators = _stacked([measures[i].numerators for i in ratios], n)  # type: ignore[union-attr]
-    denominators = _stacked([measures[i].denominators for i in ratios], n)  # type: ignore[union-attr]
-    blocks = []
-    for weights in _resamples(n, times, seed):
-        block = np.empty((len(weights), len(measures)))
-        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, as in Ratio.value
-            block[:, ratios] = (weights @ numerators) / (weights @ denominators)
-        for i, measure in enumerate(measures):
-            if isinstance(measure, PerLabel):
-                block[:, i] = [measure.value(row) for row in weights]
-        blocks.append(block)
+    numerators = _stacked([measure.numerators for measure in measures], n)
+    denominators = _stacked([measure.denominators for measure in measures], n)
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, as in Ratio.value
+        blocks = [
+            (weights @ numerators) / (weights @ denominators)
+            for weights in _resamples(n, times, seed)
+        ]
     return np.concatenate(blocks)
 
 

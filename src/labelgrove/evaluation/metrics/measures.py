@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from labelgrove.core.arrays import Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -78,76 +76,66 @@ def mean(values: Float64) -> Ratio:
 
 
 @dataclass(frozen=True)
-class Entries:
-    """(document, label) pairs; labels are numbered from zero in the order of :class:`PerLabel`."""
+class LabelScores:
+    """Per label, in how many documents it is true, predicted, and both; undefined ratios are NaN.
 
-    documents: Int64
-    labels: Int64
+    >>> scores = LabelScores(np.array([4, 0]), np.array([2, 0]), np.array([1, 0]))
+    >>> scores.precision.tolist(), scores.recall.tolist()
+    ([0.5, nan], [0.25, nan])
+    """
 
-    def counts(self, size: int, weights: Float64 | None) -> Float64:
-        """The number of documents of each label; a document counts as often as its weight says."""
-        per_entry = None if weights is None else weights[self.documents]
-        return np.bincount(self.labels, weights=per_entry, minlength=size).astype(np.float64)
+    true: Int64
+    predicted: Int64
+    hits: Int64
+
+    @property
+    def precision(self) -> Float64:
+        """The share of a label's predictions that are right."""
+        return _ratio(self.hits, self.predicted)
+
+    @property
+    def recall(self) -> Float64:
+        """The share of a label's documents that got it."""
+        return _ratio(self.hits, self.true)
+
+    @property
+    def f1(self) -> Float64:
+        """The harmonic mean of both; NaN for labels that are neither true nor predicted."""
+        return _ratio(2 * self.hits, self.predicted + self.true)
+
+
+def _ratio(numerators: Int64, denominators: Int64) -> Float64:
+    with np.errstate(invalid="ignore"):
+        shares: Float64 = numerators / denominators
+    return shares
 
 
 @dataclass(frozen=True)
 class PerLabel:
-    """A metric over the labels that occur in the truth: a macro average, or coverage."""
+    """A mean over the labels that are true somewhere: a macro average, or coverage."""
 
     kind: str  # P, R, F1 or coverage
-    size: int
-    true: Entries
-    predicted: Entries
-    hit: Entries
-
-    def value(self, weights: Float64 | None = None) -> float:
-        """The metric over all documents, each counted ``weights`` times (once by default)."""
-        return self.counts(weights).value()
-
-    def counts(self, weights: Float64 | None = None) -> LabelCounts:
-        """What the documents add to the metric."""
-        return LabelCounts(
-            self.kind,
-            self.true.counts(self.size, weights),
-            self.predicted.counts(self.size, weights),
-            self.hit.counts(self.size, weights),
-        )
-
-
-@dataclass(frozen=True)
-class LabelCounts:
-    """How often each label is true, predicted, and both; only those that are true count."""
-
-    kind: str
-    true: Float64
-    predicted: Float64
-    hit: Float64
+    scores: LabelScores
 
     def value(self) -> float:
-        """The mean over the labels."""
-        occurs = self.true > 0
+        """The metric over all documents; NaN if no label is true."""
+        scores = self.scores
+        occurs = scores.true > 0
         if not occurs.any():
             return float("nan")
-        true, predicted, hit = self.true[occurs], self.predicted[occurs], self.hit[occurs]
         if self.kind == "coverage":
-            per_label = (hit > 0).astype(np.float64)
-        elif self.kind == "R":
-            per_label = hit / np.maximum(true, 1)
-        elif self.kind == "P":
-            per_label = hit / np.maximum(predicted, 1)
-        else:
-            per_label = 2 * hit / np.maximum(predicted + true, 1)
-        return float(per_label.mean())
+            return float((scores.hits > 0)[occurs].mean())
+        per_label = {"P": scores.precision, "R": scores.recall, "F1": scores.f1}[self.kind]
+        return float(np.nan_to_num(per_label[occurs]).mean())  # NaN: true, but never predicted
 
     @staticmethod
-    def joined(parts: Sequence[LabelCounts]) -> LabelCounts:
+    def joined(parts: Sequence[PerLabel]) -> PerLabel:
         """The counts over the documents of all parts."""
-        return LabelCounts(
-            parts[0].kind,
-            sum(part.true for part in parts),  # type: ignore[arg-type]
-            sum(part.predicted for part in parts),  # type: ignore[arg-type]
-            sum(part.hit for part in parts),  # type: ignore[arg-type]
+        true, predicted, hits = (
+            np.sum([getattr(part.scores, name) for part in parts], axis=0)
+            for name in ("true", "predicted", "hits")
         )
+        return PerLabel(parts[0].kind, LabelScores(true, predicted, hits))
 
 
 Measure: TypeAlias = Ratio | PerLabel

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.arrays import Float64
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import top_k
 from labelgrove.errors import ConfigError
-from labelgrove.evaluation.metrics.measures import Float64, Ratio
+from labelgrove.evaluation.metrics.measures import Ratio
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.metrics.ranking import Judged, discounts
 

@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, Bools, Float64, Int64, MatrixLike, as_csr, entry_rows
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.frames import label_column
 from labelgrove.errors import DataError
-from labelgrove.evaluation.metrics.measures import Entries, Float64, Int64, PerLabel, Ratio, mean
+from labelgrove.evaluation.metrics.measures import LabelScores, PerLabel, Ratio, mean
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.predictions import Predictions
 
-Bools = npt.NDArray[np.bool_]
+# A matrix has a row per document and a column per label; label lists may be a column or a frame.
+Truth: TypeAlias = Corpus | Sequence[Sequence[str]] | MatrixLike
+Counts: TypeAlias = npt.ArrayLike | None
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,11 @@ class Judged:
         known: Int64 = np.diff(self.truth.indptr).astype(np.int64)
         return known + self.unknown
 
-    def true_rows(self) -> Int64:
-        """The document of every entry of the truth."""
-        return np.repeat(np.arange(len(self)), np.diff(self.truth.indptr))
-
     def counted(self, metric: Metric) -> Bools:
         """Which ranks count for a metric: the k best, or those that reach the threshold."""
-        ranks = np.arange(self.predictions.k)
-        used: Bools = ranks < self.predictions.counts[:, None]
+        used = self.predictions.used
         if metric.k is not None:
-            return used & (ranks < metric.k)
+            return used & (np.arange(self.predictions.k) < metric.k)
         assert metric.threshold is not None
         # In the precision of the scores, so that a score of 0.3 reaches a threshold of 0.3.
         return used & (self.predictions.scores >= np.float32(metric.threshold))
@@ -99,9 +96,9 @@ class Facts(NamedTuple):
         return notes
 
 
-def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judged:
+def judge(predictions: Predictions, truth: Truth, *, unknown: Counts = None) -> Judged:
     """Compares predictions with the truth, in which stored values above zero are labels."""
-    truth, unknown = as_truth(truth, predictions.index, unknown)
+    truth, unknown = _as_matrix(truth, predictions.index, unknown)
     truth = _binary(truth)
     n, labels = len(predictions), len(predictions.index)
     if n == 0:
@@ -115,22 +112,15 @@ def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judge
     if unseen.shape != (n,) or (unseen < 0).any():
         raise DataError(f"unknown must be {n} counts, one per document, none negative")
     _refuse_repeats(predictions)
-    documents = np.arange(n, dtype=np.int64)
     # Both sides as sorted numbers, document * labels + column, and a last one that is no key.
-    true_keys = np.repeat(documents, np.diff(truth.indptr)) * labels + truth.indices
-    true_keys = np.append(true_keys, -1)
-    used = np.arange(predictions.k) < predictions.counts[:, None]
-    keys = documents[:, None] * labels + predictions.columns
-    hits = used & (true_keys[np.searchsorted(true_keys[:-1], keys)] == keys)
+    true_keys = np.append(entry_rows(truth) * labels + truth.indices, -1)
+    keys = np.arange(n, dtype=np.int64)[:, None] * labels + predictions.columns
+    hits = predictions.used & (true_keys[np.searchsorted(true_keys[:-1], keys)] == keys)
     return Judged(predictions, truth, unseen, hits)
 
 
-def as_truth(truth: Any, index: LabelIndex, unknown: Any) -> tuple[Any, Any]:
-    """The truth as a matrix, from a Corpus, label lists or a matrix, and counts of unknown labels.
-
-    Label lists may be a column or a frame. With a Corpus or label lists, ``unknown`` is counted
-    here; a matrix needs it.
-    """
+def _as_matrix(truth: Truth, index: LabelIndex, unknown: Counts) -> tuple[MatrixLike, Counts]:
+    """The truth as a matrix, and counts of unknown labels, which only a matrix needs."""
     if isinstance(truth, Corpus):
         moved = truth.reindex(index)
         return moved.labels, moved.unknown
@@ -141,16 +131,13 @@ def as_truth(truth: Any, index: LabelIndex, unknown: Any) -> tuple[Any, Any]:
     return truth, unknown
 
 
-def _holds_labels(truth: Sequence[Any]) -> bool:
-    rows = (row for row in truth if isinstance(row, Iterable) and not _is_numbers(row))
-    return any(isinstance(label, str) for row in rows for label in row)
+def _holds_labels(truth: Sequence[object]) -> bool:
+    numbers = (isinstance(row, np.ndarray) and row.dtype.kind not in "OU" for row in truth)
+    rows = (row for row, known in zip(truth, numbers, strict=True) if not known)
+    return any(isinstance(label, str) for row in rows if isinstance(row, Iterable) for label in row)
 
 
-def _is_numbers(row: Any) -> bool:
-    return isinstance(row, np.ndarray) and row.dtype.kind not in "OU"
-
-
-def _binary(truth: Any) -> CSR:
+def _binary(truth: MatrixLike) -> CSR:
     truth = as_csr(truth, name="truth")
     if len(truth.data) and not truth.data.min() > 0:
         truth = truth.copy()
@@ -211,26 +198,21 @@ def micro_measure(judged: Judged, metric: Metric) -> Ratio:
     return Ratio(2 * hits, predicted + sizes)
 
 
-def per_label_measure(judged: Judged, metric: Metric, *, all_labels: bool = False) -> PerLabel:
+def per_label_measure(judged: Judged, metric: Metric) -> PerLabel:
     """Macro averages, and coverage (the share of distinct true labels predicted at least once).
 
     Both use the labels that occur in the truth and have a column, because only the number per
-    document of other labels is known. With ``all_labels``, the others have counts, too, for parts
-    of the documents that are put together later.
+    document of other labels is known.
     """
-    columns = np.unique(judged.truth.indices).astype(np.int64)
-    if all_labels:
-        columns = np.arange(len(judged.predictions.index))
-    position = np.full(len(judged.predictions.index), -1, np.int64)
-    position[columns] = np.arange(len(columns))
+    return PerLabel(metric.family.removeprefix("macro-"), by_label(judged, metric))
+
+
+def by_label(judged: Judged, metric: Metric) -> LabelScores:
+    """Precision, recall and F1 of each label over the ranks that count for a metric."""
+    labels, columns = len(judged.predictions.index), judged.predictions.columns
     counted = judged.counted(metric)
-
-    def entries(chosen: Bools) -> Entries:
-        rows = np.nonzero(chosen)[0]
-        labels = position[judged.predictions.columns[chosen]]
-        return Entries(rows[labels >= 0], labels[labels >= 0])
-
-    true = Entries(judged.true_rows(), position[judged.truth.indices])
-    hits = entries(counted & judged.hits)
-    kind = metric.family.removeprefix("macro-")
-    return PerLabel(kind, len(columns), true, entries(counted), hits)
+    true, predicted, hits = (
+        np.bincount(each, minlength=labels).astype(np.int64)
+        for each in (judged.truth.indices, columns[counted], columns[counted & judged.hits])
+    )
+    return LabelScores(true, predicted, hits)

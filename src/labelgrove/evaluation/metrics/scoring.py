@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from labelgrove.core.late import sparse
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.frames import label_column
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics.evaluation import evaluate
 from labelgrove.evaluation.metrics.names import PER_BIN, PROPENSITY_SCORED, parse_metric
 from labelgrove.evaluation.metrics.propensity import Propensity
+from labelgrove.evaluation.metrics.ranking import Truth
 
 
 @dataclass(frozen=True)
@@ -23,31 +25,29 @@ class Scorer:
     k: int
     propensity: Propensity
 
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+    def __call__(self, estimator: Any, X: Any, y: Truth) -> float:
         predictions = estimator.predict(X, k=self.k)
         matrix = sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2)
         column = label_column(y)
         labels = y if column is None else column
         truth, unknown = (y, None) if matrix else estimator.index_.encode(labels)
+        facts: TrainingFacts | None = None
+        if parse_metric(self.metric).family in (*PROPENSITY_SCORED, *PER_BIN):
+            facts = getattr(estimator, "facts_", None)
+            if facts is None:
+                raise ConfigError(
+                    f"scorer {self.metric}: the estimator needs facts_.frequencies (training "
+                    "documents per label) and facts_.documents"
+                )
         return evaluate(
             predictions,
             truth,
             unknown=unknown,
             metrics=[self.metric],
+            train_frequencies=None if facts is None else facts.frequencies,
+            n_train=None if facts is None else facts.documents,
             propensity=self.propensity,
-            **self._training_counts(estimator),
         )[self.metric]
-
-    def _training_counts(self, estimator: Any) -> dict[str, Any]:
-        if parse_metric(self.metric).family not in (*PROPENSITY_SCORED, *PER_BIN):
-            return {}
-        facts = getattr(estimator, "facts_", None)
-        if facts is None:
-            raise ConfigError(
-                f"scorer {self.metric}: the estimator needs facts_.frequencies (training "
-                "documents per label) and facts_.documents"
-            )
-        return {"train_frequencies": facts.frequencies, "n_train": facts.documents}
 
 
 def scorer(name: str, *, k: int | None = None, propensity: Propensity | str = "default") -> Scorer:

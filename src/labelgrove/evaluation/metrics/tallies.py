@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from labelgrove.evaluation.metrics.evaluation import Evaluation, checked_request, with_intervals
-from labelgrove.evaluation.metrics.measures import LabelCounts, PerLabel, Ratio, Sums
+from labelgrove.evaluation.metrics.measures import PerLabel, Ratio, Sums
 from labelgrove.evaluation.metrics.propensity import Propensity
-from labelgrove.evaluation.metrics.ranking import Facts
+from labelgrove.evaluation.metrics.ranking import Counts, Facts, Truth
 from labelgrove.evaluation.predictions import Predictions
 
 
@@ -23,7 +22,7 @@ class Tally:
     Ratios stay ratios, with two numbers per document, if documents are to be resampled.
     """
 
-    measures: dict[str, Sums | Ratio | LabelCounts]
+    measures: dict[str, Sums | Ratio | PerLabel]
     facts: Facts
     longest: int
     propensity: Propensity
@@ -32,34 +31,32 @@ class Tally:
     def of(
         cls,
         predictions: Predictions,
-        truth: Any,
+        truth: Truth,
         *,
         metrics: Sequence[str],
-        unknown: Any = None,
-        train_frequencies: Any = None,
+        unknown: Counts = None,
+        train_frequencies: Counts = None,
         n_train: int | None = None,
         propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
         resampled: bool = False,
     ) -> Tally:
         """The arguments are those of :func:`evaluate`; the documents must be some."""
         request = checked_request(predictions, metrics, train_frequencies, n_train, propensity)
-        measures, facts = request.judge(predictions, truth, unknown, all_labels=True)
-        parts: dict[str, Sums | Ratio | LabelCounts] = {}
-        for name, measure in measures.items():
-            if isinstance(measure, PerLabel):
-                parts[name] = measure.counts()
-            else:
-                parts[name] = measure if resampled else measure.sums()
+        measures, facts = request.judge(predictions, truth, unknown)
+        parts = {
+            name: measure if resampled or isinstance(measure, PerLabel) else measure.sums()
+            for name, measure in measures.items()
+        }
         return cls(parts, facts, request.longest, request.propensity)
 
     @staticmethod
     def joined(tallies: Sequence[Tally]) -> Tally:
         """The tally of all parts, in the order of their documents."""
         first = tallies[0]
-        measures = {}
-        for name, measure in first.measures.items():
-            parts: list[Any] = [tally.measures[name] for tally in tallies]
-            measures[name] = type(measure).joined(parts)
+        measures = {
+            name: measure.joined([tally.measures[name] for tally in tallies])  # type: ignore[misc]
+            for name, measure in first.measures.items()
+        }
         facts = Facts.joined([tally.facts for tally in tallies])
         return Tally(measures, facts, first.longest, first.propensity)
 

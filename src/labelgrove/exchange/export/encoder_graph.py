@@ -11,13 +11,14 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import torch
 from torch import Tensor
 
+from labelgrove.core.arrays import Int64
 from labelgrove.core.part import Part
 from labelgrove.errors import UnsupportedError
 from labelgrove.exchange.export.onnx_encoder import open_session
@@ -32,7 +33,9 @@ OLDEST_TORCH = (2, 6)
 class PooledStates(torch.nn.Module):
     """The exported module: the encoder, its pooling, and the standardised states of each layer."""
 
-    def __init__(self, encoder: Encoder, layers: Sequence[int], mean: Any, scale: Any) -> None:
+    def __init__(
+        self, encoder: Encoder, layers: Sequence[int], mean: npt.ArrayLike, scale: npt.ArrayLike
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.layers = tuple(layers)
@@ -48,7 +51,12 @@ class PooledStates(torch.nn.Module):
 
 
 def write_graph(
-    encoder: Encoder, file: Path, *, layers: Sequence[int], mean: Any = None, scale: Any = None
+    encoder: Encoder,
+    file: Path,
+    *,
+    layers: Sequence[int],
+    mean: npt.ArrayLike | None = None,
+    scale: npt.ArrayLike | None = None,
 ) -> None:
     """Writes the graph of a copy of ``encoder``; raises UnsupportedError if torch cannot."""
     if tuple(int(number) for number in torch.__version__.split(".")[:2]) < OLDEST_TORCH:
@@ -105,7 +113,7 @@ def check_graph(states: PooledStates, file: Path, encoder: Encoder) -> None:
             )
 
 
-def some_tokens(encoder: Encoder) -> list[dict[str, Any]]:
+def some_tokens(encoder: Encoder) -> list[dict[str, Int64]]:
     """Inputs of a graph: random tokens between the encoder's special ones.
 
     They are not texts, but show which channels are always large, and need no data.

@@ -8,11 +8,10 @@ files, of which only the rows in use are read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from labelgrove.core.arrays import Float32, Int32, Int64
+from labelgrove.core.arrays import Array, Bools, Float32, Int32, Int64
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.part import Part
 from labelgrove.core.topk import TopK, drop_repeated, top_k
@@ -52,7 +51,7 @@ class Heads:
         self.tree = tree
         # Batches of a call share their mask, so what follows from it is computed once.
         nodes = allowed_nodes(tree, np.ones(labels, bool))
-        self._allowed: tuple[LabelMask | None, tuple[list[Any], list[Any]]] = None, nodes
+        self._allowed: tuple[LabelMask | None, tuple[list[Bools], list[Int64]]] = None, nodes
 
     @property
     def text_width(self) -> int:
@@ -93,6 +92,7 @@ class Heads:
             return best._replace(scores=expit(best.scores)) if self._probabilities else best
         for level in range(1, len(self.tables)):
             real = best.columns >= 0
+            nodes: Array
             nodes, sizes = children_of(best.columns[real], self.tree.children(level))
             rows = np.repeat(np.nonzero(real)[0], sizes)
             fits = allowed[level][nodes]
@@ -117,7 +117,7 @@ class Heads:
         scores[rows, places] = self._scores(vectors, rows, nodes)
         return scores
 
-    def _scores(self, vectors: list[Float32], rows: Int64, nodes: Any) -> Float32:
+    def _scores(self, vectors: list[Float32], rows: Int64, nodes: Array) -> Float32:
         """Of leaves: probabilities, perhaps times those of the clusters above."""
         levels = len(self.tables)
         counted = 1 + self.config.get("weighted", False)
@@ -131,7 +131,7 @@ class Heads:
             scores *= expit(self._logits(level, vectors, rows, nodes))
         return scores
 
-    def _logits(self, level: int, vectors: list[Float32], rows: Int64, nodes: Any) -> Float32:
+    def _logits(self, level: int, vectors: list[Float32], rows: Int64, nodes: Array) -> Float32:
         """Logits of each document's own nodes, picked from one product with all rows in use.
 
         The product sums in the same order as one with the whole table.
@@ -142,7 +142,7 @@ class Heads:
         logits: Float32 = product(vectors[level], table)[rows, positions]
         return logits if bias is None else logits + bias[nodes]
 
-    def _within(self, mask: LabelMask | None) -> tuple[list[Any], list[Any]]:
+    def _within(self, mask: LabelMask | None) -> tuple[list[Bools], list[Int64]]:
         known, nodes = self._allowed
         if known is not mask:
             flags = np.ones(self.tree.labels, bool) if mask is None else mask.allowed

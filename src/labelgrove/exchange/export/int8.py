@@ -13,12 +13,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
+from labelgrove.core.arrays import Array, Float32
 from labelgrove.errors import UnsupportedError
 from labelgrove.exchange.export import onnx_encoder
 
@@ -30,7 +30,7 @@ MIDDLE = 128  # stands for 0, because kernels need one unsigned side of a produc
 MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
 
 
-def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Any]]) -> None:
+def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Array]]) -> None:
     """Quantises a float32 graph.
 
     ``examples`` are inputs by name that show which channels are large; they need not be real texts.
@@ -44,7 +44,7 @@ def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Any]]
     check_likeness(source, target, examples[0])
 
 
-def check_likeness(source: Path, target: Path, example: Mapping[str, Any]) -> None:
+def check_likeness(source: Path, target: Path, example: Mapping[str, Array]) -> None:
     """Raises if the states of the quantised graph differ too much from the exact ones."""
     exact, rounded = (
         onnx_encoder.open_session(file, 1).run(None, dict(example))[0].astype(np.float64)
@@ -59,7 +59,7 @@ def check_likeness(source: Path, target: Path, example: Mapping[str, Any]) -> No
         )
 
 
-def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def channel_sizes(source: Path, examples: Sequence[Mapping[str, Array]]) -> dict[str, Float32]:
     """The largest value of each channel of all tensors that constant matrices multiply."""
     model = onnx.load(source)
     matrices = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
@@ -87,11 +87,11 @@ class _Rewriting:
     New nodes take the positions of the old ones, so the order of the graph stays valid.
     """
 
-    def __init__(self, graph: Any, sizes: Mapping[str, Any]) -> None:
+    def __init__(self, graph: GraphProto, sizes: Mapping[str, Float32]) -> None:
         self.sizes = sizes
         self.graph = graph
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
-        self.nodes: list[Any] = []
+        self.nodes: list[NodeProto] = []
         self.bytes_of: dict[str, tuple[str, str]] = {}  # tensor to its bytes and their scale
         self.uneven = self.tensors_of_shared_weights()
 
@@ -126,7 +126,7 @@ class _Rewriting:
                 lefts.setdefault(node.input[1], set()).add(node.input[0])
         return {name for names in lefts.values() if len(names) > 1 for name in names}
 
-    def product(self, node: Any, zero: str) -> None:
+    def product(self, node: NodeProto, zero: str) -> None:
         """x @ W in bytes, with a scale per row of x (computed by the graph) and per column of W."""
         left, weight = node.input
         if f"{weight}/bytes" not in self.constants:
@@ -163,14 +163,15 @@ class _Rewriting:
         self.bytes_of[name] = quantised, scale
         return self.bytes_of[name]
 
-    def evened(self, name: str) -> Any:
+    def evened(self, name: str) -> Float32:
         """The factor by which each channel is divided and the weights' rows are multiplied."""
         if name in self.uneven:
             return np.ones(len(self.sizes[name]), np.float32)
         sizes = np.maximum(self.sizes[name], 1e-3 * self.sizes[name].max() + 1e-9)
-        return ((sizes / np.exp(np.log(sizes).mean())) ** EVENING).astype(np.float32)
+        factors: Float32 = ((sizes / np.exp(np.log(sizes).mean())) ** EVENING).astype(np.float32)
+        return factors
 
-    def look_up(self, node: Any) -> None:
+    def look_up(self, node: NodeProto) -> None:
         """Rows of a table in bytes, each times its own scale."""
         table, rows = node.input
         if f"{table}/rows" not in self.constants:
@@ -181,24 +182,25 @@ class _Rewriting:
         name = node.output[0]
         found = self.add("Gather", [f"{table}/rows", rows], f"{name}/found")
         floats = self.add("Cast", [found], f"{name}/found-floats", to=TensorProto.FLOAT)
-        scale = self.add("Gather", [f"{table}/scale-of-rows", rows], f"{name}/found-scale")
-        self.add("Mul", [floats, scale], name)
+        scales = self.add("Gather", [f"{table}/scale-of-rows", rows], f"{name}/found-scale")
+        self.add("Mul", [floats, scales], name)
 
-    def add(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
+    def add(self, kind: str, inputs: list[str], output: str, **attributes: int | str) -> str:
         self.nodes.append(helper.make_node(kind, inputs, [output], output, **attributes))
         return output
 
-    def constant(self, name: str, values: Any) -> str:
+    def constant(self, name: str, values: Array) -> str:
         if name not in self.constants:
             self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
         return name
 
 
-def _scales(values: Any, *, axis: int) -> Any:
+def _scales(values: Array, *, axis: int) -> Float32:
     """The scale of the bytes of each column (axis 0) or row (axis 1)."""
     largest = np.abs(values).max(axis=axis, keepdims=True)
-    return np.maximum(largest / LARGEST, 1e-9).astype(np.float32)
+    scales: Float32 = np.maximum(largest / LARGEST, 1e-9).astype(np.float32)
+    return scales
 
 
-def _first_axis(node: Any) -> bool:
+def _first_axis(node: NodeProto) -> bool:
     return all(entry.name != "axis" or entry.i == 0 for entry in node.attribute)

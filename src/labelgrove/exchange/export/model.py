@@ -14,8 +14,10 @@ from typing import Any, NoReturn, Self, TypeAlias
 import numpy as np
 
 from labelgrove.core.arrays import Float32, csr_parts
+from labelgrove.core.jsonio import JsonObject
+from labelgrove.core.params import Settings
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex, Strings
 from labelgrove.data.documents import Documents
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import DenseBlock, Features
@@ -57,11 +59,11 @@ class ExportedModel(Model):
     fp32 or int8.
     """
 
-    params: dict[str, Any]
+    params: Settings
     precision: str
     stored: dict[str, Part]
     folder: Path
-    metadata: dict[str, Any]
+    metadata: JsonObject
     engine: Engine
 
     def __init__(self, *, n_jobs: int | None = None) -> None:
@@ -143,7 +145,7 @@ class NetworkEngine:
     index: LabelIndex
     tree: LabelTree | None
 
-    def predict(self, texts: Any, k: int, mask: LabelMask | None) -> Predictions:
+    def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
         """Scores are probabilities of clusters times those of labels."""
         tokens = self.encoder.tokens(texts)
         runner: Any = OnnxRunner(self.encoder, self.heads)
@@ -172,7 +174,7 @@ class MatcherEngine:
     def tree(self) -> LabelTree:
         return self.ranker.tree
 
-    def predict(self, texts: Any, k: int, mask: LabelMask | None) -> Predictions:
+    def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
         """The kind of the scores depends on ``ranking.combine``."""
         tokens = self.encoder.tokens(texts)
         runner = OnnxRunner(self.encoder, self.heads)
@@ -200,7 +202,7 @@ class VectorEngine:
     def tree(self) -> LabelTree:
         return self.rankers[0].tree
 
-    def predict(self, texts: Any, k: int, mask: LabelMask | None) -> Predictions:
+    def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
         """The kind of the scores depends on ``search``."""
         terms = None if self.vectorizer is None else self.vectorizer.transform(texts)
         vectors = self.encoder.vectors(texts)
@@ -221,7 +223,7 @@ class NeighboursEngine:
     index: LabelIndex
     tree: None = None
 
-    def predict(self, texts: Any, k: int, mask: LabelMask | None) -> Predictions:
+    def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
         """Scores are shares of the votes."""
         vectorizer = self.vectorizer
         terms = None if vectorizer is None else csr_parts(vectorizer.transform(texts))

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from labelgrove.core.arrays import Float32, Int64
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.resources import thread_count
+from labelgrove.data.corpus import Strings
 from labelgrove.errors import MissingExtraError, ModelFormatError
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
 
 GRAPH, WEIGHTS, TOKENIZER = "encoder.onnx", "encoder.onnx.data", "tokenizer.json"
 BATCH_TOKENS = 2048  # including padding; more does not make a CPU faster
@@ -27,7 +33,7 @@ class OnnxEncoder:
     older folders, ``markup`` and ``fields``.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, settings: JsonObject) -> None:
         self.folder = folder
         self.settings = dict(settings)
         self.max_tokens: int = settings["max_tokens"]
@@ -36,15 +42,15 @@ class OnnxEncoder:
         self.width: int = settings["width"]
         self.layers: int = settings["layers"]
         self._lock = threading.Lock()
-        self._session: Any = None
+        self._session: InferenceSession | None = None
         self._threads = 0
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[OnnxEncoder], tuple[Path, JsonObject]]:
         # Sessions cannot be pickled; another process opens the files again.
         return type(self), (self.folder, self.settings)
 
     @cached_property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> Tokenizer:
         """The ``tokenizers.Tokenizer`` of the folder."""
         try:
             from tokenizers import Tokenizer
@@ -56,11 +62,11 @@ class OnnxEncoder:
         except Exception as error:  # the library raises plain Exception
             raise ModelFormatError(f"{file}: cannot be read ({error})") from error
 
-    def tokens(self, texts: Any) -> Tokens:
+    def tokens(self, texts: Strings) -> Tokens:
         """Token ids of texts, as in training."""
         return tokenize(texts, self, self.max_tokens)
 
-    def session(self) -> Any:
+    def session(self) -> InferenceSession:
         """onnxruntime's session for the caller's threads; it keeps the last one."""
         count = thread_count() or os.cpu_count() or 1
         with self._lock:
@@ -75,7 +81,7 @@ class OnnxEncoder:
 
         A batch has at most ``documents``.
         """
-        session: Any = self.session() if len(tokens) else None
+        session: InferenceSession = self.session() if len(tokens) else None
         for rows in batches(tokens, BATCH_TOKENS, documents or len(tokens)):
             longest = int(tokens.lengths[rows].max())
             ids = np.full((len(rows), longest), self.settings["pad_id"], np.int64)
@@ -87,7 +93,7 @@ class OnnxEncoder:
                 mask[line, place] = 1
             yield rows, session.run(None, {"ids": ids, "mask": mask})[0]
 
-    def vectors(self, texts: Any) -> Float32:
+    def vectors(self, texts: Strings) -> Float32:
         """The states of all layers, side by side, for each document."""
         tokens = self.tokens(texts)
         vectors = np.empty((len(tokens), self.layers * self.width), np.float32)
@@ -108,7 +114,7 @@ def batches(tokens: Tokens, most: int, documents: int) -> Iterator[Int64]:
         start = end
 
 
-def open_session(file: Path, threads: int) -> Any:
+def open_session(file: Path, threads: int) -> InferenceSession:
     """onnxruntime's session of a graph, on the CPU."""
     try:
         import onnxruntime

@@ -10,6 +10,7 @@ from typing import Any
 
 from labelgrove.core.params import (
     Params,
+    Settings,
     merge_settings,
     overridden,
     param,
@@ -50,7 +51,7 @@ class BenchRow:
     """One row of the table: a method, an ensemble of other rows, or only published numbers."""
 
     name: str
-    settings: dict[str, Any] | None = None
+    settings: Settings | None = None
     of: tuple[str, ...] = ()
     published: dict[str, float] = field(default_factory=dict)
     source: str = ""  # of the published numbers
@@ -70,7 +71,7 @@ class Bench:
 
     @classmethod
     def from_config(
-        cls, config: Mapping[str, Any], *, settings: Sequence[str] = (), folder: str | Path = "."
+        cls, config: Mapping[str, object], *, settings: Sequence[str] = (), folder: str | Path = "."
     ) -> Bench:
         """Read the ``[[methods]]`` tables and the keys that they share.
 
@@ -123,12 +124,12 @@ class Bench:
 
 
 def _row(
-    table: Mapping[str, Any], number: int, above: Sequence[BenchRow], folder: Path
+    table: Mapping[str, object], number: int, above: Sequence[BenchRow], folder: Path
 ) -> BenchRow:
-    settings = dict(table)
+    settings: Settings = dict(table)
     published, source = _published(settings.pop("published", {}), number)
-    of = settings.pop("of", ())
-    if of and not (isinstance(of, list) and all(isinstance(name, str) for name in of)):
+    of: list[str] = settings.pop("of", [])
+    if not (isinstance(of, list) and all(isinstance(name, str) for name in of)):
         raise ConfigError(f"methods: number {number}: of must be a list of names of rows")
     name = str(settings.pop("name", settings.get("method", "")))
     if not name:
@@ -151,7 +152,7 @@ def _row(
     return BenchRow(name, settings, (), published, source)
 
 
-def _published(table: Any, number: int) -> tuple[dict[str, float], str]:
+def _published(table: object, number: int) -> tuple[dict[str, float], str]:
     """The published numbers of a row, and where they are from."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"methods: number {number}: published must be a table of numbers")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from labelgrove.core.memory import format_size
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import documents_of
 from labelgrove.disk.model_folder import model_size
-from labelgrove.experiments.bench.table import markdown
+from labelgrove.experiments.bench.table import Record, markdown
 from labelgrove.methods.base import Model
 
 BATCHES = (1, 128)
@@ -48,14 +48,14 @@ class Costs:
 
         return ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
 
-    def record(self, model: Model, corpus: Corpus) -> dict[str, Any]:
+    def record(self, model: Model, corpus: Corpus) -> Record:
         """The costs of prediction, the speed of the training of networks, and the machine."""
         prediction = self.of(model, corpus)
         return {"story": training_speed(model), "prediction": prediction, "machine": machine()}
 
-    def of(self, model: Model, corpus: Corpus) -> dict[str, Any]:
+    def of(self, model: Model, corpus: Corpus) -> Record:
         """Per device and size of a batch: milliseconds per document, documents per second."""
-        result: dict[str, Any] = {}
+        result: Record = {}
         for device in self.devices(model):
             model.use_device(device)
             with _cpu_threads(self.threads):
@@ -106,14 +106,14 @@ def _seconds(model: Model, documents: Any, threads: int) -> float:
     return time.perf_counter() - start
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Record:
     """The cores, and the GPU if torch was imported to use it."""
     torch = sys.modules.get("torch")
     gpu = torch.cuda.get_device_name() if torch and torch.cuda.is_available() else None
     return {"cores": os.cpu_count(), "gpu": gpu}
 
 
-def model_costs(model: Model, folder: Path) -> dict[str, Any]:
+def model_costs(model: Model, folder: Path) -> Record:
     """What is known about the training of a model that was trained before."""
     return {
         "train_seconds": sum(timing.wall for timing in model.timings_.values()),
@@ -122,7 +122,7 @@ def model_costs(model: Model, folder: Path) -> dict[str, Any]:
     }
 
 
-def training_speed(model: Model) -> dict[str, Any]:
+def training_speed(model: Model) -> Record:
     """Updates and speed of a network's training; of all networks of an ensemble together."""
     histories = [part.history_ for part in model.submodels() or [model] if part.history_]
     if not histories:
@@ -136,7 +136,7 @@ def training_speed(model: Model) -> dict[str, Any]:
     }
 
 
-def costs_table(records: Sequence[Mapping[str, Any]]) -> str:
+def costs_table(records: Sequence[Record]) -> str:
     """The costs of each row as one Markdown table."""
     measured = [record for record in records if "prediction" in record]
     devices = [d for d in ("cuda", "cpu") if any(d in r["prediction"] for r in measured)]

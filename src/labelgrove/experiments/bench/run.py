@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
@@ -40,11 +40,9 @@ from labelgrove.exchange.loading import load
 from labelgrove.experiments.attempts import measure, read_lines
 from labelgrove.experiments.bench.config import Bench, BenchRow, Files, corpus_file, create_row
 from labelgrove.experiments.bench.costs import Costs, latency, machine, model_costs
-from labelgrove.experiments.bench.table import METRICS, add_gains
+from labelgrove.experiments.bench.table import METRICS, Record, add_gains
 from labelgrove.methods.base import Model
 from labelgrove.nn.encoders.files import EncoderContent
-
-Record = dict[str, Any]
 
 
 class BenchFolder:

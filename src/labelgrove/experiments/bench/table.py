@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
+
+Record: TypeAlias = dict[str, Any]  # what a bench measured of a row, as in its JSON file
 
 METRICS = (*("P@1", "P@3", "P@5", "R@1", "R@3", "R@5"), *("nDCG@5", "PSP@1", "PSP@3", "PSP@5"))
 GAINS = ("P@1", "P@3", "P@5")
 
 
-def add_gains(records: list[dict[str, Any]], baseline: str) -> None:
+def add_gains(records: list[Record], baseline: str) -> None:
     """Add gains over the baseline in percent, for measured and published numbers."""
     base = next((record for record in records if record["row"] == baseline), {})
     for record in records:
@@ -24,7 +26,7 @@ def add_gains(records: list[dict[str, Any]], baseline: str) -> None:
                 record["gain" if kind == "metrics" else "published_gain"] = gains
 
 
-def bench_table(records: Sequence[Mapping[str, Any]]) -> str:
+def bench_table(records: Sequence[Record]) -> str:
     """The records as one Markdown table; published numbers are below measured ones."""
     from labelgrove.core.memory import format_size
 
@@ -69,7 +71,7 @@ def markdown(table: Sequence[Sequence[str]]) -> str:
     return "\n".join([joined(table[0]), rule, *map(joined, table[1:])])
 
 
-def _value(record: Mapping[str, Any], name: str) -> str:
+def _value(record: Record, name: str) -> str:
     pair = record.get("intervals", {}).get(name)
     half = f" ±{(pair[1] - pair[0]) / 2:.2f}" if pair else ""
     return f"{record['metrics'][name]:.2f}{half}"

@@ -10,11 +10,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import available_memory, format_size
+from labelgrove.core.params import Settings
 from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.records import names_in
@@ -25,6 +27,8 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import Model
 from labelgrove.methods.cost_estimate import EncoderWork
 
+Key: TypeAlias = tuple[object, ...]  # what a stage depends on
+T = TypeVar("T")
 RARE = 5  # documents: a label with fewer is hard to learn
 
 
@@ -86,14 +90,14 @@ class Plan:
     stages: Mapping[str, Estimate] = field(default_factory=dict)
     calibration_seconds: float = 0.0
     notes: tuple[str, ...] = ()
-    derived: Mapping[str, tuple[Any, str]] = field(default_factory=dict)  # values and reasons
+    derived: Mapping[str, tuple[object, str]] = field(default_factory=dict)  # values and reasons
 
     @property
     def seconds(self) -> Estimate | None:
         """The whole training, or None if it could not be estimated."""
         return sum(self.stages.values(), Estimate()) if self.stages else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain values; times are [low, high]."""
         plain = asdict(self)
         plain["stages"] = {name: _pair(span) for name, span in self.stages.items()}
@@ -157,7 +161,7 @@ def plan_training(
     start = time.perf_counter()
     model = model.resolve_defaults(corpus)
     counts = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
-    facts: dict[str, Any] = {
+    facts: JsonObject = {
         "method": model.method,
         "documents": len(corpus),
         "labels": len(corpus.index),
@@ -194,14 +198,15 @@ class _Planner:
 
     def __init__(self, corpus: Corpus, label_tree: LabelTree | None) -> None:
         self.corpus, self.label_tree = corpus, label_tree
-        self.facts: dict[str, Any] = {}  # of a plan, learnt while measuring
+        self.facts: JsonObject = {}  # of a plan, learnt while measuring
         self.measured: dict[str, Any] = {}
-        self.done: set[Any] = set()  # stages of earlier steps, which later ones share
+        self.done: set[Key] = set()  # stages of earlier steps, which later ones share
 
-    def _once(self, key: str, measure: Callable[[], Any]) -> Any:
+    def _once(self, key: str, measure: Callable[[], T]) -> T:
         if key not in self.measured:
             self.measured[key] = measure()
-        return self.measured[key]
+        value: T = self.measured[key]
+        return value
 
     def times(self, model: Model) -> dict[str, Estimate]:
         """Seconds per stage, or per step of a method that trains several models."""
@@ -225,7 +230,7 @@ class _Planner:
                 spans[step.name] = Estimate(min(s.low for s in sums), max(s.high for s in sums))
         return spans
 
-    def _stages(self, model: Model, documents: int) -> Iterator[tuple[str, Any, Estimate]]:
+    def _stages(self, model: Model, documents: int) -> Iterator[tuple[str, Key, Estimate]]:
         """Name, key and seconds of the stages of one model."""
         corpus, share = self.corpus, documents / len(self.corpus)
         model = model.resolve_defaults(corpus)
@@ -241,7 +246,7 @@ class _Planner:
         settings = model.get_params(deep=False)
         names = settings.get("label_texts")
         readings = ("features", "sparse_norm")
-        given: dict[str, Any] = {name: settings[name] for name in readings if name in settings}
+        given: Settings = {name: settings[name] for name in readings if name in settings}
         key = f"{cost.tfidf} {cost.tree} {cost.ranker} {given} {cost.vectors}"
         with using(threads=model.n_jobs):
             rates, terms = self._once(key, lambda: linear_rates(cost, corpus, given))
@@ -268,7 +273,7 @@ class _Planner:
 
     def _encoder_stages(
         self, model: Model, work: EncoderWork, documents: int
-    ) -> Iterator[tuple[str, Any, Estimate]]:
+    ) -> Iterator[tuple[str, Key, Estimate]]:
         # A plan of the linear method must work without torch.
         from labelgrove.experiments.planning.encoder import encoder_costs
 
@@ -295,7 +300,7 @@ class _Planner:
             yield name, (name, own, documents, key), span
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """As the value is written in a config file."""
     if isinstance(value, bool):
         return str(value).lower()

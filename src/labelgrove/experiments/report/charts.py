@@ -10,10 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from labelgrove.experiments.report.look import colours, printable, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 STYLE = Path(__file__).with_name("templates") / "charts.mplstyle"
 WIDTH, HEIGHT = 420, 266  # in points, which are the units of the SVG
@@ -21,7 +25,7 @@ LEFT, RIGHT, BOTTOM, LEGEND_ROW = 40, 12, 40, 17
 NAME_LENGTH = 28
 # Runs differ in dashes, too: not everyone can tell the colours apart.
 RUNS = ("accent", "run-1", "run-2", "run-3", "run-4", "run-5")
-DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (1, 1)), (0, (4, 1.5, 1, 1.5)), "-.", ":")
+DASHES = ("-", (0, (3, 1.5)), (0, (1, 1)), (0, (4, 1.5, 1, 1.5)), "-.", ":")
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Series:
 class Chart:
     """A figure; ``title`` and ``summary`` describe it to people who do not see it."""
 
-    figure: Any
+    figure: Figure
     title: str
     summary: str
 
@@ -100,7 +104,8 @@ def line_chart(
         for one in reversed(series):  # the first is drawn last, on top
             look = _run(one.run)
             if band := [row for row in one.band if _finite(*row)]:
-                area.fill_between(*zip(*band, strict=True), color=look["color"], alpha=0.18, lw=0)
+                x, low, high = zip(*band, strict=True)
+                area.fill_between(x, low, high, color=look["color"], alpha=0.18, lw=0)
             points = [p for p in one.points if _finite(*p) and not (log and min(p) <= 0)]
             marker = "o" if one.dots or len(points) == 1 else None
             x, y = zip(*points, strict=True) if points else ((), ())
@@ -116,7 +121,7 @@ def line_chart(
     return Chart(figure, title, summary)
 
 
-def _axes(names: Sequence[tuple[str, int]], x_name: str, y_name: str) -> tuple[Any, Any]:
+def _axes(names: Sequence[tuple[str, int]], x_name: str, y_name: str) -> tuple[Figure, Axes]:
     """An empty figure with axes, below a legend where there are several runs.
 
     What the axes show stands above one and below the other: vertical text is hard to read.

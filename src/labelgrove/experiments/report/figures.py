@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import numpy as np
 
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.experiments.report.charts import Chart, Series, line_chart
 from labelgrove.experiments.report.findings import tail_curve, thinned
 from labelgrove.experiments.report.look import percent
@@ -72,21 +72,21 @@ def _bands(report: Report) -> Chart:
         summary=f"Recall@{report.at} of labels by their number of training documents, from "
         f"{bands[0].name} to {bands[-1].name}.",
         axes=("training documents of the label, from", f"among the {report.at} best, percent"),
-        ticks=[f"{band.low:,}" for band in bands],
+        ticks=[band.name.partition("–")[0] for band in bands],
         percent=True,
     )
 
 
 def _calibration(report: Report) -> dict[str, Chart]:
     reliability, counts, errors = [], [], []
-    for number, (run, scores) in enumerate(zip(report.runs, report.calibrations, strict=True)):
-        if scores is not None:
-            points = [(b.score, 100 * b.right) for b in scores.bins if b.labels]
+    for number, (run, diagram) in enumerate(zip(report.runs, report.calibrations, strict=True)):
+        best = report.best_scores[number]
+        if diagram is not None and best is not None:
+            points = list(zip(diagram.claimed.tolist(), (100 * diagram.true).tolist(), strict=True))
             reliability.append(Series(run.name, points, number))
-            total = sum(b.labels for b in scores.bins)
-            shares = [(place, 100 * b.labels / total) for place, b in enumerate(scores.bins)]
-            counts.append(Series(run.name, shares, number))
-            errors.append(f"{run.name}: expected calibration error {percent(scores.error)} %")
+            shares = 100 * np.histogram(best[0], 10, (0, 1))[0] / len(best[0])
+            counts.append(Series(run.name, list(enumerate(shares.tolist())), number))
+            errors.append(f"{run.name}: expected calibration error {percent(diagram.ece)} %")
     return {
         "calibration": line_chart(
             reliability,
@@ -125,9 +125,9 @@ def _training_curves(report: Report) -> dict[str, Chart]:
     return charts
 
 
-def histories(run: Run) -> dict[str, list[Mapping[str, Any]]]:
+def histories(run: Run) -> dict[str, list[JsonObject]]:
     """The training log of each of a run's networks, by run, member and level."""
-    logs: dict[str, list[Mapping[str, Any]]] = {}
+    logs: dict[str, list[JsonObject]] = {}
     if run.model is None:
         return logs
     models = [("", run.model)]

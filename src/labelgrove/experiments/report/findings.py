@@ -4,66 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from labelgrove.core.arrays import Bools, Float64, Int64, entry_rows
+from labelgrove.evaluation.metrics.bins import BinScore, bin_scores
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.metrics.ranking import Judged, ranking_measure
 from labelgrove.labels.tree import LabelTree
 
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
+Point = tuple[float, float]
 
 
-class ScoreBin(NamedTuple):
-    """Predicted labels with scores between ``low`` and ``high``.
-
-    ``score`` is their mean score, ``right`` the share of right ones; both NaN if there are none.
-    """
-
-    low: float
-    high: float
-    labels: int
-    score: float
-    right: float
-
-
-@dataclass(frozen=True)
-class CalibrationFinding:
-    """How far scores, read as probabilities, are from the share of right labels.
-
-    ``error`` is the expected calibration error: the mean distance of ``score`` and ``right`` over
-    the bins, weighted by their numbers of labels.
-    """
-
-    bins: tuple[ScoreBin, ...]
-    error: float
-
-
-def calibration(judged: Judged, *, k: int, bins: int = 10) -> CalibrationFinding | None:
-    """Reliability of the k best labels' scores; None if they cannot be probabilities (margins, a
-    score outside [0, 1], or no label at all)."""
+def best_scores(judged: Judged, *, k: int) -> tuple[Float64, Bools] | None:
+    """The k best labels' scores and which of them are right; None if the scores cannot be
+    probabilities (margins, a score outside [0, 1], or no label at all)."""
     counted = judged.counted(Metric("P", k=k))
     scores = judged.predictions.scores[counted].astype(np.float64)
-    right = judged.hits[counted].astype(np.float64)
     if judged.predictions.score_kind == "margin" or not len(scores):
         return None
     if not (scores.min() >= 0 and scores.max() <= 1 + 1e-6):
         return None
-    position = np.minimum((scores * bins).astype(np.int64), bins - 1)
-    count = np.bincount(position, minlength=bins)
-    with np.errstate(invalid="ignore"):
-        score = np.bincount(position, weights=scores, minlength=bins) / count
-        share = np.bincount(position, weights=right, minlength=bins) / count
-    filled = count > 0
-    error = float((count[filled] * np.abs(score - share)[filled]).sum() / len(scores))
-    rows = (
-        ScoreBin(b / bins, (b + 1) / bins, int(count[b]), float(score[b]), float(share[b]))
-        for b in range(bins)
-    )
-    return CalibrationFinding(tuple(rows), error)
+    return np.minimum(scores, 1.0), judged.hits[counted]
 
 
 class Confusion(NamedTuple):
@@ -134,7 +97,7 @@ def missed_labels(judged: Judged, k: int) -> tuple[Int64, Int64]:
     """(document, column) of the true labels that are not among the k best."""
     labels = max(len(judged.predictions.index), 1)
     truth = judged.truth
-    rows = np.repeat(np.arange(len(judged), dtype=np.int64), np.diff(truth.indptr))
+    rows = entry_rows(truth)
     hits = judged.hits & judged.counted(Metric("P", k=k))
     hit_keys = np.nonzero(hits)[0] * labels + judged.predictions.columns[hits]
     columns = truth.indices.astype(np.int64)
@@ -168,48 +131,19 @@ def most_wrong(judged: Judged, *, k: int, most: int = 20) -> list[WrongDocument]
     ]
 
 
-class FrequencyBand(NamedTuple):
-    """Labels with ``low`` to ``high`` training documents, and how many of them were found."""
-
-    low: int
-    high: int
-    labels: int
-    occurrences: int
-    hits: int
-
-    @property
-    def recall(self) -> float:
-        """The share of occurrences that were found; NaN where there are none."""
-        return self.hits / self.occurrences if self.occurrences else float("nan")
-
-    @property
-    def name(self) -> str:
-        """The range in words."""
-        return str(self.low) if self.low == self.high else f"{self.low:,}–{self.high:,}"
+def frequency_bands(judged: Judged, frequencies: Int64, *, k: int) -> list[BinScore]:
+    """Recall of the k best labels by their number of training documents: 0, 1, 2–3, 4–7, ..."""
+    band_of = np.where(frequencies > 0, np.frexp(np.maximum(frequencies, 1))[1], 0)  # 1 + log2
+    tops = range(2, int(band_of.max(initial=0)) + 1)
+    names = ["0", "1", *(f"{2 ** (b - 1):,}–{2**b - 1:,}" for b in tops)]
+    bands = bin_scores(judged, band_of, names, k=k, unseen=0)
+    return [band for band in bands if band.labels or band.occurrences]
 
 
-def frequency_bands(judged: Judged, frequencies: Any, *, k: int) -> list[FrequencyBand]:
-    """Recall of the k best labels by their number of training documents: 0, 1, 2-3, 4-7, ..."""
-    counts = np.asarray(frequencies, dtype=np.int64)
-    band_of = np.where(counts > 0, np.frexp(np.maximum(counts, 1))[1], 0)  # 0, then 1 + log2
-    size = int(band_of.max(initial=0)) + 1
-    labels = np.bincount(band_of, minlength=size)
-    true = np.bincount(band_of[judged.truth.indices], minlength=size)
-    true[0] += int(judged.unknown.sum())
-    right = judged.hits & judged.counted(Metric("P", k=k))
-    hits = np.bincount(band_of[judged.predictions.columns[right]], minlength=size)
-    bounds = [(0, 0), *((2 ** (b - 1), 2**b - 1) for b in range(1, size))]
-    return [
-        FrequencyBand(*bounds[b], int(labels[b]), int(true[b]), int(hits[b]))
-        for b in range(size)
-        if labels[b] or true[b]
-    ]
-
-
-def tail_curve(frequencies: Any, *, points: int = 120) -> list[tuple[int, int]]:
+def tail_curve(frequencies: Int64, *, points: int = 120) -> list[tuple[int, int]]:
     """(rank, training documents) of labels from the most to the least frequent, at ranks that are
     even on a logarithmic scale; labels without documents are left out."""
-    counts = np.sort(np.asarray(frequencies, dtype=np.int64))[::-1]
+    counts = np.sort(frequencies)[::-1]
     counts = counts[counts > 0]
     if not len(counts):
         return []
@@ -217,7 +151,7 @@ def tail_curve(frequencies: Any, *, points: int = 120) -> list[tuple[int, int]]:
     return [(int(rank), int(counts[rank - 1])) for rank in ranks]
 
 
-def thinned(points: Sequence[Any], most: int = 300) -> list[Any]:
+def thinned(points: Sequence[Point], most: int = 300) -> list[Point]:
     """At most ``most`` of many points, including the first and the last."""
     if len(points) <= most:
         return list(points)

@@ -6,15 +6,16 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from labelgrove.core.arrays import Array, Int64
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.evaluation.metrics import LabelScores, by_label
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.metrics.ranking import Judged
-from labelgrove.experiments.report.findings import Int64, equal_pairs, missed_labels
+from labelgrove.experiments.report.findings import equal_pairs, missed_labels
 
 EXAMPLES = 3
 
@@ -114,7 +115,7 @@ def _confused(
     return partners, confusions
 
 
-def _first_of_each(labels: Int64, documents: Int64, order: npt.NDArray[Any]) -> tuple[Int64, Int64]:
+def _first_of_each(labels: Int64, documents: Int64, order: Array) -> tuple[Int64, Int64]:
     """The first few documents of every label, by ``order``: (label, document), sorted by label."""
     order = np.lexsort((documents, order, labels))
     labels, documents = labels[order], documents[order]
@@ -129,7 +130,7 @@ def _lists(pairs: tuple[Int64, Int64], labels: int) -> list[list[int]]:
     return [documents[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 
 
-def as_json(table: ReportLabels, data: dict[str, Any], describe: Callable[[int], Any]) -> str:
+def as_json(table: ReportLabels, data: JsonObject, describe: Callable[[int], list[str]]) -> str:
     """The table for the page's script, without characters that end a script or a string there.
 
     ``describe`` says what the page shows of a document. Each document is in it once, whichever

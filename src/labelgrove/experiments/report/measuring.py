@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
-
-import numpy as np
 
 import labelgrove.experiments.report.findings as findings
+from labelgrove.core.arrays import Bools, Float64
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.evaluation.metrics import BinScore, Comparison, Contest, Evaluation
 from labelgrove.evaluation.metrics.bins import by_frequency
+from labelgrove.evaluation.metrics.evaluation import json_number
 from labelgrove.evaluation.metrics.ranking import Judged
+from labelgrove.evaluation.reliability import Reliability, reliability
 from labelgrove.experiments.report.labels import ReportLabels, label_table
 from labelgrove.experiments.report.runs import Run
 from labelgrove.experiments.report.slices import Slice
@@ -76,14 +77,20 @@ class Report:
         """Per run, results of head, torso, tail and unseen labels; empty without frequencies."""
         if self.training is None:
             return ()
-        options: dict[str, Any] = {"train_frequencies": self.training.frequencies, "k": self.at}
+        frequencies = self.training.frequencies
         return tuple(
-            by_frequency(one.predictions, one.truth, unknown=one.unknown, **options)
+            by_frequency(
+                one.predictions,
+                one.truth,
+                unknown=one.unknown,
+                train_frequencies=frequencies,
+                k=self.at,
+            )
             for one in self.judged
         )
 
     @cached_property
-    def bands(self) -> tuple[list[findings.FrequencyBand], ...]:
+    def bands(self) -> tuple[list[BinScore], ...]:
         """Per run, recall by doubling training frequency; empty without frequencies."""
         if self.training is None:
             return ()
@@ -91,9 +98,14 @@ class Report:
         return tuple(findings.frequency_bands(one, frequencies, k=self.at) for one in self.judged)
 
     @cached_property
-    def calibrations(self) -> tuple[findings.CalibrationFinding | None, ...]:
-        """Per run, how right its scores are; None if they cannot be probabilities."""
-        return tuple(findings.calibration(judged, k=self.at) for judged in self.judged)
+    def best_scores(self) -> tuple[tuple[Float64, Bools] | None, ...]:
+        """Per run, scores and which are right; None if they cannot be probabilities."""
+        return tuple(findings.best_scores(judged, k=self.at) for judged in self.judged)
+
+    @cached_property
+    def calibrations(self) -> tuple[Reliability | None, ...]:
+        """Per run, how reliable its scores are as probabilities."""
+        return tuple(None if pair is None else reliability(*pair) for pair in self.best_scores)
 
     @cached_property
     def siblings(self) -> findings.SiblingConfusion | None:
@@ -111,28 +123,28 @@ class Report:
         """How well each label is predicted, with examples of the subject."""
         return label_table(self.judged, k=self.at)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The main numbers per run, for JSON; without texts of documents."""
         runs = []
         for number, run in enumerate(self.runs):
             scores = self.calibrations[number]
-            entry: dict[str, Any] = {"name": run.name, **self.evaluations[number].to_dict()}
-            entry["expected_calibration_error"] = None if scores is None else scores.error
+            entry: JsonObject = {"name": run.name, **self.evaluations[number].to_dict()}
+            entry["expected_calibration_error"] = None if scores is None else scores.ece
             if run.seconds is not None:
                 entry["seconds"], entry["cpu_seconds"] = run.seconds, run.cpu_seconds
             if number:
                 compared = self.comparisons[number - 1]
                 entry["subject_minus_this"] = {
-                    name: [_json(v) for v in (value, *compared.intervals.get(name, ()))]
+                    name: [json_number(v) for v in (value, *compared.intervals.get(name, ()))]
                     for name, value in compared.differences.items()
                 }
-                entry["p"] = {name: _json(value) for name, value in compared.p.items()}
+                entry["p"] = {name: json_number(value) for name, value in compared.p.items()}
             runs.append(entry)
         slices = {
             name: {
                 one.value: {"documents": one.documents}
                 | {
-                    run.name: {key: _json(value) for key, value in evaluation.values.items()}
+                    run.name: {key: json_number(value) for key, value in evaluation.values.items()}
                     for run, evaluation in zip(self.runs, one.evaluations, strict=True)
                 }
                 for one in values
@@ -141,7 +153,3 @@ class Report:
         }
         about = {"title": self.title, "data": self.data_name, "at": self.at}
         return about | {"runs": runs, "slices": slices}
-
-
-def _json(value: float) -> float | None:
-    return None if np.isnan(value) else value

@@ -11,8 +11,8 @@ import datetime
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import format_size
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
@@ -103,7 +103,7 @@ def to_html(report: Report) -> str:
     return printable(html.lstrip())
 
 
-def _documents(report: Report) -> Iterator[dict[str, Any]]:
+def _documents(report: Report) -> Iterator[JsonObject]:
     """The most wrong documents, with the beginnings of their texts."""
     corpus, judged = report.corpus, report.judged[0]
     predictions, names = judged.predictions, judged.predictions.index.names
@@ -154,7 +154,7 @@ def label_data(report: Report) -> str:
     return as_json(report.labels, data, lambda row: _example(report, row))
 
 
-def _labels(report: Report) -> Iterator[dict[str, Any]]:
+def _labels(report: Report) -> Iterator[JsonObject]:
     """The rows that are in the page itself."""
     table, index = report.labels, report.subject.predictions.index
     subject = table.scores[0]

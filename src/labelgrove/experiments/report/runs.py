@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +38,13 @@ class Run:
         return None if self.model is None else next(iter(self.model.trees().values()), None)
 
 
+# What can be reported on: a fitted model, its folder, predictions, or a file of them.
+Subject: TypeAlias = Model | Predictions | Run | str | Path
+Subjects: TypeAlias = Mapping[str, Subject] | Sequence[Subject] | str | Path
+
+
 def predicted(
-    model: Any, corpus: Corpus, *, k: int, name: str | None = None, threads: int | None = None
+    model: Subject, corpus: Corpus, *, k: int, name: str | None = None, threads: int | None = None
 ) -> Run:
     """A run from a fitted model, a model folder, a file that ``predict`` wrote, or Predictions; a
     Run is returned as it is."""
@@ -72,7 +77,7 @@ def predicted(
     return Run(name or model.method, predictions, model, folder, *costs)
 
 
-def named(against: Mapping[str, Any] | Sequence[Any]) -> list[tuple[str | None, Any]]:
+def named(against: Subjects) -> list[tuple[str | None, Subject]]:
     """The other runs with the names they were given, if any."""
     if isinstance(against, Mapping):
         return list(against.items())

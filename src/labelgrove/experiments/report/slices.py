@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR
+from labelgrove.core.arrays import CSR, Int64
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.formats.documents import ReadOptions
 from labelgrove.data.records import field_parts, field_values
 from labelgrove.errors import DataError
 from labelgrove.evaluation.metrics import Evaluation, evaluate
-from labelgrove.experiments.report.findings import Int64
 from labelgrove.experiments.report.runs import Run
 
 MOST_VALUES = 20
@@ -68,7 +68,7 @@ def _rows(values: Sequence[Sequence[str]]) -> dict[str, Int64]:
 
 
 def slice_values(
-    slices: Sequence[str] | Mapping[str, Sequence[Any]], corpus: Corpus, file: Path | None = None
+    slices: Sequence[str] | Mapping[str, Sequence[object]], corpus: Corpus, file: Path | None = None
 ) -> dict[str, list[list[str]]]:
     """The values of each document, by field.
 
@@ -98,10 +98,10 @@ def slice_values(
 
 
 def read_values(
-    file: Path, names: Sequence[str], options: Any = None
+    file: Path, names: Sequence[str], options: ReadOptions | None = None
 ) -> dict[str, list[list[str]]]:
     """The values of fields in a corpus file, whether or not a model reads them."""
-    from labelgrove.data.formats import ReadOptions, iter_documents
+    from labelgrove.data.formats import iter_documents
 
     how = replace(options or ReadOptions(), fields=",".join(names), features=False)
     return _of_fields((document.text for document in iter_documents(file, options=how)), names)

@@ -19,16 +19,23 @@ from labelgrove.evaluation.metrics.ranking import judge
 from labelgrove.experiments.report.figures import figures
 from labelgrove.experiments.report.measuring import CUTOFFS, FAMILIES, Report
 from labelgrove.experiments.report.page import TILES, write_page
-from labelgrove.experiments.report.runs import named, on_one_index, predicted, with_unique_names
+from labelgrove.experiments.report.runs import (
+    Subject,
+    Subjects,
+    named,
+    on_one_index,
+    predicted,
+    with_unique_names,
+)
 from labelgrove.experiments.report.slices import measure_slices, slice_values
 
 
 def write_report(
-    model: Any,
+    model: Subject,
     data: Corpus | str | Path,
     out: str | Path | None,
     *,
-    against: Mapping[str, Any] | Sequence[Any] = (),
+    against: Subjects = (),
     k: int = 10,
     intervals: int | None = 1000,
     worst: int = 20,
@@ -37,7 +44,7 @@ def write_report(
     data_name: str | None = None,
     propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
     training: TrainingFacts | None = None,
-    slices: Sequence[str] | Mapping[str, Sequence[Any]] = (),
+    slices: Sequence[str] | Mapping[str, Sequence[object]] = (),
     png_folder: str | Path | None = None,
     threads: int | None = None,
 ) -> Report:
@@ -134,7 +141,7 @@ def write_report(
     return report
 
 
-def measure_report(model: Any, data: Corpus | str | Path, **options: Any) -> Report:
+def measure_report(model: Subject, data: Corpus | str | Path, **options: Any) -> Report:
     """The numbers of a report without a file; ``options`` are those of :func:`write_report`."""
     return write_report(model, data, None, **options)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from labelgrove.core import jsonio
-from labelgrove.core.params import to_toml
+from labelgrove.core.jsonio import JsonObject
+from labelgrove.core.params import Settings, to_toml
 from labelgrove.methods import create
 from labelgrove.methods.base import Model
 
@@ -18,7 +17,7 @@ class Trial:
     """One trial. ``value`` is None if it was pruned or failed."""
 
     number: int
-    settings: dict[str, Any]
+    settings: Settings
     value: float | None
     seconds: float
     state: str  # complete, pruned or failed
@@ -27,7 +26,7 @@ class Trial:
     part_values: tuple[float, ...] = ()  # after learning from a part of the documents
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Trial:
+    def from_record(cls, record: JsonObject) -> Trial:
         """A trial from its JSON, where tuples are lists."""
         settings = {
             key: tuple(value) if isinstance(value, list) else value
@@ -43,8 +42,8 @@ class Tuned:
 
     method: str
     metric: str
-    config: dict[str, Any]
-    settings: dict[str, Any]
+    config: Settings
+    settings: Settings
     value: float
     default_value: float | None
     trials: list[Trial]
@@ -61,14 +60,14 @@ class Tuned:
         """The best settings as a config file."""
         return to_toml({"method": self.method, **self.config})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain values for programs."""
         states = [trial.state for trial in self.trials]
         values = {name: value for name, value in vars(self).items() if name != "config"}
         values |= {"trials": len(states), "seconds": round(self.seconds, 3)}
         values |= {state: states.count(state) for state in ("complete", "pruned", "failed")}
         values["folder"] = None if self.folder is None else str(self.folder)
-        plain: dict[str, Any] = jsonio.plain(values)
+        plain: JsonObject = jsonio.plain(values)
         return plain
 
     def table(self, best: int = 5) -> str:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -53,8 +52,8 @@ def tune(
     budget: str | float = "10m",
     trials: int | None = None,
     metric: str = "nDCG@5",
-    space: Mapping[str, Any] | None = None,
-    base: Mapping[str, Any] | None = None,
+    space: Mapping[str, object] | None = None,
+    base: Mapping[str, object] | None = None,
     folder: str | Path | None = None,
     held_out: float = 0.1,
     halving: bool = True,
@@ -139,7 +138,7 @@ def _packed(corpus: Corpus) -> Corpus:
     return replace(corpus, texts=StringTable.from_strings(corpus.texts))
 
 
-def _open_folder(place: Path, identity: Mapping[str, Any]) -> None:
+def _open_folder(place: Path, identity: Mapping[str, object]) -> None:
     """Make the folder, or refuse one that contains another study or other files."""
     file = place / "study.json"
     if file.is_file():

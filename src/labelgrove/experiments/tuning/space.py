@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from labelgrove.core.params import unknown_key, with_setting
+from labelgrove.core.params import Settings, unknown_key, with_setting
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.methods import create
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
 Space = dict[str, "BaseDistribution"]
 
 
-def load_optuna() -> Any:
+def load_optuna() -> ModuleType:
     """The package optuna, or an error that says how to install it."""
     try:
-        import optuna
+        optuna = import_module("optuna")
     except ImportError as missing:
         raise MissingExtraError("tune", "searching for settings") from missing
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -39,7 +41,7 @@ def built_in_space(model: Model) -> Space:
     return parse_space(table)
 
 
-def parse_space(table: Mapping[str, Any]) -> Space:
+def parse_space(table: Mapping[str, object]) -> Space:
     """A search space from a mapping, such as the ``[space]`` table of a TOML file.
 
     A value is a list of choices, ``{values = [...]}``, or ``{low, high}`` with ``log = true`` or a
@@ -61,35 +63,37 @@ def parse_space(table: Mapping[str, Any]) -> Space:
     return space
 
 
-def _parsed(key: str, value: Any) -> BaseDistribution:
+def _parsed(key: str, value: object) -> BaseDistribution:
     kinds = load_optuna().distributions
     if isinstance(value, Mapping) and "values" in value:
         if len(value) > 1:
             raise ConfigError(f"space: {key}: values cannot go with low, high, log or step")
         value = value["values"]
-    is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    if not is_list and not isinstance(value, Mapping):
+    if isinstance(value, str) or not isinstance(value, Sequence | Mapping):
         raise ConfigError(
             f"space: {key}: must be a list of values or {{low = ..., high = ...}}, got {value!r}"
         )
-    limits = {} if is_list else _range(key, value)
+    limits = _range(key, value) if isinstance(value, Mapping) else None
+    span: BaseDistribution
     try:
         with warnings.catch_warnings(category=UserWarning, action="ignore"):
-            if is_list:
+            if limits is not None:
+                span = kinds.FloatDistribution(**limits)
+            else:
                 # Optuna compares choices: a list becomes a tuple.
                 choices = [tuple(v) if isinstance(v, list) else v for v in value]
-                return kinds.CategoricalDistribution(choices)
-            return kinds.FloatDistribution(**limits)
+                span = kinds.CategoricalDistribution(choices)
+            return span
     except ValueError as error:
         raise ConfigError(f"space: {key}: {error}") from error
 
 
-def _range(key: str, table: Mapping[str, Any]) -> dict[str, Any]:
+def _range(key: str, table: Mapping[str, object]) -> Settings:
     names = ["low", "high", "log", "step"]
     for name in table:
         if name not in names:
             raise ConfigError("space: " + unknown_key(name, names, key))
-    values: dict[str, Any] = {"low": None, "high": None, "log": False, **table}
+    values: Settings = {"low": None, "high": None, "log": False, **table}
     if not isinstance(values["log"], bool):
         raise ConfigError(f"space: {key}: log must be true or false, got {values['log']!r}")
     for name, number in values.items():
@@ -101,12 +105,12 @@ def _range(key: str, table: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def checked_space(space: Space, method: str, base: Mapping[str, Any]) -> Space:
+def checked_space(space: Space, method: str, base: Mapping[str, object]) -> Space:
     """The space, with whole numbers for settings that need them. Bad values raise ConfigError."""
     return {key: _checked(key, span, method, base) for key, span in space.items()}
 
 
-def _checked(key: str, span: Any, method: str, base: Mapping[str, Any]) -> BaseDistribution:
+def _checked(key: str, span: Any, method: str, base: Mapping[str, object]) -> BaseDistribution:
     spans, kinds = [span], load_optuna().distributions
     if isinstance(span, kinds.FloatDistribution):
         numbers = [span.low, span.high, span.step or 1.0]
@@ -129,7 +133,7 @@ def ends(span: Any) -> tuple[Any, ...]:
     return getattr(span, "choices", None) or (span.low, span.high)
 
 
-def laid_over(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def laid_over(base: Mapping[str, object], settings: Mapping[str, object]) -> Settings:
     """Config tables, overridden by dotted settings."""
     merged = dict(base)
     for key, value in settings.items():
@@ -137,7 +141,7 @@ def laid_over(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str,
     return merged
 
 
-def default_settings(model: Model, space: Space, corpus: Corpus) -> dict[str, Any]:
+def default_settings(model: Model, space: Space, corpus: Corpus) -> Settings:
     """The settings of an unfitted model, as far as the space contains them."""
     resolved = model.resolve_defaults(corpus)  # numbers for settings that are "auto"
     settings = {}

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Callback, Reporter
@@ -25,6 +25,9 @@ from labelgrove.experiments.tuning.result import Trial, Tuned
 from labelgrove.experiments.tuning.space import Space, default_settings, laid_over, load_optuna
 from labelgrove.methods import create
 
+if TYPE_CHECKING:
+    import optuna
+
 CACHE_BYTES = 8 << 30  # size of the stages that a study keeps
 HELD_BYTES = 2 << 30  # of these, what an engine holds
 STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}  # ours and Optuna's
@@ -35,7 +38,7 @@ class Search:
     """What is searched: settings in ``space``, over the settings ``base`` of all trials."""
 
     method: str
-    base: Mapping[str, Any]
+    base: Mapping[str, object]
     space: Space
     score: Scorer
 
@@ -44,7 +47,7 @@ class Search:
 class Pending:
     """A trial whose model is being fitted to one of the parts of the corpus."""
 
-    trial: Any
+    trial: optuna.Trial
     ref: Ref
     values: tuple[float, ...] = ()  # of the smaller parts
     seconds: float = 0.0  # that these took
@@ -143,7 +146,7 @@ class Study:
         trial = self.study.ask(self.search.space)
         return Pending(trial, self._start(trial.params, 0))
 
-    def _start(self, settings: Mapping[str, Any], part: int) -> Ref:
+    def _start(self, settings: Mapping[str, object], part: int) -> Ref:
         search = self.search
         whole = laid_over(search.base, settings)
         model = create(search.method, search.base)

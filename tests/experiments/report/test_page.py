@@ -1,4 +1,4 @@
-"""The table of labels in a real browser, from disk: searched, sorted, paged, read."""
+"""A report in a real browser, from disk: its table of labels, contrasts, phones."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from labelgrove import Predictions
+from labelgrove import Linear, Predictions
+from labelgrove.data.shop import shop_corpus
 from labelgrove.experiments.report import write_report
+from labelgrove.text.tfidf import TfidfParams
 from support.browsing import CONTRASTS, Visit, browser, violations
 from support.label_reports import made, read_data
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+OPEN_ALL = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True}
 
 
 @pytest.fixture(scope="module")
@@ -95,22 +99,58 @@ def column(page: Any, number: int) -> list[str]:
 
 def test_texts_of_the_table_can_be_read_and_a_phone_shows_it(started: Any, report: Path) -> None:
     for scheme in ("light", "dark"):
-        visit = opened(
-            started,
-            report,
-            color_scheme=scheme,
-            viewport={"width": 360, "height": 740},
-            is_mobile=True,
-        )
+        visit = opened(started, report, color_scheme=scheme, **PHONE)
         visit.page.get_by_role("button", name="Later").click()
         visit.wait_until("document.querySelectorAll('#label-table tbody tr').length === 50")
-        visit.page.evaluate("document.querySelectorAll('details').forEach((d) => d.open = true)")
+        visit.page.evaluate(OPEN_ALL)
         weak = [(ratio, words) for ratio, words in visit.page.evaluate(CONTRASTS) if ratio < 4.5]
         assert not weak
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_nothing_is_wrong_by_the_rules_of_axe(started: Any, report: Path) -> None:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("look") / "report.html"
+    train, dev = shop_corpus(300, labels=30), shop_corpus(60, labels=30, part="dev")
+    other = Linear(tfidf=TfidfParams(max_features=50)).fit(train)
+    against = {"a run with a rather long name": other}
+    write_report(Linear().fit(train), dev, file, against=against, intervals=20)
+    return file
+
+
+def open_report(started: Any, file: Path, **options: Any) -> Any:
+    visit = opened(started, file, **options)
+    # Nothing else was loaded, and the policy forbade nothing.
+    assert visit.requests == [file.as_uri()] and not visit.complaints
+    visit.page.evaluate(OPEN_ALL)
+    return visit.page
+
+
+def test_texts_can_be_read_in_both_themes(started: Any, whole: Path) -> None:
+    grounds = set()
+    for scheme in ("light", "dark"):
+        page = open_report(started, whole, color_scheme=scheme)
+        contrasts = page.evaluate(CONTRASTS)
+        words = {words for _, words in contrasts}
+        assert {"labels per document, k", "Time and memory", "linear"} <= words
+        weak = [(round(ratio, 2), words) for ratio, words in contrasts if ratio < 4.5]
+        assert not weak
+        grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        lines = page.evaluate(
+            "getComputedStyle(document.querySelector('[id=quality] ~ * svg path[style*=accent]'))"
+            ".stroke"
+        )
+        grounds.add(lines)
+    assert len(grounds) == 4  # the page and its charts both change
+
+
+def test_a_phone_needs_no_scrolling_sideways(started: Any, whole: Path) -> None:
+    page = open_report(started, whole, **PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_nothing_is_wrong_by_the_rules_of_axe(started: Any, report: Path, whole: Path) -> None:
+    assert violations(open_report(started, whole), ("light", "dark")) == []
     visit = opened(started, report)
     visit.page.get_by_role("button", name="predicted").click()
     visit.wait_until("document.querySelectorAll('#label-table tbody tr').length === 50")
