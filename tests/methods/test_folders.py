@@ -15,7 +15,7 @@ from labelgrove.disk.bundle import read_manifest
 from labelgrove.disk.model_folder import load_model
 from labelgrove.errors import ConfigError
 from labelgrove.methods import METHODS, create, method_class
-from labelgrove.methods.folders import from_version_1
+from labelgrove.methods.folders import from_version_1, without_gone
 from labelgrove.methods.settings import check_count, groups_of
 
 
@@ -148,3 +148,11 @@ def test_the_date_of_training_survives_calibration(tmp_path: Path) -> None:
     loaded.save(tmp_path / "model", overwrite=True)
     manifest = read_manifest(tmp_path / "model", kind="model")
     assert manifest["created"] == "2024-02-03T04:05:06+00:00"
+
+
+def test_settings_that_have_gone_are_left_out() -> None:
+    member = {"method": "lightxml", "return_held_out": True, "held_out": 0.1}
+    current = without_gone({"rule": "mean", "members": [member]})
+    assert current == {"rule": "mean", "members": [{"method": "lightxml", "held_out": 0.1}]}
+    with pytest.raises(ConfigError, match="return_held_out"):
+        create("lightxml", {"return_held_out": True})

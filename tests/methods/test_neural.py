@@ -238,8 +238,6 @@ def test_held_out_documents_have_labels() -> None:
     [
         ({"held_out": "0.1"}, "held_out: must be a number"),
         ({"baseline": "no"}, "baseline: must be true or false"),
-        ({"return_held_out": "no"}, "return_held_out: must be true or false"),
-        ({"return_held_out": True, "held_out": 0}, "there is nothing to return"),
         (
             {"rerank": {"enabled": True}, "ranker": {"negatives": "given"}},
             r"ranker\.negatives: has no effect",

@@ -53,17 +53,17 @@ UNREAD: dict[str, set[str]] = {
     "lightxml": {"rerank", "ranker", "tree", "baseline"},
     # The widths of its tree come from the heads.
     "cascadexml in three levels": {
-        *("rerank.share", "baseline", "return_held_out"),
+        *("rerank.share", "baseline"),
         *("tree.branching", "tree.max_leaf_size", "tree.top_width"),
     },
     # Rankers learn the same, however margins become a score.
     "xtransformer": {
         *("ranking.cluster_transform", "ranking.combine", "ranking.label_transform"),
-        *("baseline", "return_held_out", "indexing.embeddings"),
+        *("baseline", "indexing.embeddings"),
     },
     # A level more or less is read off the tree, which is too small for this limit.
     "xrtransformer in three levels": {
-        *("search.last_level", "baseline", "return_held_out", "heads.max_clusters"),
+        *("search.last_level", "baseline", "heads.max_clusters"),
     },
 }
 

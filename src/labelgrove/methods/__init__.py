@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.errors import ConfigError, needing_torch
 
 if TYPE_CHECKING:  # the names alone must come quickly, for the command line's help
@@ -22,17 +22,17 @@ class MethodEntry:
     module: str
     class_name: str
     summary: str
-    preset: Mapping[str, Any] = field(default_factory=dict)
+    preset: TableView = field(default_factory=dict)
 
 
 # As published: negatives are the documents that bear the parent. Their solvers must then go further
 # than with mined negatives, which forgive more.
-_PUBLISHED: dict[str, Any] = {
+_PUBLISHED: Table = {
     "ranker": {"negatives": "tfn", "eps": 0.3},
     "search": {"post_processor": "l3-hinge", "beam": 10},
 }
 
-_PARABEL: dict[str, Any] = {
+_PARABEL: Table = {
     "ranker": {"negatives": "tfn", "eps": 0.1},
     "search": {"post_processor": "l2-hinge", "beam": 10},  # the loss of its classifiers
     "n_trees": 3,
@@ -136,7 +136,7 @@ def method_class(name: str) -> type[Model]:
     return cast("type[Model]", vars(module)[entry.class_name])
 
 
-def create(name: str, config: Mapping[str, Any] | None = None) -> Any:
+def create(name: str, config: TableView | None = None) -> Any:
     """An unfitted model from a method's name and config tables laid over its preset.
 
     >>> create("linear", {"random_state": 3}).random_state

@@ -7,7 +7,7 @@ sentence by default; a method overrides those that it supports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import (
+    DenseInput,
+    DerivedSettings,
+    DocumentInput,
+    LabelInput,
+    Table,
+    TableView,
+    TextInput,
+)
 from labelgrove.core.arrays import CSR, Int32
 from labelgrove.core.callbacks import Callback, StageTiming
 from labelgrove.core.late import sparse
@@ -36,6 +45,7 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import folders, settings
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.requests import (
+    Allowed,
     PredictionRequest,
     Threshold,
     calibrated_scores,
@@ -89,6 +99,7 @@ class Model:
     random_state: int
     n_jobs: int | None
     device: str | None = None  # of a method with a network
+    label_texts: str | None = None  # of a method that can learn names as documents
     candidates: int = 100  # labels per document that are compared where lists are merged
 
     index_: LabelIndex
@@ -96,12 +107,12 @@ class Model:
     vectorizer_: Tfidf | None = None
     calibration_: Calibration | None = None
     dev_metrics_: dict[str, float] | None = None  # measured by the command after training
-    report_: Mapping[str, Any] = {}  # measured by training on held-out documents
-    history_: Mapping[str, Any] | None = None  # how the training of a network went
+    report_: TableView = {}  # measured by training on held-out documents
+    history_: TableView | None = None  # how the training of a network went
     timings_: Mapping[str, StageTiming] = {}
     created_: str | None = None  # when it was trained
-    derived_: Mapping[str, tuple[Any, str]] = {}  # settings that training chose, with reasons
-    tried_: Sequence[Mapping[str, Any]] = ()  # models that method "auto" compared with this one
+    derived_: DerivedSettings = {}  # settings that training chose, with reasons
+    tried_: Sequence[TableView] = ()  # models that method "auto" compared with this one
     interrupted_: bool = False  # by Ctrl-C, before all was tried
 
     if not TYPE_CHECKING:  # type checkers know the arguments from the fields
@@ -114,7 +125,7 @@ class Model:
     def _get_param_names(cls) -> list[str]:
         return sorted(argument_names(cls))
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Table:
         """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
         return settings.get_params(self, deep=deep)
 
@@ -136,7 +147,7 @@ class Model:
         return BaseEstimator().__sklearn_tags__()
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
+    def from_config(cls, config: TableView) -> Self:
         """An unfitted model from config tables: a table per group, other keys are arguments.
 
         >>> from labelgrove import Linear
@@ -146,11 +157,11 @@ class Model:
         model: Self = settings.from_config(cls, config)
         return model
 
-    def to_config(self) -> dict[str, Any]:
+    def to_config(self) -> Table:
         """The resolved settings as config tables; the inverse of :meth:`from_config`."""
         return settings.to_config(self)
 
-    def trained_config(self) -> dict[str, Any]:
+    def trained_config(self) -> Table:
         """The settings of a fitted model as config tables, with the values that were derived."""
         return settings.with_derived(self.to_config(), self.derived_)
 
@@ -161,8 +172,8 @@ class Model:
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -171,7 +182,9 @@ class Model:
         """Trains from scratch on texts and labels; with a ``run`` folder, continues a run."""
         raise NotImplementedError
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         """The k best labels in ``mask`` for each document, with raw scores."""
         raise NotImplementedError
 
@@ -249,7 +262,7 @@ class Model:
         """The encoders that training reads."""
         return []
 
-    def read(self, X: Any, *, dense: Any = None) -> Features:
+    def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """Documents as the rankers of a fitted model read them."""
         raise UnsupportedError(f"a {self.method} model has no linear ranker that reads features")
 
@@ -286,22 +299,22 @@ class Model:
         """The model with values for settings that are "auto"; ``derived_`` says which and why."""
         return self
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Table:
         """What else a summary says of a fitted model."""
         return {}
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The settings worth tuning, as :func:`labelgrove.tune` reads them."""
         return {}
 
     def predict(
         self,
-        X: Any,
+        X: DocumentInput,
         k: int = 5,
         *,
-        dense: Any = None,
-        allow: Any = None,
-        deny: Any = None,
+        dense: DenseInput = None,
+        allow: Allowed = None,
+        deny: Iterable[str] | None = None,
         threshold: Threshold = None,
         diversity: float = 0.0,
         raw: bool = False,
@@ -346,10 +359,10 @@ class Model:
 
     def score_labels(
         self,
-        X: Any,
+        X: DocumentInput,
         labels: Any,
         *,
-        dense: Any = None,
+        dense: DenseInput = None,
         raw: bool = False,
         threads: int | None = None,
     ) -> Any:
@@ -372,19 +385,19 @@ class Model:
             scores = self._label_scores(self.documents(X), labels, dense=dense)
         return scores if raw else calibrated_scores(self.calibration_, scores, labels)
 
-    def documents(self, X: Any) -> Any:
+    def documents(self, X: DocumentInput) -> DocumentInput:
         """Documents as the model reads them; those with fields may be mappings or a data frame."""
         return with_fields(X, self.facts_.fields)
 
-    def _label_scores(self, X: Any, labels: Any, *, dense: Any) -> Any:
+    def _label_scores(self, X: DocumentInput, labels: Any, *, dense: DenseInput) -> Any:
         """Raw scores of label columns or of a sparse pattern."""
 
-        def predict(documents: Any, k: int, mask: LabelMask) -> Predictions:
+        def predict(documents: DocumentInput, k: int, mask: LabelMask) -> Predictions:
             return self._best_labels(documents, k, dense=dense, mask=mask)
 
         return masked_scores(predict, X, labels, count=len(self.index_))
 
-    def _check_dense(self, dense: Any) -> None:
+    def _check_dense(self, dense: DenseInput) -> None:
         if dense is not None and "dense" not in self.takes:
             raise DataError(f"{self.method} reads text alone and cannot use dense=")
 
@@ -394,7 +407,7 @@ class Model:
 
     def learns_names(self) -> bool:
         """Whether labels without documents are learnt, from what they are called."""
-        return False
+        return self.label_texts is not None
 
     def use_index(self, index: LabelIndex) -> None:
         """Sets the index of a fitted model: the same labels, perhaps with other names."""
@@ -409,7 +422,7 @@ class Model:
         self.timings_ = timings
         self.created_ = datetime.now(UTC).isoformat(timespec="seconds")
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: DocumentInput, y: LabelInput) -> float:
         """P@1, so that scikit-learn's searches have a default to maximise.
 
         >>> from labelgrove import Linear
@@ -426,7 +439,7 @@ class Model:
         check_fitted(self)
         return np.array(list(self.index_.ids), dtype=object)
 
-    def predict_proba(self, X: Any, *, k: int | None = None, **options: Any) -> CSR:
+    def predict_proba(self, X: DocumentInput, *, k: int | None = None, **options: Any) -> CSR:
         """Probabilities of each document's ``k`` best labels: a sparse documents x labels matrix.
 
         ``k`` is by default the number of labels per document that calibration has seen; other
@@ -442,7 +455,7 @@ class Model:
         check_fitted(self)
         return probabilities(self, X, k, options)
 
-    def calibrate(self, X: Any, y: Any = None, **options: Any) -> Calibration:
+    def calibrate(self, X: DocumentInput, y: LabelInput = None, **options: Any) -> Calibration:
         """Learns probabilities and a threshold from documents that the model was not trained on.
 
         The options are those of :func:`labelgrove.calibrate`.
@@ -451,7 +464,7 @@ class Model:
 
         return learning.calibrate(self, X, y, **options)
 
-    def explain(self, text: Any, label: str, **options: Any) -> Explanation:
+    def explain(self, text: TextInput, label: str, **options: Any) -> Explanation:
         """Why the model gives one text its score for ``label`` (an id or a name).
 
         The options are those of ``explain`` in ``labelgrove.methods.explaining.explain``, such as
@@ -466,7 +479,7 @@ class Model:
 
         return explain.explain(self, text, label, **options)
 
-    def explain_best(self, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
+    def explain_best(self, text: TextInput, k: int = 3, **options: Any) -> list[Explanation]:
         """Explanations of the ``k`` best labels of one text; options as for :meth:`explain`."""
         from labelgrove.methods.explaining import explain
 
@@ -492,7 +505,7 @@ class Model:
 
         return updating.add_labels(self, names, **options)
 
-    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+    def update(self, X: DocumentInput, y: LabelInput = None, **options: Any) -> Growth:
         """Learns from new documents, with labels that may be new, without a full training.
 
         ``X``, ``y``, ``dense`` and ``index`` are as for ``fit``. New labels are added. They and the

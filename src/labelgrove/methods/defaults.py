@@ -8,13 +8,14 @@ in :data:`RULES`, whether derived or given.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from labelgrove.core.aliases import TableView
 from labelgrove.core.arrays import Int64
 
 # Texts: half of them are read whole, up to a limit; three quarters if these are short.
@@ -80,9 +81,7 @@ class DefaultInputs:
 class _View:
     """Settings as a rule sees them, and what follows from several of them."""
 
-    def __init__(
-        self, settings: Mapping[str, Any], case: DefaultInputs, needs: TrainingNeeds
-    ) -> None:
+    def __init__(self, settings: TableView, case: DefaultInputs, needs: TrainingNeeds) -> None:
         self.settings = dict(settings)
         self.case, self.needs = case, needs
 
@@ -130,9 +129,7 @@ class _View:
         return math.ceil(epochs * self.updates_per_epoch)
 
 
-def derive(
-    settings: Mapping[str, Any], case: DefaultInputs, needs: TrainingNeeds
-) -> dict[str, Derived]:
+def derive(settings: TableView, case: DefaultInputs, needs: TrainingNeeds) -> dict[str, Derived]:
     """Values for the settings that are "auto", by dotted name."""
     view = _View(settings, case, needs)
     derived: dict[str, Derived] = {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from labelgrove.core.aliases import DenseInput, DerivedSettings, DocumentInput, Table, TableView
 from labelgrove.core.arrays import Float32
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
@@ -49,8 +50,8 @@ class Fitted(Protocol):
     dev_metrics_: dict[str, float] | None
     timings_: Mapping[str, StageTiming]
     created_: str | None
-    derived_: Mapping[str, tuple[Any, str]]
-    tried_: Sequence[Mapping[str, Any]]
+    derived_: DerivedSettings
+    tried_: Sequence[TableView]
 
     @property
     def fitted(self) -> bool: ...
@@ -58,17 +59,17 @@ class Fitted(Protocol):
     def score_kind(self) -> ScoreKind | None: ...
     def submodels(self) -> Sequence[Fitted]: ...
     def trees(self) -> dict[str, LabelTree]: ...
-    def documents(self, X: Any) -> Any: ...
+    def documents(self, X: DocumentInput) -> DocumentInput: ...
     def predict(
         self,
-        X: Any,
+        X: DocumentInput,
         k: int = 5,
         *,
-        dense: Any = None,
+        dense: DenseInput = None,
         raw: bool = False,
         threads: int | None = None,
     ) -> Predictions: ...
     def paths(self, question: ExplanationRequest) -> DecisionPaths: ...
     def growth(self) -> GrowthView | OwnGrowth: ...
-    def trained_config(self) -> dict[str, Any]: ...
+    def trained_config(self) -> Table: ...
     def parts(self) -> dict[str, Part]: ...

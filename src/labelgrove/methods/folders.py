@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.params import to_toml
 from labelgrove.data.corpus import LabelIndex
@@ -24,7 +24,7 @@ def write_folder(
     if model.calibration_ is not None:
         parts["calibration"] = model.calibration_.state()
     timings = {name: asdict(timing) for name, timing in model.timings_.items()}
-    metadata: dict[str, Any] = {"timings": timings}
+    metadata: Table = {"timings": timings}
     if model.dev_metrics_:
         metadata["dev_metrics"] = model.dev_metrics_
     if model.derived_:
@@ -68,7 +68,7 @@ def restore_common(model: Fitted, stored: StoredModel) -> None:
     model.timings_ = {name: StageTiming(**timing) for name, timing in timings.items()}
 
 
-def stored_settings(stored: StoredModel, method: str) -> Mapping[str, Any]:
+def stored_settings(stored: StoredModel, method: str) -> TableView:
     """The settings of a model folder as they are called now; refuses folders of other methods."""
     if stored.method != method:
         raise ConfigError(
@@ -80,15 +80,23 @@ def stored_settings(stored: StoredModel, method: str) -> Mapping[str, Any]:
         )
     if stored.manifest["format_version"] == 1:
         return from_version_1(method, stored.params)
-    return stored.params
+    return without_gone(stored.params)
 
 
-def from_version_1(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def without_gone(params: TableView) -> Table:
+    """The settings without those that have gone and did not change predictions."""
+    current = {name: value for name, value in params.items() if name != "return_held_out"}
+    if "members" in current:
+        current["members"] = [without_gone(member) for member in current["members"]]
+    return current
+
+
+def from_version_1(method: str, params: TableView) -> Table:
     """Settings of format version 1, which does not say which of several releases wrote them.
 
     Settings that have gone did not change predictions.
     """
-    current = dict(params)
+    current = without_gone(params)
     for table, name in (("heads", "full_chunk"), ("training", "table_steps")):
         if isinstance(current.get(table), Mapping):
             current[table] = {k: v for k, v in current[table].items() if k != name}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from labelgrove.core.aliases import TableView
 
 
-def held_out_metrics(report: Mapping[str, Any] | None) -> dict[str, dict[str, float]]:
+def held_out_metrics(report: TableView | None) -> dict[str, dict[str, float]]:
     """The metrics of each method, or of an ensemble and its members, in a model's ``report_``.
 
     >>> held_out_metrics({"lightxml": {"P@1": 0.5}, "linear": None, "1 ova": [0.5, 0.4, 0.3]})

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import CSR, CsrParts, as_csr, csr_parts, matrix_parts, with_values
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
@@ -40,11 +41,11 @@ from labelgrove.text.tfidf import TfidfParams
 
 def labelled_corpus(
     method: str,
-    X: Any,
-    y: Any,
+    X: DocumentInput,
+    y: LabelInput,
     index: LabelIndex | None,
     *,
-    dense: Any = None,
+    dense: DenseInput = None,
     ranker: RankerParams | None = None,
 ) -> Corpus:
     """What ``fit`` was given, checked; says when weights in it are not used."""
@@ -64,7 +65,7 @@ def warn_of_weights(method: str, labels: CSR, ranker: RankerParams | None) -> No
         )
 
 
-def check_norm(name: str, norm: Any) -> None:
+def check_norm(name: str, norm: object) -> None:
     """Raises unless the setting ``name`` is a way to scale the rows of given features."""
     if norm not in ("l2", "none", None):
         raise ConfigError(f"{name}: must be 'l2' or 'none', got {norm!r}")
@@ -108,7 +109,7 @@ def features_stage(
     dense = None if given is None else given.dense
     if corpus.texts is None:
         assert given is not None
-        norms: dict[str, Any] = {"dense_norm": dense_norm if corpus.width else None}
+        norms: Table = {"dense_norm": dense_norm if corpus.width else None}
         norms["sparse_norm"] = sparse_norm
         checked = stages("features", check_features, features=given, **norms)
         return CachedResult(lambda: scaled(given, **norms), checked.key), None
@@ -173,13 +174,13 @@ def tree_stages(
         params=params,
         seed=first,
     )
-    given: dict[str, Any] = {"label_features": described, "params": params}
+    given: Table = {"label_features": described, "params": params}
     return [stages(name, build_tree, **given, seed=seed) for name, seed in seeds.items()]
 
 
 def document_parts(
-    X: Any,
-    dense: Any,
+    X: DocumentInput,
+    dense: DenseInput,
     *,
     reader: TermReader | None,
     terms: int,
@@ -225,7 +226,7 @@ def document_parts(
     return FeatureParts(rows, checked.dense)
 
 
-def _documents(X: Any, *, from_text: bool) -> Documents:
+def _documents(X: DocumentInput, *, from_text: bool) -> Documents:
     """The documents' texts and features; the ones that the model needs must be there."""
     documents = documents_of(X)
     if from_text and documents.texts is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,8 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.labels.documents import labels_with_words
 from labelgrove.methods.preparation import tokens_stage
+from labelgrove.nn.batches.packing import PackedBatch
+from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import Runner
@@ -55,7 +56,7 @@ def start_from_names(runner: Runner, names: NamedLabels, logit: float) -> None:
     heads = runner.network.heads
     vectors = torch.zeros(len(names.tokens), heads.text_width)
 
-    def use(batch: Any, states: list[Tensor]) -> None:
+    def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
         vectors[torch.from_numpy(np.asarray(batch.rows))] = heads.text(states).float().cpu()
 
     runner.each(names.tokens, use)

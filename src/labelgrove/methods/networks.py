@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from labelgrove.core.aliases import DocumentInput, Table, TableView
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
@@ -27,7 +28,7 @@ from labelgrove.methods.explaining.explanation import DecisionPaths, Explanation
 from labelgrove.methods.explaining.networks import network_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.name_rows import named_labels
-from labelgrove.methods.preparation import Prepared, linear_stage
+from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.reranking import (
     Reranker,
     RerankParams,
@@ -73,8 +74,8 @@ class LabelNetwork(neural.Compared, Protocol):
     tree_: LabelTree | None
     network_: Network
     reranker_: Reranker | None
-    history_: Mapping[str, Any] | None
-    report_: Mapping[str, Any]
+    history_: TableView | None
+    report_: TableView
 
     @property
     def heads(self) -> TableParams: ...
@@ -89,25 +90,19 @@ def check(model: LabelNetwork) -> None:
             "--nproc_per_node 2 -m labelgrove train ...), or leave it unset"
         )
     check_reranking(model.rerank, model.ranker)
-    neural.check_returned(model)
-    if model.return_held_out and not model.rerank.reranks:
-        raise ConfigError(
-            "return_held_out: there is no ranker to return the documents to; set "
-            "rerank.enabled, or held_out=0 to learn from all documents"
-        )
 
 
 def prepare(model: LabelNetwork, corpus: Corpus, stages: Stages) -> Prepared:
     """The documents; the linear method is trained for the comparison or for its shortlists."""
-    linear = model.rerank.proposes and not model.return_held_out
-    return neural.prepare(model, corpus, stages, baseline=neural.compares(model), linear=linear)
+    baseline, linear = neural.compares(model), model.rerank.proposes
+    return neural.prepare(model, corpus, stages, baseline=baseline, linear=linear)
 
 
 def train_network(
     model: LabelNetwork, data: Prepared, stages: Stages, heads: MakeHeads
 ) -> CachedResult[Part]:
     """The encoder with these heads, trained together."""
-    more: dict[str, Any] = {}  # other keys stay as they are
+    more: Table = {}  # other keys stay as they are
     if model.heads.name_logit:
         index, encoder = data.learnt_from.index, data.encoder.value
         more["names"] = named_labels(stages, index, encoder)
@@ -136,17 +131,16 @@ def rerank(
     """The ranker over the shortlists of a trained network, if the settings ask for it."""
     if not model.rerank.reranks:
         return None
-    seen = data.for_ranker(stages, returned=model.return_held_out)
-    more: dict[str, Any] = {}  # other keys stay as they are
+    more: Table = {}  # other keys stay as they are
     if model.rerank.linear:
-        more["linear"] = data.linear().ranker or linear_stage(stages, seen.terms, seen.labels)
+        more["linear"] = data.linear().ranker
     ranker = stages(
         "rerank",
         train_reranker,
         network=network,
-        tokens=seen.tokens,
-        terms=seen.terms,
-        labels=seen.labels,
+        tokens=data.tokens,
+        terms=data.terms,
+        labels=data.learnt_from.labels,
         tree=tree,
         params=model.rerank.only("shortlist", "start", "normalise"),
         ranker=model.ranker,
@@ -158,16 +152,14 @@ def rerank(
     return Reranker(data.terms.value.reader, ranker, model.rerank, linear)
 
 
-def remember(
-    model: LabelNetwork, data: Prepared, stages: Stages, history: Mapping[str, Any]
-) -> None:
+def remember(model: LabelNetwork, data: Prepared, stages: Stages, history: TableView) -> None:
     """Marks the model as fitted, and measures it beside the linear one on the held-out part."""
     model.history_ = history
     # Only the ranker reads a given matrix when the model predicts.
     read = data.corpus if model.rerank.reranks else without_matrix(data.corpus)
     model.remember(read, stages.reporter.timings)
     model.report_ = {}
-    if data.held_out is None or data.held_out_tokens is None or model.return_held_out:
+    if data.held_out is None or data.held_out_tokens is None:
         return
     tokens = data.held_out_tokens.value
     predictions = rank_labels(model, data.held_out, tokens, 10, mask=None)
@@ -176,7 +168,9 @@ def remember(
     model.report_ = neural.compared(model.method, data, stages, predictions, recall)
 
 
-def predict(model: LabelNetwork, X: Any, k: int, *, mask: LabelMask | None) -> Predictions:
+def predict(
+    model: LabelNetwork, X: DocumentInput, k: int, *, mask: LabelMask | None
+) -> Predictions:
     """The k best labels of documents."""
     documents = with_texts(model.method, X)
     assert documents.texts is not None
@@ -205,7 +199,7 @@ def rank_labels(
 
 def paths(model: LabelNetwork, question: ExplanationRequest) -> DecisionPaths:
     """The network's own way to the label, and the reranker's."""
-    options: dict[str, Any] = {}
+    options: Table = {}
     if model.reranker_ is not None:
         params = model.reranker_.params
         options = {"share": params.share, "unit": params.normalise}
@@ -231,7 +225,7 @@ def cost_estimate(
     )
 
 
-def search_space(model: LabelNetwork) -> dict[str, Any]:
+def search_space(model: LabelNetwork) -> Table:
     """The training, and the reranker if there is one."""
     return TRAINING_SPACE | (RERANK_SPACE if model.rerank.reranks else {})
 
@@ -296,7 +290,7 @@ def network_pieces(network: Network, parts: dict[str, Part]) -> ExportedParts:
     return ExportedParts(network.encoder, network.layers, parts, mean, scale)
 
 
-def layer_arrays(name: str, layer: Any) -> dict[str, Any]:
+def layer_arrays(name: str, layer: Any) -> Table:
     """A layer's weight and bias under names of an exported model's heads."""
     arrays = {"weight": layer.weight, "bias": layer.bias}
     return {

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import ClassVar, Protocol, Self, TypeVar
 
+from labelgrove.core.aliases import DerivedSettings, DocumentInput, LabelInput, Table
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
 from labelgrove.core.processes import process_count
@@ -22,7 +23,6 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import CachedResult, Stages
-from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods.cost_estimate import EncoderWork
 from labelgrove.methods.defaults import (
@@ -92,23 +92,20 @@ class Neural(Protocol):
     random_state: int
     n_jobs: int | None
     facts_: TrainingFacts
-    derived_: Mapping[str, tuple[Any, str]]
+    derived_: DerivedSettings
 
     def check_settings(self) -> None: ...
     def resolve_defaults(self, corpus: Corpus) -> Self: ...
-    def to_config(self) -> dict[str, Any]: ...
+    def to_config(self) -> Table: ...
 
 
 class Compared(Neural, Protocol):
-    """A method that can be compared with the linear one, and return held-out documents.
+    """A method that can be compared with the linear one.
 
-    ``baseline`` also trains the linear method and reports both on the held-out documents. With
-    ``return_held_out``, the ranker at the end also learns from them; then they only choose the
-    checkpoint, and nothing is reported on them.
+    ``baseline`` also trains the linear method and reports both on the held-out documents.
     """
 
     baseline: bool
-    return_held_out: bool
 
 
 M = TypeVar("M", bound=Neural)
@@ -117,8 +114,8 @@ M = TypeVar("M", bound=Neural)
 @contextmanager
 def fitting(
     model: M,
-    X: Any,
-    y: Any,
+    X: DocumentInput,
+    y: LabelInput,
     index: LabelIndex | None,
     callbacks: Sequence[Callback],
     run: RunFolder | None,
@@ -179,9 +176,9 @@ def resolve_defaults(
 
 def _derived(
     model: Neural, corpus: Corpus, needs: TrainingNeeds, clusters: tuple[int, ...]
-) -> Mapping[str, tuple[Any, str]]:
+) -> DerivedSettings:
     """Values for settings of the encoder and its training, with reasons."""
-    settings: dict[str, Any] = {}
+    settings: Table = {}
     for name, value in model.to_config().items():
         if isinstance(value, dict):
             settings |= {f"{name}.{key}": inner for key, inner in value.items()}
@@ -193,17 +190,9 @@ def _derived(
         return derive(settings, situation(corpus, model.encoder, clusters=clusters), needs)
 
 
-def check_returned(model: Compared) -> None:
-    """Refuses to return held-out documents if there are none."""
-    if model.return_held_out and not model.held_out:
-        raise ConfigError(
-            "return_held_out: held_out is 0, so there is nothing to return; leave it off"
-        )
-
-
 def compares(model: Compared) -> bool:
     """Whether held-out documents compare the method with the linear one."""
-    return model.baseline and bool(model.held_out) and not model.return_held_out
+    return model.baseline and bool(model.held_out)
 
 
 def prepare(
@@ -262,7 +251,7 @@ def prepare(
 
 def compared(
     method: str, data: Prepared, stages: Stages, predictions: Predictions, recall: list[float]
-) -> dict[str, Any]:
+) -> Table:
     """The method beside the linear one on the held-out part; says so when it is worse."""
     assert data.held_out is not None
     ours = held_out_measures(predictions, data.held_out, data.learnt_from)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Callback
-from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.records import names_in
@@ -59,14 +59,6 @@ class TrainingExamples:
     held_out_tokens: Tokens | None
 
 
-class RankerDocuments(NamedTuple):
-    """What the linear ranker at the end of a method learns from."""
-
-    tokens: CachedResult[Tokens]
-    terms: CachedResult[Terms]
-    labels: CSR
-
-
 class TrainedLinear(NamedTuple):
     """The linear method on the documents to learn from, and what it reaches on the held-out ones.
 
@@ -105,28 +97,6 @@ class Prepared:
             labels=self.corpus.labels if labels is None else labels,
         )
 
-    def for_ranker(self, stages: Stages, *, returned: bool) -> RankerDocuments:
-        """The documents to learn from, followed by those held out if these are ``returned``."""
-        learnt, held_out, more = self.learnt_from, self.held_out, self.held_out_tokens
-        if not returned or held_out is None or more is None:
-            return RankerDocuments(self.tokens, self.terms, learnt.labels)
-        stages.reporter.message(
-            f"return_held_out: the ranker learns from the {len(held_out):,} held-out documents, "
-            "too, so nothing is compared on them"
-        )
-
-        def terms() -> Terms:
-            rows, reader = self.terms.value.rows, self.terms.value.reader
-            return Terms(sparse.vstack([rows, reader.rows(held_out)], format="csr"), reader)
-
-        return RankerDocuments(
-            stages.derive(
-                lambda: self.tokens.value.followed_by(more.value), first=self.tokens, then=more
-            ),
-            stages.derive(terms, terms=self.terms, more=held_out.texts),
-            sparse.vstack([learnt.labels, held_out.labels], format="csr"),
-        )
-
     def tree(self, stages: Stages, params: TreeParams, *, seed: int) -> CachedResult[LabelTree]:
         """A label tree grown from the tf-idf of each label's documents (or as ``params`` says)."""
         terms = self.terms
@@ -140,7 +110,7 @@ class Prepared:
         )
         return tree
 
-    def _label_rows(self, texts: Any) -> CSR:
+    def _label_rows(self, texts: Strings) -> CSR:
         reader = self.terms.value.reader
         if reader.tfidf is None:
             raise ConfigError(
@@ -200,9 +170,11 @@ def warn_of_held_out(
         )
 
 
-def tokens_stage(stages: Stages, name: str, texts: Any, encoder: Encoder) -> CachedResult[Tokens]:
+def tokens_stage(
+    stages: Stages, name: str, texts: Strings | None, encoder: Encoder
+) -> CachedResult[Tokens]:
     """Texts as the encoder reads them."""
-    how: dict[str, Any] = {} if encoder.markup == "keep" else {"markup": encoder.markup}
+    how: Table = {} if encoder.markup == "keep" else {"markup": encoder.markup}
     if encoder.fields:
         how["fields"] = encoder.fields
     reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str(), **how)
@@ -259,7 +231,7 @@ def held_out_measures(
 ) -> dict[str, float]:
     """The metrics that ``fit`` reports, as fractions; PSP@5 needs the training documents."""
     names: tuple[str, ...] = REPORTED
-    known: dict[str, Any] = {}
+    known: Table = {}
     if learnt_from is not None:
         names = (*REPORTED, "PSP@5")
         facts = TrainingFacts.of(learnt_from)

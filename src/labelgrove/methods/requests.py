@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import DocumentInput, TableView
 from labelgrove.core.arrays import CSR, Int32, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
@@ -22,6 +23,7 @@ from labelgrove.methods.fitted import Fitted
 if TYPE_CHECKING:
     from labelgrove.evaluation.calibration import Calibration
 
+Allowed: TypeAlias = "Iterable[str] | LabelMask | None"
 Threshold: TypeAlias = float | Literal["auto"] | None
 
 # With diversity, this many labels of each document are considered before similar ones move back.
@@ -50,8 +52,8 @@ class PredictionRequest:
         k: int,
         calibration: Calibration | None,
         *,
-        allow: Any = None,
-        deny: Any = None,
+        allow: Allowed = None,
+        deny: Iterable[str] | None = None,
         threshold: Threshold = None,
         diversity: float = 0.0,
     ) -> PredictionRequest:
@@ -103,7 +105,7 @@ def _check_reachable(least: float, kind: ScoreKind) -> None:
 
 
 def masked_scores(
-    predict: Callable[..., Predictions], X: Any, labels: Any, *, count: int
+    predict: Callable[..., Predictions], X: DocumentInput, labels: Any, *, count: int
 ) -> npt.NDArray[np.float32] | CSR:
     """Scores of given labels from predictions with a mask, the same as those of ``predict``.
 
@@ -111,7 +113,7 @@ def masked_scores(
     for a documents x labels array, or a sparse pattern, for a sparse matrix.
     """
 
-    def scores_of(documents: Any, columns: Any) -> Any:
+    def scores_of(documents: DocumentInput, columns: Any) -> Any:
         mask = LabelMask.from_columns(columns, count)
         return predict(documents, len(columns), mask).to_csr()
 
@@ -145,7 +147,7 @@ def calibrated_scores(calibration: Calibration | None, scores: Any, labels: Any)
     return scores
 
 
-def probabilities(model: Fitted, X: Any, k: int | None, options: Mapping[str, Any]) -> CSR:
+def probabilities(model: Fitted, X: DocumentInput, k: int | None, options: TableView) -> CSR:
     """Probabilities of the k best labels, or a refusal of scores that are none."""
     calibration = model.calibration_
     if k is None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, Table
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.evaluation.predictions import Predictions
@@ -30,11 +31,11 @@ class TreeSearch(Protocol):
     index_: LabelIndex
     rankers_: list[Ranker]
 
-    def read(self, X: Any, *, dense: Any = None) -> Features: ...
+    def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features: ...
 
 
 def search_labels(
-    model: TreeSearch, documents: Any, k: int, *, mask: LabelMask | None
+    model: TreeSearch, documents: DocumentInput, k: int, *, mask: LabelMask | None
 ) -> Predictions:
     """The k best labels of documents as the rankers read them."""
     best = search_trees(model.rankers_, documents, k=k, params=model.search, allow=mask)
@@ -44,7 +45,7 @@ def search_labels(
 def tree_growth(
     model: TreeSearch,
     leaf_size: int,
-    replaced: Callable[[list[Ranker]], dict[str, Any]] = lambda rankers: {"rankers_": rankers},
+    replaced: Callable[[list[Ranker]], Table] = lambda rankers: {"rankers_": rankers},
     *,
     reads_names: bool = True,
 ) -> GrowthView:
@@ -52,7 +53,7 @@ def tree_growth(
     from labelgrove.methods.updating.growth import GrowthView
     from labelgrove.methods.updating.views import routed_documents
 
-    def read(documents: Any) -> Read:
+    def read(documents: DocumentInput) -> Read:
         features = model.read(documents)
         return routed_documents(features, model.rankers_, model.ranker, model.search)
 

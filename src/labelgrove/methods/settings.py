@@ -12,10 +12,11 @@ import typing
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 
+from labelgrove.core.aliases import DerivedSettings, Table, TableView
 from labelgrove.core.params import Params, argument_names, as_table, checked, unknown_key
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
@@ -30,7 +31,7 @@ class Group(Generic[P]):
     the name of an encoder, ``encoder="gte-small"``. None stands for the method's defaults.
     """
 
-    def __init__(self, kind: type[P], values: Mapping[str, Any]) -> None:
+    def __init__(self, kind: type[P], values: TableView) -> None:
         self.kind, self.values = kind, values
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -44,7 +45,7 @@ class Group(Generic[P]):
         # The dataclass asks its class for the default of the argument.
         return None if model is None else vars(model)[self.name]
 
-    def __set__(self, model: object, value: P | Mapping[str, Any] | str | None) -> None:
+    def __set__(self, model: object, value: P | TableView | str | None) -> None:
         present = vars(model).get(self.name)
         if value is None:
             value = self.kind(**self.values)
@@ -54,12 +55,21 @@ class Group(Generic[P]):
             value = self.kind(**{**base, **table})
         vars(model)[self.name] = value  # ``check_settings`` refuses what is no group
 
-    def from_table(self, value: Any) -> P:
+    def from_table(self, value: object) -> P:
         """A validated group from a table of a config."""
         table = as_table(self.name, value)
         if not isinstance(table, Mapping):
             raise ConfigError(f"{self.name}: must be a table of parameters, got {value!r}")
         return self.kind.from_dict({**self.values, **table}, self.name)
+
+
+class Configured(Protocol):
+    """A model, as far as its settings are concerned."""
+
+    n_jobs: int | None
+    random_state: int
+
+    def get_params(self, deep: bool = True) -> Table: ...
 
 
 def group(kind: type[P], **values: Any) -> Group[P]:
@@ -74,10 +84,10 @@ def groups_of(cls: type) -> dict[str, Group[Any]]:
     return {name: value for name, value in members.items() if isinstance(value, Group)}
 
 
-def from_config(cls: type, config: Mapping[str, Any]) -> Any:
+def from_config(cls: type, config: TableView) -> Any:
     """An unfitted model from config tables: a table per group, other keys are arguments."""
     groups, names = groups_of(cls), sorted(argument_names(cls))
-    arguments: dict[str, Any] = {}
+    arguments: Table = {}
     for key, value in config.items():
         if key not in names:
             inside = keys_inside(cls, lambda group, inner: f"{group.name}.{inner}")
@@ -91,7 +101,7 @@ def from_config(cls: type, config: Mapping[str, Any]) -> Any:
     return model
 
 
-def to_config(model: Any) -> dict[str, Any]:
+def to_config(model: Configured) -> Table:
     """The settings as config tables; the inverse of :func:`from_config`."""
     return {
         name: value.get_params() if isinstance(value, Params) else value
@@ -99,7 +109,7 @@ def to_config(model: Any) -> dict[str, Any]:
     }
 
 
-def with_derived(config: dict[str, Any], derived: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
+def with_derived(config: Table, derived: DerivedSettings) -> Table:
     """Config tables with the values that training derived."""
     for name, (value, _) in derived.items():
         table, _, key = name.rpartition(".")
@@ -107,9 +117,9 @@ def with_derived(config: dict[str, Any], derived: Mapping[str, tuple[Any, str]])
     return config
 
 
-def get_params(model: Any, *, deep: bool) -> dict[str, Any]:
+def get_params(model: object, *, deep: bool) -> Table:
     """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
-    params: dict[str, Any] = {}
+    params: Table = {}
     for name in sorted(argument_names(type(model))):
         params[name] = value = getattr(model, name)
         if deep and isinstance(value, Params):
@@ -117,9 +127,9 @@ def get_params(model: Any, *, deep: bool) -> dict[str, Any]:
     return params
 
 
-def set_params(model: Any, params: Mapping[str, Any]) -> None:
+def set_params(model: object, params: TableView) -> None:
     """Sets arguments by the names of :func:`get_params`."""
-    names, nested = sorted(argument_names(type(model))), defaultdict[str, dict[str, Any]](dict)
+    names, nested = sorted(argument_names(type(model))), defaultdict[str, Table](dict)
     for key, value in params.items():
         name, _, inner = key.partition("__")
         if name not in names:
@@ -142,7 +152,7 @@ def keys_inside(cls: type, written: Callable[[Group[Any], str], str]) -> dict[st
     return inside
 
 
-def arguments_inside(cls: type, value: Any) -> dict[str, list[str]]:
+def arguments_inside(cls: type, value: object) -> dict[str, list[str]]:
     """How to pass ``value`` to an argument of a group, by the former's name."""
     text = repr(value) if len(repr(value)) <= 40 else "..."
 
@@ -154,7 +164,7 @@ def arguments_inside(cls: type, value: Any) -> dict[str, list[str]]:
     return keys_inside(cls, written)
 
 
-def check_settings(model: Any) -> None:
+def check_settings(model: Configured) -> None:
     """Checks a model's arguments against their types, and its groups; ``fit`` does it first."""
     cls: type = type(model)
     values, groups = vars(model), groups_of(cls)
@@ -178,17 +188,16 @@ def check_settings(model: Any) -> None:
 
 
 @cache
-def _argument_types(cls: type) -> dict[str, Any]:
+def _argument_types(cls: type) -> Table:
     """The types of a dataclass's arguments, as the modules of the class and its bases name them."""
     annotations = {field.name: field.type for field in dataclasses.fields(cls) if field.init}
-    names: dict[str, Any] = {}
+    names: Table = {}
     for base in reversed(cls.__mro__):
         names |= vars(sys.modules[base.__module__])
     return typing.get_type_hints(types.SimpleNamespace(__annotations__=annotations), names)
 
 
-def check_count(name: str, value: Any) -> None:
+def check_count(name: str, value: object) -> None:
     """Refuses everything but whole numbers of at least 1."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < 1:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ConfigError(f"{name}: must be a whole number of at least 1, got {value!r}")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from labelgrove.core.notebook import table
 from labelgrove.core.params import Params, argument_names
 from labelgrove.methods.fitted import Fitted
 
 
-def constructor_call(model: Any) -> str:
+def constructor_call(model: object) -> str:
     """The constructor call, with the arguments that differ from their defaults."""
     default = type(model)()
     changed = [
@@ -20,7 +18,7 @@ def constructor_call(model: Any) -> str:
     return f"{type(model).__name__}({', '.join(changed)})"
 
 
-def _changes(value: Any, default: Any) -> str:
+def _changes(value: object, default: object) -> str:
     """A group's constructor call with what differs from the default group; others in full."""
     if not isinstance(value, Params) or type(value) is not type(default):
         return repr(value)

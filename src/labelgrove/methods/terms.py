@@ -15,7 +15,7 @@ import numpy as np
 from labelgrove.core.arrays import CSR, csr_arrays, csr_from_arrays, csr_parts
 from labelgrove.core.part import Part
 from labelgrove.core.scratch import Scratch
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.data.features import Features, row_lengths
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import DataError
@@ -165,7 +165,7 @@ def said_of_fields(counts: Mapping[str, int]) -> str:
     return f"fields: values that became terms: {terms}{why}"
 
 
-def fit_terms(texts: Any, params: TfidfParams, *, scratch: Scratch | None = None) -> Terms:
+def fit_terms(texts: Strings, params: TfidfParams, *, scratch: Scratch | None = None) -> Terms:
     """Fits tf-idf to texts; with ``scratch``, rows are made there."""
     vectorizer = Tfidf(params)
     if scratch:

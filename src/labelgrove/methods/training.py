@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
@@ -102,7 +102,7 @@ def make_batches(
             f"training.batch_tokens: {params.batch_tokens} are too few for a text of "
             f"{tokens.longest}; raise it, or lower encoder.max_tokens"
         )
-    common: dict[str, Any] = {
+    common: Table = {
         "pad_id": encoder.pad_id,
         "seed": seed,
         "max_tokens": params.batch_tokens,
@@ -142,7 +142,7 @@ def best_labels(
     return Predictions(columns, scores, counts, index, "product")
 
 
-def joined_histories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def joined_histories(levels: Sequence[Table]) -> Table:
     """How the training of all levels went, in the form that other methods tell it of one.
 
     >>> level = {"steps": 3, "best_step": 2, "seconds": 2.0, "tokens_per_second": 5.0}

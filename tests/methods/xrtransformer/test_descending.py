@@ -23,7 +23,7 @@ from labelgrove.methods.xrtransformer.descending import (  # noqa: E402
     mean_length,
     train_level,
 )
-from labelgrove.methods.xrtransformer.net import level_tree  # noqa: E402
+from labelgrove.methods.xrtransformer.net import XrParams, level_tree  # noqa: E402
 from labelgrove.ranking.relevance import relevance  # noqa: E402
 from labelgrove.ranking.solver import RankerParams  # noqa: E402
 from labelgrove.ranking.weights import dense_weights  # noqa: E402
@@ -132,15 +132,13 @@ def test_a_bootstrapped_head_is_the_best_linear_model_of_the_vectors(
         seen = above.toarray()
     parents = tree.parents[level]
     texts = vectors / (mean_length(vectors) if scaled else 2.0)
+    kind = "cost-linear" if alpha else "weighted-linear" if weighted else "linear"
     weights, bias = bootstrapped(
         (30.0 if scaled else 1.0) * texts,
         counts[level],
         level_tree(tree, level),
-        C=2.0,
-        scaled=scaled,
-        weighted=weighted,
+        XrParams(bootstrap=kind, bootstrap_C=2.0, bootstrap_scaled=scaled, alpha=alpha or 1.0),
         above=above,
-        alpha=alpha,
         eps=1e-3,
         seed=0,
     )

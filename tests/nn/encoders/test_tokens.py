@@ -108,15 +108,12 @@ def test_wrong_input_is_named():
             Tokens(np.array(ids, np.int32), np.array(offsets, np.int64))
 
 
-def test_some_documents_in_any_order_and_after_others():
+def test_some_documents_in_any_order():
     tokens = Tokens(np.array([5, 7, 9, 4], np.int32), np.array([0, 2, 3, 4]))
     some = tokens.take(np.array([2, 0, 2]))
     assert [some.row(i).tolist() for i in range(len(some))] == [[4], [5, 7], [4]]
     assert len(tokens.take(np.array([], int))) == 0
     assert (tokens.lengths.tolist(), tokens.longest) == ([2, 1, 1], 2)
-    one = Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3]))
-    both = one.followed_by(Tokens(np.array([1, 2], np.int32), np.array([0, 0, 2])))
-    assert [both.row(n).tolist() for n in range(len(both))] == [[5, 7], [9], [], [1, 2]]
 
 
 def test_tokens_are_mapped_from_disk(tmp_path):

@@ -55,15 +55,15 @@ def encoder_costs(work: EncoderWork, texts: Sequence[Any], labels: int) -> Encod
     with own_settings(device, tf32=params.tf32):
         for batch in islice(batches.epoch(0), constants.UPDATES):
             optimizer.zero_grad()
-            start, here = _now(device), batch.to(device)
+            start, here = _now(), batch.to(device)
             with autocast(choose_precision(params.precision, device), device):
                 packed = isinstance(here, PackedBatch)
                 (state,) = encoder.packed(here) if packed else encoder(here.ids, here.attention)
                 loss = nn.functional.softplus(head(state)).mean()
             loss.backward()  # type: ignore[no-untyped-call]
-            middle = _now(device)
+            middle = _now()
             optimizer.step()
-            end = _now(device)
+            end = _now()
             spent.append(((middle - start) / batch.tokens, end - middle))
             if len(spent) > 1 and end - start > constants.LONG_UPDATE:
                 break
@@ -73,8 +73,9 @@ def encoder_costs(work: EncoderWork, texts: Sequence[Any], labels: int) -> Encod
     return EncoderCosts(per_text, token, update, mean, cut, device.type)
 
 
-def _now(device: torch.device) -> float:
+def _now() -> float:
     """The time when all work so far is done."""
+    device = choose_device()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

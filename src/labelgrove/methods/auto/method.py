@@ -12,11 +12,12 @@ from __future__ import annotations
 import copy
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table, TableView
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.durations import parse_duration
 from labelgrove.core.params import AutoFloat, fixed
@@ -105,10 +106,10 @@ class Auto(Model):
     @with_own_resources
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
-        dense: Any = None,
+        dense: DenseInput = None,
         index: LabelIndex | None = None,
         label_tree: LabelTree | None = None,
         callbacks: Sequence[Callback] = (),
@@ -130,7 +131,7 @@ class Auto(Model):
         learnt_from, validation = hold_out(corpus, plain._share(len(corpus)), SPLIT_SEED)
         if validation is not None and len(validation) < FEWEST_JUDGES:
             learnt_from, validation = corpus, None
-        given: dict[str, Any] = {} if label_tree is None else {"label_tree": label_tree}
+        given: Table = {} if label_tree is None else {"label_tree": label_tree}
         network, why = plain._network(corpus)  # refuses an encoder that is not there
         with (
             engine_for(engine) as workers,
@@ -172,7 +173,7 @@ class Auto(Model):
             )
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
+    def from_config(cls, config: TableView) -> Self:
         """From config tables; says so if a setting of the linear method is auto's to choose."""
         for key in config:
             if key not in cls._get_param_names() and key in Linear._get_param_names():
@@ -211,7 +212,7 @@ class Auto(Model):
         encoder.folder()
         network: Model = create(NETWORK, {"encoder": encoder.get_params()})
         # Linear is trained already, on the same documents.
-        settings: dict[str, Any] = {"baseline": False, "device": self.device}
+        settings: Table = {"baseline": False, "device": self.device}
         settings |= {"tfidf": copy.copy(self.tfidf), "features": self.features}
         settings |= {"random_state": self.random_state, "n_jobs": self.n_jobs}
         settings["held_out"] = self._share(len(corpus))
@@ -293,7 +294,7 @@ class Auto(Model):
         for name in SHARED:
             setattr(self, name, getattr(chosen, name))
 
-    def trained_config(self) -> dict[str, Any]:
+    def trained_config(self) -> Table:
         """Of the chosen model."""
         return self.chosen_.trained_config()
 
@@ -322,7 +323,7 @@ class Auto(Model):
         """Of the chosen model."""
         return self.chosen_.trees()
 
-    def read(self, X: Any, *, dense: Any = None) -> Features:
+    def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """As the chosen model reads them."""
         return self.chosen_.read(X, dense=dense)
 
@@ -340,7 +341,7 @@ class Auto(Model):
         self._become(self.chosen_)
         return growth
 
-    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+    def update(self, X: DocumentInput, y: LabelInput = None, **options: Any) -> Growth:
         """Updates the chosen model; it stays the chosen one."""
         growth = updating.update(self.chosen_, X, y, **options)
         self._become(self.chosen_)
@@ -350,10 +351,12 @@ class Auto(Model):
         """Of the chosen model."""
         return self.chosen_.parts()
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         return self.chosen_._best_labels(X, k, dense=dense, mask=mask)
 
-    def _label_scores(self, X: Any, labels: Any, *, dense: Any) -> Any:
+    def _label_scores(self, X: DocumentInput, labels: Any, *, dense: DenseInput) -> Any:
         return self.chosen_._label_scores(X, labels, dense=dense)
 
     @classmethod

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import LabelgroveError
@@ -39,7 +40,7 @@ class MemberSearch:
     n_jobs: int | None
     goes_on: bool
 
-    def add_trees_and_names(self, learnt_from: Corpus, given: dict[str, Any]) -> None:
+    def add_trees_and_names(self, learnt_from: Corpus, given: Table) -> None:
         """Tries several trees, then the names of labels as documents."""
         trials = self.trials
         one, settings = trials.first_seconds, dict[str, Any]()
@@ -124,7 +125,7 @@ class MemberSearch:
         network.set_params(training__epochs=fitting)
         return trials.fit(NETWORK, network, corpus)
 
-    def give_back(self, corpus: Corpus, given: dict[str, Any]) -> None:
+    def give_back(self, corpus: Corpus, given: Table) -> None:
         """Trains what is quick again, on the held-out documents, too."""
         trials = self.trials
         assert trials.best is not None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.core.callbacks import Callback, Event, Reporter, StageTiming
 from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
@@ -86,7 +87,7 @@ class Trials:
         self.best: MemberTrial | None = None
         self.first_seconds = 0.0  # of the first model
         self.took: dict[int, float] = {}  # seconds of each training, by the model's id
-        self.records: list[dict[str, Any]] = []
+        self.records: list[Table] = []
         self.timings: dict[str, StageTiming] = {}
 
     def begin(self, model: Model, corpus: Corpus, seconds: float, **given: Any) -> None:
@@ -142,7 +143,7 @@ class Trials:
             verdict = "kept" if better else f"not better than {best.name} by more than noise"
             verdict += f" ({100 * gain:+.2f}, standard error {100 * error:.2f})"
         # Without times: a training that was interrupted writes the same bytes as any other.
-        record: dict[str, Any] = {"name": name, "verdict": verdict}
+        record: Table = {"name": name, "verdict": verdict}
         if rows is not None:
             means = rows.mean(axis=0)
             record |= {
@@ -203,7 +204,7 @@ def pace(clock: Clock, stage: str) -> Callable[[Event], None]:
     return watch
 
 
-def trial_line(trial: Mapping[str, Any], *, verb: bool = False) -> str:
+def trial_line(trial: TableView, *, verb: bool = False) -> str:
     """A model that auto compared with others on held-out documents."""
     name = str(trial["name"])
     if verb:

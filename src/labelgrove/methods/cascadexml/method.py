@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
@@ -67,7 +68,6 @@ class CascadeXML(Model):
     features: FeatureChoice = "auto"
     label_texts: LabelTexts = None
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
-    return_held_out: bool = False
     baseline: bool = True
     device: str = "auto"
     random_state: int = 0
@@ -75,8 +75,8 @@ class CascadeXML(Model):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -112,15 +112,13 @@ class CascadeXML(Model):
         widths = self.heads.clusters or cascade_clusters(labels)
         return tuple(width for width in widths if width < labels)
 
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
-
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned."""
         return [self.encoder]
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         return networks.predict(self, X, k, mask=mask)
 
     def trees(self) -> dict[str, LabelTree]:
@@ -147,7 +145,7 @@ class CascadeXML(Model):
             "weighted": heads.params.score != "level",
             "path": heads.params.score == "path",
         }
-        arrays: dict[str, Any] = {}
+        arrays: Table = {}
         for level, count in enumerate(heads.joined):
             if count > 1:
                 arrays |= layer_arrays(f"read/{level}", heads.get_submodule(mix_name(level)))
@@ -166,7 +164,7 @@ class CascadeXML(Model):
         shape = cascade_tree_params(labels, self.heads, self.tree)
         return networks.cost_estimate(self, documents, expected_widths(shape, labels))
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The training, the reranker, the dropout of the heads and their shortlists."""
         dropout, kept = ["auto", None, 0.1, 0.2, 0.3, 0.5], ["auto", 32, 64, 128, 256]
         return networks.search_space(self) | {"heads.dropout": dropout, "heads.kept": kept}

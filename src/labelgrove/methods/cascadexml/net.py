@@ -103,9 +103,13 @@ class CascadeNet(nn.Module):
             if count > 1:
                 self.add_module(mix_name(level), nn.Linear(count * width, width))
         self.text_width = width
-        tables: list[Any] = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
-        tables.append(table or LabelTable(tree.labels, width))
-        self.tables = nn.ModuleList(tables)
+        above = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
+        self.tables = nn.ModuleList([*above, table or LabelTable(tree.labels, width)])
+
+    @property
+    def _tables(self) -> Any:
+        """The tables of all levels, whose class torch forgets."""
+        return self.tables
 
     @torch.no_grad()
     def start_from(self, labels: CSR) -> None:
@@ -121,9 +125,8 @@ class CascadeNet(nn.Module):
         if not self.params.priors:
             return
         kept = [1.0] + [k / w for k, w in zip(self.kept, self.index.widths, strict=False)]
-        tables: Any = self.tables
         counts = self.index.bearers(labels, soft=self.params.soft_targets)
-        for table, bearers, share in zip(tables, counts, kept, strict=True):
+        for table, bearers, share in zip(self._tables, counts, kept, strict=True):
             scored = np.maximum(min(share, 1.0) * labels.shape[0], bearers)
             table.bias.copy_(log_odds(bearers, scored))
 
@@ -212,7 +215,7 @@ class CascadeNet(nn.Module):
         with torch.no_grad():
             levels = list(enumerate(self._vectors(states, dropout=False)))
             for level, vectors in reversed(levels[-self._counted :]):
-                table: Any = self.tables[level]
+                table = self._tables[level]
                 logits = shortlist_logits(vectors, table, nodes, real, form=self.params.logits)
                 scores = scores.to(logits.device) * logits.sigmoid()
                 nodes = self.index.parents(level)[nodes]
@@ -260,7 +263,7 @@ class CascadeNet(nn.Module):
             nodes.insert(0, int(self.index.parents(level)[nodes[0]]))
         steps = []
         for level, vectors in enumerate(self._vectors(states, dropout=False)):
-            table: Any = self.tables[level]
+            table = self._tables[level]
             node, width = nodes[level], self.index.widths[level]
             bias = float(table.bias[node].detach())
             logit = vectors.float() @ table.weight[node].detach().float() + bias
@@ -270,7 +273,7 @@ class CascadeNet(nn.Module):
 
     def output_layer(self) -> tuple[Float32, Float32]:
         """Weights (labels x width) and biases of the labels, in the order of their columns."""
-        table: Any = self.tables[-1]
+        table = self._tables[-1]
         columns = self.index.leaf_labels.cpu().numpy()
         weights = np.empty(tuple(table.weight.shape), np.float32)
         biases = np.empty(len(columns), np.float32)
@@ -284,7 +287,7 @@ class CascadeNet(nn.Module):
     @torch.no_grad()
     def set_rows(self, columns: Tensor, rows: Tensor) -> None:
         """Sets the weights of some label columns."""
-        table: Any = self.tables[-1]
+        table = self._tables[-1]
         leaves = self.index.leaf_positions.cpu()[columns]
         set_rows(table, leaves, rows)
 
@@ -321,7 +324,7 @@ class CascadeNet(nn.Module):
         truth: list[Tensor] | None,
         allowed: AllowedNodes | None,
     ) -> tuple[Candidates, Tensor]:
-        table: Any = self.tables[number]
+        table = self._tables[number]
         if number == 0:
             logits = full_logits(vectors, table)
             ids = torch.arange(logits.shape[1], device=logits.device).repeat(len(logits), 1)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import CSR
 from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, param
 from labelgrove.errors import ConfigError, DataError
@@ -162,7 +163,7 @@ def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) ->
     if tree.kind != "balanced":
         raise ConfigError(f"tree.kind: CascadeXML needs a balanced tree, got {tree.kind!r}")
     widths = params.clusters or cascade_clusters(labels)
-    shape: dict[str, Any] = {"max_leaf_size": max(1, labels)}
+    shape: Table = {"max_leaf_size": max(1, labels)}
     coarser = [width for width in widths if width < labels]
     _check_lists(params, len(coarser), labels)
     if widths:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any, Self
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
@@ -65,9 +66,7 @@ class Ahead:
         self._open.close()
 
 
-def leave_stages(
-    model: Model, corpus: Corpus, folder: str, given: dict[str, Any]
-) -> dict[str, StageTiming]:
+def leave_stages(model: Model, corpus: Corpus, folder: str, given: Table) -> dict[str, StageTiming]:
     """Trains a model into a run folder that the process which asks for it shares."""
     with RunFolder.join(folder) as run:
         model.fit(corpus, run=run, **given)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.core.callbacks import Callback, Event
 from labelgrove.core.params import overridden, unknown_key
 from labelgrove.data.corpus import LabelIndex
@@ -18,7 +18,7 @@ from labelgrove.methods import create, method_class
 from labelgrove.methods.base import Model
 
 
-def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
+def with_members(own: Sequence[str], config: TableView) -> Table:
     """Config tables of an ensemble with models in place of ``[[members]]``.
 
     Keys that the ensemble does not have (``own``), ``random_state`` and ``n_jobs`` are defaults for

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, get_ar
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table, TableView
 from labelgrove.core.callbacks import Callback, Reporter, StageTiming
 from labelgrove.core.part import Part
 from labelgrove.core.resources import current, with_own_resources
@@ -80,9 +81,9 @@ class Ensemble(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Table:
         """Arguments by name, those of members as ``members__NUMBER__NAME``."""
-        params: dict[str, Any] = super().get_params(deep=False)
+        params: Table = super().get_params(deep=False)
         if deep:
             for number, member in enumerate(self.members, 1):
                 own = member.get_params(deep=True)
@@ -91,7 +92,7 @@ class Ensemble(Model):
 
     def set_params(self, **params: Any) -> Self:
         """Sets arguments by the names of :meth:`get_params`."""
-        own: dict[str, Any] = {}
+        own: Table = {}
         for name, value in params.items():
             first, _, rest = name.partition("__")
             if first != "members" or not rest:
@@ -107,10 +108,10 @@ class Ensemble(Model):
     @with_own_resources
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
-        dense: Any = None,
+        dense: DenseInput = None,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
@@ -158,7 +159,7 @@ class Ensemble(Model):
         return self
 
     @with_own_resources
-    def join(self, held_out: Any = None, y: Any = None) -> Self:
+    def join(self, held_out: DocumentInput = None, y: LabelInput = None) -> Self:
         """Uses the members as they are, already fitted over the same labels.
 
         ``held_out`` is for rule "learnt": a Corpus, or texts with their labels in ``y``, that no
@@ -233,7 +234,7 @@ class Ensemble(Model):
             self.report_ = {"held_out": len(held_out)} | reached
             reporter.message(_sentence(self.merge_, reached))
 
-    def _learn(self, held_out: Corpus) -> tuple[LearntMerge, dict[str, Any]]:
+    def _learn(self, held_out: Corpus) -> tuple[LearntMerge, Table]:
         """The learnt merge; what the ensemble, cross-fitted, and each member reach."""
         ranks, truth = self._ranks(1), held_out.labels
         lists = [member.predict(held_out, k=ranks) for member in self.members_]
@@ -280,7 +281,7 @@ class Ensemble(Model):
         """Known only from a prediction."""
         return
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Table:
         """How lists are merged."""
         return {"rule": self.rule_, "weights": self.weights_}
 
@@ -297,7 +298,7 @@ class Ensemble(Model):
         from labelgrove.methods.updating.growth import OwnGrowth
         from labelgrove.methods.updating.views import grown_facts
 
-        def grown(additions: Additions) -> dict[str, Any]:
+        def grown(additions: Additions) -> Table:
             if self.merge_ is None:
                 return {}
             facts = grown_facts(self.members_[0].facts_, additions.index, additions.documents)
@@ -312,7 +313,9 @@ class Ensemble(Model):
             "an ensemble cannot be exported as a whole; export its neural members one by one"
         )
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         ranks = self._ranks(k)
         # Members with weight 0 are not asked.
         members = [m for m, weight in zip(self.members_, self.weights_, strict=True) if weight]
@@ -369,11 +372,11 @@ class Ensemble(Model):
         self.members_ = self.members
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
+    def from_config(cls, config: TableView) -> Self:
         """From config tables with a table per member."""
         return super().from_config(with_members(cls._get_param_names(), config))
 
-    def to_config(self) -> dict[str, Any]:
+    def to_config(self) -> Table:
         """The settings, with a table per member."""
         tables = [{"method": member.method} | member.to_config() for member in self.members]
         return super().to_config() | {"members": tables}
@@ -397,7 +400,7 @@ class Ensemble(Model):
         check_count("candidates", self.candidates)
 
 
-def check_rule(rule: Any, weights: Any, members: int) -> None:
+def check_rule(rule: object, weights: Sequence[float] | None, members: int) -> None:
     """Refuses unknown rules, and weights that do not fit the rule or the members."""
     rules = (*get_args(Rule), "learnt")
     if rule not in rules:

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -98,7 +97,7 @@ def _embeddings_between(
     here = threading.get_ident()
     start = _no_word(encoder)
 
-    def swap(_module: Any, _inputs: Any, output: Tensor) -> Tensor | None:
+    def swap(_module: object, _inputs: object, output: Tensor) -> Tensor | None:
         if threading.get_ident() != here:
             return None  # other threads may predict with the same model
         whole = output.detach()

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, Table, TextInput
 from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.documents import Documents
@@ -41,11 +42,11 @@ NO_REASON = "no word of the text counts here: the model does not know them, or n
 
 def explain(
     model: Fitted,
-    text: Any,
+    text: TextInput,
     label: str,
     *,
     top: int | None = 10,
-    dense: Any = None,
+    dense: DenseInput = None,
     gradient_steps: int = GRADIENT_STEPS,
     corpus: Corpus | None = None,
     neighbours: int = 3,
@@ -84,7 +85,7 @@ def explain(
     return replace(explanation, neighbours=similar)
 
 
-def explain_best(model: Fitted, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
+def explain_best(model: Fitted, text: TextInput, k: int = 3, **options: Any) -> list[Explanation]:
     """Explanations of the model's ``k`` best labels for a text; options as for :func:`explain`."""
     check_fitted(model)
     text = _with_fields(model, text)
@@ -94,7 +95,12 @@ def explain_best(model: Fitted, text: Any, k: int = 3, **options: Any) -> list[E
 
 
 def _explain_one(
-    model: Fitted, text: Any, column: int, top: int | None, dense: Any, gradient_steps: int
+    model: Fitted,
+    text: TextInput,
+    column: int,
+    top: int | None,
+    dense: DenseInput,
+    gradient_steps: int,
 ) -> Explanation:
     if dense is not None and "dense" not in model.takes:
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
@@ -123,7 +129,7 @@ def _explain_one(
 
 
 def _explain_members(
-    model: Fitted, text: Any, label: str, column: int, options: dict[str, Any]
+    model: Fitted, text: TextInput, label: str, column: int, options: Table
 ) -> Explanation:
     """Explain each member by itself: an ensemble's score depends on all lists of its members."""
     members, notes = [], []
@@ -159,17 +165,17 @@ def _calibrated(model: Fitted, score: float, column: int) -> float | None:
     return float(calibration.label_chances(np.array([score], np.float32), np.array([column]))[0])
 
 
-def _with_fields(model: Fitted, text: Any) -> Any:
+def _with_fields(model: Fitted, text: TextInput) -> TextInput:
     """The document as the model reads it; it may be a mapping of fields."""
     return model.documents([text])[0] if isinstance(text, (str, Mapping)) else text
 
 
-def _one_document(text: Any) -> Any:
+def _one_document(text: TextInput) -> TextInput:
     if isinstance(text, Sequence) and not isinstance(text, str):
         raise DataError("explain takes one text, not a list of texts")
     return [text] if isinstance(text, str) else text
 
 
-def _one_row(dense: Any) -> Any:
+def _one_row(dense: DenseInput) -> Any:
     row = None if dense is None else np.asarray(dense)
     return row[None] if row is not None and row.ndim == 1 else row

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from labelgrove.core.aliases import DenseInput, Table, TextInput
 from labelgrove.core.arrays import Int32
 from labelgrove.core.notebook import cut, table
 from labelgrove.data.documents import Documents
@@ -113,10 +114,10 @@ class DecisionPaths(NamedTuple):
 class ExplanationRequest:
     """Why does this document get the label of this column?"""
 
-    document: Any
+    document: TextInput
     column: int
     examples: Examples
-    dense: Any = None
+    dense: DenseInput = None
     gradient_steps: int = GRADIENT_STEPS
 
     @property
@@ -189,7 +190,7 @@ class Explanation:
             weighted += [(span, reason.contribution) for span in reason.spans]
         return _pieces(weighted)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Table:
         """Plain lists, numbers and strings for JSON, with the highlights."""
         plain = asdict(replace(self, members=()))
         plain["highlights"] = [list(piece) for piece in self.highlights()]

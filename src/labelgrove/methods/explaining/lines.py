@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.text import Text
 
@@ -17,7 +16,7 @@ STEP_WORDS = 4  # shown per node on the path
 def explanation_lines(found: Explanation, text: str, indent: str = "") -> Iterator[Text]:
     """An explanation for people, line by line."""
 
-    def line(*parts: Any) -> Text:
+    def line(*parts: str | tuple[str, str]) -> Text:
         return Text.assemble(indent, *parts)
 
     identity = "" if found.id == found.name else f" ({found.id})"

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from labelgrove.core.aliases import Table
 from labelgrove.data.features import Features
 from labelgrove.data.records import BETWEEN
 from labelgrove.labels.tree import LabelTree
@@ -155,7 +156,7 @@ class NetworkInput:
         self, column: int, weights: Rows | None, *, unit: bool
     ) -> tuple[list[NodeLogit], Any, Attribution]:
         """Logits on the path, the text vector, and contributions to logits and weights x vector."""
-        values: dict[str, Any] = {}
+        values: Table = {}
         dense = None if weights is None else torch.as_tensor(weights, device=self.device)
         network = self.network
         assert network is not None

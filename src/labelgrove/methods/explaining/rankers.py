@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Int32
+from labelgrove.core.aliases import Rows
+from labelgrove.core.arrays import CsrParts, Int32
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import FeatureParts
 from labelgrove.errors import DataError
@@ -48,7 +48,7 @@ def labels_below(tree: LabelTree, level: int, node: int) -> Int32:
     return tree.leaf_labels[first:last]
 
 
-def most_frequent(index: LabelIndex, frequencies: npt.NDArray[Any]) -> Examples:
+def most_frequent(index: LabelIndex, frequencies: Rows) -> Examples:
     """A function that names those labels of a list that have the most training documents."""
 
     def name(columns: Int32) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ def ranker_steps(
 
 def tree_paths(
     rankers: Sequence[Ranker],
-    document: Any,
+    document: CsrParts | FeatureParts,
     question: ExplanationRequest,
     *,
     search: SearchParams,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.memory import format_size
 from labelgrove.core.params import AutoFloat
@@ -76,7 +77,6 @@ class LightXML(Model):
     features: FeatureChoice = "auto"
     label_texts: LabelTexts = None
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
-    return_held_out: bool = False
     baseline: bool = True
     device: str = "auto"
     random_state: int = 0
@@ -84,8 +84,8 @@ class LightXML(Model):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -164,15 +164,13 @@ class LightXML(Model):
         """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus, TrainingNeeds(dropouts=(0.3, 0.5)))
 
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
-
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned."""
         return [self.encoder]
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         return networks.predict(self, X, k, mask=mask)
 
     def trees(self) -> dict[str, LabelTree]:
@@ -233,7 +231,7 @@ class LightXML(Model):
         )
         return replace(cost_estimate, encoder=work)
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The training, the reranker and the dropout of the heads."""
         return networks.search_space(self) | {"heads.dropout": {"low": 0.0, "high": 0.6}}
 

@@ -277,7 +277,12 @@ class LightXmlNet(nn.Module):
         return torch.from_numpy(allowed).to(self.full.weight.device)
 
     def predict(
-        self, states: Sequence[Tensor], k: int, *, enough: bool = False, allowed: Any = None
+        self,
+        states: Sequence[Tensor],
+        k: int,
+        *,
+        enough: bool = False,
+        allowed: Any = None,
     ) -> TopLabels:
         """The best ``k`` labels by ``params.score``, without dropout.
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
@@ -26,7 +26,7 @@ from labelgrove.methods.lightxml.net import two_levels
 from labelgrove.methods.preparation import TrainingExamples
 from labelgrove.methods.reranking import shortlist_matrix
 from labelgrove.methods.training import joined_histories, make_batches, make_runner
-from labelgrove.methods.xrtransformer.net import LevelBatches
+from labelgrove.methods.xrtransformer.net import LevelBatch, LevelBatches
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.batches.padded import Batch, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
@@ -157,11 +157,11 @@ def best_groups(network: Network, examples: TrainingExamples, precision: str) ->
 def _learn(
     shared: StaticTraining,
     network: Network,
-    loss: Callable[[Any, Any], Tensor],
+    loss: Callable[[Network, LevelBatch], Tensor],
     above: CSR | None,
     reporter: Reporter,
     checkpoints: Path | None,
-) -> dict[str, Any]:
+) -> Table:
     """Trains a network on one part of its loss.
 
     One part ranks no labels, so nothing can be evaluated and the last weights are kept.
@@ -182,18 +182,18 @@ def _learn(
     return result.summary()
 
 
-def _group_loss(network: Any, batch: Any) -> Tensor:
+def _group_loss(network: Network, batch: LevelBatch) -> Tensor:
     loss: Tensor = network.heads.group_loss(network.states(batch.batch), batch.labels)
     return loss
 
 
-def _label_loss(network: Any, batch: Any) -> Tensor:
+def _label_loss(network: Network, batch: LevelBatch) -> Tensor:
     states = network.states(batch.batch)
     loss: Tensor = network.heads.label_loss(states, batch.labels, batch.above)
     return loss
 
 
-def _frozen_group_loss(network: Any, batch: Any) -> Tensor:
+def _frozen_group_loss(network: Network, batch: LevelBatch) -> Tensor:
     network.encoder.eval()  # what does not learn needs no dropout
     with torch.no_grad():
         states = network.states(batch.batch)

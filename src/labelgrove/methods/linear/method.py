@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CsrParts, as_csr
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
+from labelgrove.core.arrays import CSR, CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
 from labelgrove.core.resources import with_own_resources
@@ -109,14 +110,14 @@ class Linear(Model):
     @with_own_resources
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
-        dense: Any = None,
+        dense: DenseInput = None,
         index: LabelIndex | None = None,
         sample_weight: npt.ArrayLike | None = None,
         label_tree: LabelTree | None = None,
-        negatives: Any = None,
+        negatives: CSR | npt.ArrayLike | None = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
         engine: Engine | str | None = None,
@@ -250,10 +251,6 @@ class Linear(Model):
         plain.derived_ = choice.derived | scaling(choice.read, self.sparse_norm)
         return plain
 
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
-
     @property
     def score_kind(self) -> ScoreKind:
         """As ``search`` says."""
@@ -268,17 +265,19 @@ class Linear(Model):
             return self.random_state
         return int(np.random.SeedSequence([self.random_state, number]).generate_state(1)[0])
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         documents = self._document_parts(X, dense)
         return search_labels(self, documents, k, mask=mask)
 
-    def _label_scores(self, X: Any, labels: Any, *, dense: Any) -> Any:
+    def _label_scores(self, X: DocumentInput, labels: Any, *, dense: DenseInput) -> Any:
         """The mean over all trees."""
         documents = self._document_parts(X, dense)
         scores = [ranker.score(documents, labels, params=self.search) for ranker in self.rankers_]
         return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
 
-    def _document_parts(self, X: Any, dense: Any) -> CsrParts | FeatureParts:
+    def _document_parts(self, X: DocumentInput, dense: DenseInput) -> CsrParts | FeatureParts:
         return document_parts(
             X,
             dense,
@@ -295,7 +294,7 @@ class Linear(Model):
             return None
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def read(self, X: Any, *, dense: Any = None) -> Features:
+    def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows, the given matrix or both, and the dense block."""
         return features_of(self._document_parts(X, dense))
 
@@ -323,7 +322,7 @@ class Linear(Model):
         """tf-idf, trees and rankers."""
         return tree_cost_estimate(self, labels, trees=self.n_trees)
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The ranker, the tree and the search."""
         from labelgrove.methods.spaces import linear_space
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Progress, Table
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat, Params, param
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.data.records import plain_texts
@@ -123,8 +124,8 @@ class LinearVectors(Model):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -201,10 +202,6 @@ class LinearVectors(Model):
         """With values for settings that are "auto"; those of an encoder only if it reads texts."""
         return neural.resolve_defaults(self, corpus, reads_texts=self.vectors.kind != "word2vec")
 
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
-
     def encoders(self) -> list[EncoderParams]:
         """None for word vectors."""
         return [] if self.vectors.kind == "word2vec" else [self.encoder]
@@ -218,21 +215,24 @@ class LinearVectors(Model):
         """One per tree."""
         return self.rankers_
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         return search_labels(self, self.read(X), k, mask=mask)
 
     def _reader(self) -> TermReader:
         """What reads the sparse features of documents."""
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def read(self, X: Any, *, dense: Any = None) -> Features:
+    def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """Sparse rows, if there are any, and text vectors."""
         documents, terms = with_texts(self.method, X), None
+        assert documents.texts is not None
         if self.vectors.beside_tfidf:
             terms = self._reader().rows(documents)
         return scaled(Features(terms, self._vectors_of(documents.texts)), "l2")
 
-    def _vectors_of(self, texts: Any) -> DenseBlock:
+    def _vectors_of(self, texts: Strings) -> DenseBlock:
         embedder = self.embedder_
         if isinstance(embedder, Word2vec):
             return embedder.transform(plain_texts(texts))
@@ -286,7 +286,7 @@ class LinearVectors(Model):
             has_vectors=True,
         )
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The ranker, the tree and the search."""
         return linear_space(self.tree) | {"ranker.dense_C": [None, 0.3, 1.0, 3.0, 10.0]}
 
@@ -326,7 +326,9 @@ class LinearVectors(Model):
         self.rankers_ = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(self.n_trees)]
 
 
-def embed_texts(encoder: Encoder, tokens: Tokens, precision: str, *, progress: Any = None) -> Part:
+def embed_texts(
+    encoder: Encoder, tokens: Tokens, precision: str, *, progress: Progress | None = None
+) -> Part:
     """Unit vectors of texts by an encoder as it is; half precision is enough for them."""
     vectors = embed(
         encoder,

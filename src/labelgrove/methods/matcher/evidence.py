@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from labelgrove.core.aliases import Rows
 from labelgrove.core.arrays import CSR, Int64, entry_rows
 from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
@@ -90,7 +90,7 @@ class MatchCandidates(NamedTuple):
     qualifiers: Int64  # words in the parentheses of the name
     qualified: Bool  # the text has one of them
 
-    def of(self, entries: npt.NDArray[Any]) -> MatchCandidates:
+    def of(self, entries: Rows) -> MatchCandidates:
         """Those of the entries, which are numbers or a mask."""
         return MatchCandidates._make(values[entries] for values in self)
 
@@ -116,7 +116,7 @@ def find_candidates(names: Names, reading: NameReading) -> MatchCandidates:
     text, label = codes[begins] // labels, codes[begins] % labels
     start = found.start[order] - reading.starts[found.text[order]]
 
-    def joined(how: np.ufunc, values: npt.NDArray[Any]) -> Any:
+    def joined(how: np.ufunc, values: Rows) -> Rows:
         return how.reduceat(values, begins) if len(begins) else values[:0]
 
     likeness = found.likeness[order]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import CSR, Int64, as_csr, offsets
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.late import sparse
@@ -71,8 +72,8 @@ class Matcher(Model):
     @with_own_resources
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -101,7 +102,9 @@ class Matcher(Model):
         self.remember(corpus, stages.reporter.timings)
         return self
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         texts = checked_inputs(X)
         if isinstance(texts, Features):
             raise DataError("matcher reads texts, and these documents have features only")
@@ -189,7 +192,7 @@ class Matcher(Model):
 
         return OwnGrowth(self._grown)
 
-    def _grown(self, additions: Additions) -> dict[str, Any]:
+    def _grown(self, additions: Additions) -> Table:
         from labelgrove.methods.matcher.growing import grown_evidence
 
         new, old = additions.documents, additions.old
@@ -207,7 +210,7 @@ class Matcher(Model):
             )
         return {"names_": names, "evidence_": evidence}
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """What counts as the same word."""
         return {"matching.letters": {"low": 5, "high": 12}}
 

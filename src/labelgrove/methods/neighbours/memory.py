@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import (
     CSR,
     CsrParts,
@@ -150,10 +151,10 @@ class VectorMemory:
         product: Float64 = support.per_cosine @ self.rows[support.documents].astype(np.float64)
         return product
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Table:
         return {"rows": self.rows, "_copies": {}}  # a copy makes its own on the GPU
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Table) -> None:
         vars(self).update(state)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import CsrParts, Float32, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
@@ -82,8 +83,8 @@ class Neighbours(Model):
     @with_own_resources
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -139,11 +140,13 @@ class Neighbours(Model):
         """None for tf-idf alone."""
         return [self.encoder] if self._reads_vectors else []
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         best = self.memory_.best_labels(self._queries(X), k, self.voting, mask=mask)
         return Predictions(*best, self.index_)
 
-    def _queries(self, X: Any) -> Queries:
+    def _queries(self, X: DocumentInput) -> Queries:
         """Documents as they are compared."""
         rows: CsrParts | None = None
         vectors: Float32 | None = None
@@ -155,7 +158,9 @@ class Neighbours(Model):
             assert isinstance(read, CsrParts)
             rows = read
         if self.reader_ is not None:
-            vectors = self.reader_.vectors(with_texts(self.method, X).texts)
+            texts = with_texts(self.method, X).texts
+            assert texts is not None
+            vectors = self.reader_.vectors(texts)
             return Queries(rows, vectors, self.reader_.device)
         return Queries(rows, vectors)
 
@@ -229,9 +234,9 @@ class Neighbours(Model):
             "and the new documents, which takes little more than their tf-idf"
         )
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The votes."""
-        space: dict[str, Any] = {
+        space: Table = {
             "voting.neighbours": {"low": 10, "high": 200, "log": True},
             "voting.power": {"low": 1.0, "high": 8.0},
             "voting.rarity": {"low": 0.0, "high": 0.3},

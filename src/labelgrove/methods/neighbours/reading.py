@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from labelgrove.core.aliases import Progress, Rows
 from labelgrove.core.arrays import Float32
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.disk.stages import Stages
 from labelgrove.methods.defaults import TrainingNeeds, derive
 from labelgrove.methods.explaining.explanation import ExplanationRequest, Step
@@ -28,6 +29,8 @@ from labelgrove.methods.neighbours.voting import Float64
 from labelgrove.methods.preparation import check_fields, situation, tokens_stage
 from labelgrove.methods.training import make_runner
 from labelgrove.methods.xrtransformer.vectors import Standard, network_of, standardise
+from labelgrove.nn.batches.packing import PackedBatch
+from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
@@ -50,7 +53,7 @@ class TextReader:
     encoder: Encoder
     standard: Standard
 
-    def vectors(self, texts: Any) -> Float32:
+    def vectors(self, texts: Strings) -> Float32:
         """A row for each text."""
         tokens = tokenize(texts, self.encoder, self.encoder.max_tokens)
         rows = np.zeros((len(tokens), self.encoder.width), np.float32)
@@ -106,7 +109,7 @@ def read_training(
     return TextReader(encoder, Standard.from_state(part)), part.arrays["vectors"]
 
 
-def training_vectors(encoder: Encoder, tokens: Tokens, *, progress: Any = None) -> Part:
+def training_vectors(encoder: Encoder, tokens: Tokens, *, progress: Progress | None = None) -> Part:
     """Unit vectors of the training documents, and how their states were standardised."""
     standard = standardise(encoder, tokens, "auto")
     rows = np.zeros((len(tokens), encoder.width), np.float16)
@@ -116,12 +119,12 @@ def training_vectors(encoder: Encoder, tokens: Tokens, *, progress: Any = None) 
 
 
 def _embed(
-    network: Network, tokens: Tokens, rows: npt.NDArray[Any], *, progress: Any = None
+    network: Network, tokens: Tokens, rows: Rows, *, progress: Progress | None = None
 ) -> None:
     """Fills ``rows``; in half precision there is never a second copy of them."""
     done = 0
 
-    def use(batch: Any, states: list[Tensor]) -> None:
+    def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
         nonlocal done
         rows[batch.rows] = functional.normalize(states[-1].float()).cpu().numpy()
         done += len(batch.rows)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats.files import existing
 from labelgrove.errors import DataError
@@ -28,7 +28,7 @@ class Entry:
     """What one person said about one text."""
 
     time: datetime
-    document: str | dict[str, Any]
+    document: str | Table
     labels: tuple[str, ...]
     suggestions: tuple[tuple[str, float | None], ...] = ()
     threshold: float | None = None
@@ -120,7 +120,7 @@ def read_feedback(path: str | Path) -> Feedback:
     return Feedback(entries, names, bad)
 
 
-def _entry(stored: Mapping[str, Any]) -> Entry:
+def _entry(stored: TableView) -> Entry:
     document = stored["fields"] if "fields" in stored else stored["text"]
     labels = stored["labels"]
     if not isinstance(document, (str, dict)) or not isinstance(labels, list):

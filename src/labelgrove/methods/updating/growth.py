@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from labelgrove.core.aliases import DocumentInput, Table
 from labelgrove.core.arrays import Int64
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
@@ -39,8 +39,8 @@ class GrowthView:
     rankers: list[Ranker]
     params: RankerParams
     leaf_size: int
-    read: Callable[[Any], Read]
-    replaced: Callable[[list[Ranker]], dict[str, Any]]
+    read: Callable[[DocumentInput], Read]
+    replaced: Callable[[list[Ranker]], Table]
     reads_names: bool = True
 
 
@@ -73,4 +73,4 @@ class Additions:
 class OwnGrowth:
     """A model without rankers for updating: ``grown`` computes its new attributes."""
 
-    grown: Callable[[Additions], dict[str, Any]]
+    grown: Callable[[Additions], Table]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import CSR, Int64, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
@@ -37,7 +37,7 @@ from labelgrove.ranking.weights import Columns
 SAMPLED_NAMES = 200  # labels whose mean text vector is subtracted from those of new labels
 
 
-def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[dict[str, Any], Growth]:
+def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[Table, Growth]:
     """The attributes of a model whose rankers have the new labels, and the report."""
     known = len(model.index_)
     new, changed = np.arange(known, len(task.index)), task.changed(known)

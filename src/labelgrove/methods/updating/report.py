@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import Int64
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.params import Params, param
@@ -83,7 +84,7 @@ class Growth:
             notes=tuple(dict.fromkeys([*self.notes, *later.notes])),
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Table:
         """One flat object."""
         fields = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
         lists = {name: fields.pop(name) for name in ("reasons", "notes")}
@@ -199,7 +200,7 @@ def unknown_terms(vectorizer: Tfidf, texts: Sequence[str]) -> float | None:
         return None
     step = -(-len(texts) // SAMPLED_TEXTS)
     sample = [texts[row] for row in range(0, len(texts), step)]
-    unlimited: dict[str, Any] = {
+    unlimited: Table = {
         "min_df": 1,
         "max_df": 1.0,
         "max_features": None,

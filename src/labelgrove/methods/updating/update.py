@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.resources import with_own_resources
 from labelgrove.data.corpus import Corpus, LabelIndex
@@ -27,12 +27,12 @@ from labelgrove.methods.updating.views import Change, extended_index, grown_cali
 
 def update(
     model: Fitted,
-    X: Any,
-    y: Any = None,
+    X: DocumentInput,
+    y: LabelInput = None,
     *,
-    dense: Any = None,
+    dense: DenseInput = None,
     index: LabelIndex | None = None,
-    corpus: Any = None,
+    corpus: Corpus | tuple[DocumentInput, LabelInput] | None = None,
     rejected: Sequence[str] = (),
     params: GrowthParams | None = None,
     callbacks: Sequence[Callback] = (),
@@ -63,7 +63,7 @@ def add_labels(
     ids: Sequence[str] | None = None,
     texts: Sequence[str] | None = None,
     documents: Sequence[Sequence[str]] | None = None,
-    corpus: Any = None,
+    corpus: Corpus | tuple[DocumentInput, LabelInput] | None = None,
     params: GrowthParams | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Growth:
@@ -157,7 +157,9 @@ def _planned(model: Fitted, task: Task) -> tuple[list[Change], Growth]:
     return [*changes, (model, attributes)], growth
 
 
-def _old(corpus: Any, index: LabelIndex) -> Corpus | None:
+def _old(
+    corpus: Corpus | tuple[DocumentInput, LabelInput] | None, index: LabelIndex
+) -> Corpus | None:
     """The training documents of a model, over the grown index."""
     if corpus is None:
         return None
@@ -165,4 +167,4 @@ def _old(corpus: Any, index: LabelIndex) -> Corpus | None:
         if not isinstance(corpus, tuple) or len(corpus) != 2:
             raise DataError("corpus: must be a Corpus, or a pair (texts, labels)")
         corpus = training_corpus(*corpus)
-    return cast(Corpus, corpus).reindex(index)
+    return corpus.reindex(index)

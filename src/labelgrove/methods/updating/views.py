@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
@@ -24,7 +24,7 @@ from labelgrove.ranking.negatives import nodes_to_mine
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
 
-Change = tuple[Fitted, dict[str, Any]]  # a model and the attributes to set
+Change = tuple[Fitted, Table]  # a model and the attributes to set
 
 
 def routed_documents(
@@ -99,9 +99,7 @@ def grown_facts(facts: TrainingFacts, index: LabelIndex, documents: Corpus | Non
     )
 
 
-def grown_calibration(
-    model: Fitted, attributes: dict[str, Any], changes: list[Change]
-) -> Calibration:
+def grown_calibration(model: Fitted, attributes: Table, changes: list[Change]) -> Calibration:
     """A calibration with room for new labels; nothing changes for the others.
 
     ``attributes`` are those that the model will have, ``changes`` those of its members.
@@ -122,7 +120,7 @@ def grown_calibration(
     return replace(calibration, groups=groups, label_thresholds=thresholds)
 
 
-def _with(model: Fitted, attributes: dict[str, Any]) -> Fitted:
+def _with(model: Fitted, attributes: Table) -> Fitted:
     """A shallow copy of the model with other attributes."""
     other = copy.copy(model)
     other.__dict__.update(attributes)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
 
+from labelgrove.core.aliases import Rows
 from labelgrove.core.arrays import CSR, Float32, Int64, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features, row_blocks
 from labelgrove.labels.tree import LabelTree, children_of
+from labelgrove.methods.xrtransformer.net import XrParams
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import OWN_MARGIN, log_transformed
 from labelgrove.ranking.ranker import Ranker, train_ranker
@@ -70,7 +72,7 @@ def linear_margins(features: Features, ranker: Ranker) -> Margins:
     return margins
 
 
-def head_margins(vectors: Any, weights: Float32, bias: Float32, children: Int64) -> Margins:
+def head_margins(vectors: Rows, weights: Float32, bias: Float32, children: Int64) -> Margins:
     """Margins by a level's head, from text vectors; patterns must contain all children of a node.
 
     There is one product per node above the level, of its documents and its children. Looking up a
@@ -144,38 +146,37 @@ def train_level(
 
 
 def bootstrapped(
-    vectors: Any,
+    vectors: Rows,
     counts: CSR,
     tree: LabelTree,
+    heads: XrParams,
     *,
-    C: float,
-    scaled: bool,
-    weighted: bool,
     above: CSR | None,
-    alpha: float | None = None,
     eps: float = 0.1,
     seed: int,
 ) -> tuple[Float32, Float32]:
     """Weights (nodes x width) and biases of a linear model on text vectors, to initialise a head.
 
-    With ``alpha`` errors cost what the paper says (Eq. 11): a true node its share of the document's
-    labels, any other node ``alpha``.
+    If ``heads.bootstrap`` is cost-linear, errors cost what the paper says (Eq. 11): a true node its
+    share of the document's labels, any other node ``heads.alpha``.
 
-    With ``scaled``, C is for vectors with a mean length of 1. An encoder's vectors are much longer,
-    and the same C would fit the documents so well that no loss is left to train the encoder.
+    With ``heads.bootstrap_scaled``, C is for vectors with a mean length of 1. An encoder's vectors
+    are much longer, and the same C would fit the documents so well that no loss is left to train
+    the encoder.
     """
-    length = mean_length(vectors) if scaled else 1.0
+    C, by_cost = heads.bootstrap_C, heads.bootstrap == "cost-linear"
+    length = mean_length(vectors) if heads.bootstrap_scaled else 1.0
     # This is the same as dividing the vectors by their length and scaling the weights back.
     params = RankerParams(C=C / length**2, bias=length, eps=eps, threshold=0.0, storage="float32")
-    if alpha is not None:
-        params = replace(params, C=alpha * params.C, positive_weight=1 / alpha)
+    if by_cost:
+        params = replace(params, C=heads.alpha * params.C, positive_weight=1 / heads.alpha)
         counts = normalised(counts, "l1")
     ranker = train_level(
         Features(dense=vectors),
         counts,
         tree,
         params,
-        weighted=weighted or alpha is not None,
+        weighted=by_cost or heads.bootstrap == "weighted-linear",
         above=above,
         seed=seed,
     )
@@ -184,7 +185,7 @@ def bootstrapped(
     return weights, level.bias * np.float32(ranker.bias)
 
 
-def mean_length(vectors: Any) -> float:
+def mean_length(vectors: Rows) -> float:
     """Root of the mean square length; 1 where all are zero."""
     squares = sum(
         float(np.square(vectors[rows], dtype=np.float64).sum()) for rows in row_blocks(vectors)
@@ -217,7 +218,7 @@ def _ones(matrix: CSR, columns: int) -> CSR:
     return _csr(np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr, columns)
 
 
-def _csr(data: Any, indices: Any, indptr: Any, columns: int) -> CSR:
+def _csr(data: Rows, indices: Rows, indptr: Rows, columns: int) -> CSR:
     numbers = np.int64 if len(data) > np.iinfo(np.int32).max else np.int32
     arrays = (data, np.asarray(indices, numbers), np.asarray(indptr, numbers))
     return sparse.csr_array(arrays, shape=(len(indptr) - 1, columns))

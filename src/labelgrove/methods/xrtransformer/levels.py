@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.part import Part
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.labels.tree import LabelTree
@@ -60,7 +61,7 @@ def make_descent(
 
 def go_down(
     model: LevelSettings, stages: Stages, inputs: CachedResult[LevelInputs]
-) -> tuple[CachedResult[Part], CachedResult[LevelVectors], list[Shortlists], list[dict[str, Any]]]:
+) -> tuple[CachedResult[Part], CachedResult[LevelVectors], list[Shortlists], list[Table]]:
     """Fine-tunes level by level; the last network, its vectors, and what was shortlisted."""
     heads = model.heads
     levels = fine_tuned_levels(inputs.value.tree, heads.max_clusters)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import Float32
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.run_folder import RunFolder
@@ -71,8 +72,7 @@ class XRTransformer(Model):
     ``tree`` is the preliminary tree whose levels the encoder learns, ``refined`` the one that the
     ranker descends; without ``refine`` the ranker keeps the preliminary one. ``ranker_input`` is
     "both" or "vectors": the ranker and its tree may do without tf-idf. ``matcher`` are the linear
-    models that shortlist for the next level. Documents that ``return_held_out`` returns also shape
-    the refined tree. Scores are margins, or products as ``search`` says.
+    models that shortlist for the next level. Scores are margins, or products as ``search`` says.
     ``methods/neural.py`` explains the settings that all methods with an encoder have.
     """
 
@@ -98,7 +98,6 @@ class XRTransformer(Model):
     features: FeatureChoice = "auto"
     label_texts: LabelTexts = None
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
-    return_held_out: bool = False
     baseline: bool = True
     device: str = "auto"
     random_state: int = 0
@@ -106,8 +105,8 @@ class XRTransformer(Model):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -117,31 +116,25 @@ class XRTransformer(Model):
         with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
             model._check(len(corpus.index))
             data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
-            seed, returned = model.random_state, model.return_held_out
+            seed = model.random_state
             tree = data.tree(stages, model.tree, seed=seed)
             inputs = make_descent(model, data, stages, tree)
             network, vectors, shortlists, histories = go_down(model, stages, inputs)
             model.encoder_ = restore(data.encoder.value, network.value).eval()
             model.standard_ = inputs.value.standard
             model.vectorizer_ = data.terms.value.reader.tfidf
-            seen = data.for_ranker(stages, returned=returned)
             features = stages.derive(
-                lambda: model._seen(
-                    beside(seen.terms.value.rows, vectors.value.rows(held_out=returned))
-                ),
-                terms=seen.terms,
+                lambda: model._seen(beside(data.terms.value.rows, vectors.value.train)),
+                terms=data.terms,
                 vectors=vectors,
                 input=model.ranker_input,
             )
             searched = tree
             if model.refine:
-                ranked = data.learnt_from
-                if returned:
-                    ranked = Corpus(None, seen.labels, corpus.index, features=features.value)
                 (searched,) = tree_stages(
                     stages,
                     features,
-                    ranked,
+                    data.learnt_from,
                     model.refined,
                     transform=lambda texts: model._of_texts(texts, data.terms.value.reader),
                     seeds={"refined-tree": seed},
@@ -150,7 +143,7 @@ class XRTransformer(Model):
                 "ranker",
                 train_ranker,
                 features=features,
-                labels=seen.labels,
+                labels=data.learnt_from.labels,
                 tree=searched,
                 params=model.ranker,
                 search=mining_search(model.search, model.ranker),
@@ -160,7 +153,7 @@ class XRTransformer(Model):
             read = corpus if model.ranker_input == "both" else without_matrix(corpus)
             model.remember(read, stages.reporter.timings)
             model.history_, model.report_ = joined_histories(histories), {}
-            if data.held_out is not None and not returned:
+            if data.held_out is not None:
                 judged = model._seen(inputs.value.features(vectors.value, held_out=True))
                 predictions = search_labels(model, judged, 10, mask=None)
                 pairs = zip(shortlists, inputs.value.held_out_counts, strict=False)
@@ -170,7 +163,6 @@ class XRTransformer(Model):
 
     def _check(self, labels: int) -> None:
         """Refuses settings that contradict each other, before hours of training."""
-        neural.check_returned(self)
         if self.ranker.negatives == "given":
             raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
         why = "nodes learn from the documents that heads.kept brings them"
@@ -192,10 +184,6 @@ class XRTransformer(Model):
         needs = TrainingNeeds(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
         return neural.resolve_defaults(self, corpus, needs)
 
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
-
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned."""
         return [self.encoder]
@@ -209,24 +197,27 @@ class XRTransformer(Model):
         """The one that goes down the refined tree."""
         return self.rankers_
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         return search_labels(self, self.read(X), k, mask=mask)
 
     def _reader(self) -> TermReader:
         """What reads the sparse features of documents."""
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def read(self, X: Any, *, dense: Any = None) -> Features:
+    def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
         documents = with_texts(self.method, X)
+        assert documents.texts is not None
         vectors = self._vectors_of(documents.texts)
         return self._seen(beside(self._reader().rows(documents), vectors))
 
-    def _of_texts(self, texts: Any, reader: TermReader) -> Features:
+    def _of_texts(self, texts: Strings, reader: TermReader) -> Features:
         """Labels' own texts, as documents without a row in a given matrix."""
         return self._seen(beside(reader.of_texts(texts), self._vectors_of(texts)))
 
-    def _vectors_of(self, texts: Any) -> Float32:
+    def _vectors_of(self, texts: Strings) -> Float32:
         encoder = self.encoder_
         tokens = tokenize(texts, encoder, encoder.max_tokens)
         return embedded(encoder, tokens, self.standard_, precision=self.training.precision)
@@ -250,7 +241,7 @@ class XRTransformer(Model):
     def growth(self) -> GrowthView:
         """Labels get a place in both trees."""
 
-        def replaced(rankers: list[Ranker]) -> dict[str, Any]:
+        def replaced(rankers: list[Ranker]) -> Table:
             before, grown = self.rankers_[0].tree, rankers[0].tree
             tree = grown if self.tree_ == before else extended_tree(self.tree_, grown)
             return {"rankers_": rankers, "tree_": tree}
@@ -275,7 +266,7 @@ class XRTransformer(Model):
         plain = tree_cost_estimate(self, labels)
         return replace(plain, encoder=encoder, has_vectors=True, rankers=RANKERS)
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The training, the shortlists, the ranker and the search."""
         own = {"heads.kept": [10, 20, 40], "search.beam": [10, 20, 40]}
         return TRAINING_SPACE | C_SPACE | own

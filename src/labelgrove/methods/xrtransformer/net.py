@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from labelgrove.core.aliases import Rows
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, entry_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.params import param
@@ -231,7 +232,7 @@ class XrHead(nn.Module):
             nn.init.normal_(self.table.weight, std=FIRST_STD)
 
     @torch.no_grad()
-    def start_from(self, weights: Any, bias: Any) -> None:
+    def start_from(self, weights: Rows, bias: Rows) -> None:
         """Starts from the weights (nodes x width) and biases of another model."""
         for target, values in ((self.table.weight, weights), (self.table.bias, bias)):
             assert target is not None

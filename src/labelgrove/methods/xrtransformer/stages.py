@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
+from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import CSR, Float32, csr_arrays, csr_from_arrays, with_values
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
@@ -84,7 +84,9 @@ class LevelInputs:
         assert self.examples.held_out is not None
         return self.terms.reader.rows(self.examples.held_out)
 
-    def embedded(self, encoder: Encoder, tokens: Tokens, *, progress: Any = None) -> Float32:
+    def embedded(
+        self, encoder: Encoder, tokens: Tokens, *, progress: Progress | None = None
+    ) -> Float32:
         """Text vectors by the encoder as it is now."""
         return embedded(encoder, tokens, self.standard, precision=self.precision, progress=progress)
 
@@ -101,12 +103,6 @@ class LevelVectors:
 
     train: Float32
     held_out: Float32 | None
-
-    def rows(self, *, held_out: bool) -> Float32:
-        """Of the documents to learn from, followed by those held out if these are asked for."""
-        if not held_out or self.held_out is None:
-            return self.train
-        return np.concatenate([self.train, self.held_out])
 
     def state(self) -> Part:
         return Part({}, {name: rows for name, rows in vars(self).items() if rows is not None})
@@ -138,7 +134,7 @@ class Shortlists:
 
 
 def embed_documents(
-    inputs: LevelInputs, network: Part | None, *, progress: Any = None
+    inputs: LevelInputs, network: Part | None, *, progress: Progress | None = None
 ) -> LevelVectors:
     """Text vectors by the encoder as a level's ``network`` left it, or as it was pretrained."""
     encoder = inputs.encoder if network is None else restore(inputs.encoder, network)
@@ -168,10 +164,7 @@ def start_head(
             vectors.train,
             inputs.counts[level - 1],
             level_tree(inputs.tree, level - 1),
-            C=heads.bootstrap_C,
-            scaled=heads.bootstrap_scaled,
-            weighted=heads.bootstrap == "weighted-linear",
-            alpha=heads.alpha if heads.bootstrap == "cost-linear" else None,
+            heads,
             above=_chosen(inputs, level, above, heads),
             seed=inputs.seed,
         )
@@ -276,6 +269,7 @@ def shortlist_nodes(
         if heads.matcher != "linear":
             weights, bias = (network.arrays[f"heads/table.{n}"] for n in ("weight", "bias"))
             texts = vectors.held_out if held_out else vectors.train
+            assert texts is not None
             models.append(head_margins(texts, weights, bias, inputs.tree.children(level - 1)))
         return _predicted(inputs, level, models, above, keep=keep, held_out=held_out)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
+from labelgrove.core.aliases import Progress, Rows
 from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.part import Part
 from labelgrove.data.features import Features
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.training import make_runner
+from labelgrove.nn.batches.packing import PackedBatch
+from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import Network
@@ -34,7 +36,7 @@ class Standard:
         return cls(part.arrays["mean"], part.arrays["scale"])
 
 
-def beside(terms: CSR, vectors: Any) -> Features:
+def beside(terms: CSR, vectors: Rows | None) -> Features:
     """tf-idf rows and text vectors of unit length: the paper's Phi_cat."""
     return Features(terms, beside_terms(np.asarray(vectors), "l2"))
 
@@ -61,7 +63,7 @@ def embedded(
     standard: Standard | None,
     *,
     precision: str,
-    progress: Any = None,
+    progress: Progress | None = None,
 ) -> Float32:
     """Text vectors, computed on this device in this precision."""
     network = network_of(encoder, torch.nn.Identity(), standard)
@@ -69,7 +71,7 @@ def embedded(
     vectors = np.zeros((len(tokens), encoder.width), np.float32)
     done = 0
 
-    def use(batch: Any, states: list[torch.Tensor]) -> None:
+    def use(batch: Batch | PackedBatch, states: list[torch.Tensor]) -> None:
         nonlocal done
         vectors[batch.rows] = states[0].float().cpu().numpy()
         done += len(batch.rows)

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
+from labelgrove.core.aliases import Rows, Table
 from labelgrove.core.arrays import CSR
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
@@ -210,7 +211,7 @@ class TrainedMatcher(NamedTuple):
     """A trained network over clusters, and how its training went."""
 
     network: Network
-    history: dict[str, Any]
+    history: Table
 
 
 def lifted_examples(examples: TrainingExamples, tree: LabelTree) -> TrainingExamples:
@@ -266,7 +267,7 @@ def cluster_count(labels: int, clusters: int | Literal["auto"] = "auto") -> int:
     return clusters
 
 
-def cluster_tree(vectors: Any, params: IndexingParams, *, seed: int = 0) -> LabelTree:
+def cluster_tree(vectors: Features | Rows, params: IndexingParams, *, seed: int = 0) -> LabelTree:
     """Clusters of nearly equal size over the labels' ``vectors``, as a tree of two levels."""
     labels = len(vectors)
     clusters = cluster_count(labels, params.clusters)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat
@@ -101,7 +102,6 @@ class XTransformer(Model):
     features: FeatureChoice = "auto"
     label_texts: LabelTexts = None
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
-    return_held_out: bool = False
     baseline: bool = True
     device: str = "auto"
     random_state: int = 0
@@ -109,8 +109,8 @@ class XTransformer(Model):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: DocumentInput,
+        y: LabelInput = None,
         *,
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
@@ -118,27 +118,24 @@ class XTransformer(Model):
     ) -> Self:
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
         with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            neural.check_returned(model)
             data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
-            kept_apart = data.held_out is not None and not model.return_held_out
-            check_ranking(model.ranking, model.ranker, held_out=kept_apart)
+            check_ranking(model.ranking, model.ranker, held_out=data.held_out is not None)
             training = ClusterMatcher(data, stages, model, model.indexing, model.heads)
             tree = training.index_labels()
             matcher = training.train(tree)
-            seen = data.for_ranker(stages, returned=model.return_held_out)
-            matched = training.match(matcher, seen.tokens, at_least=model.ranking.clusters_kept)
+            matched = training.match(matcher, data.tokens, at_least=model.ranking.clusters_kept)
             read = model.ranking.only("features", "scale")
             mines = "man" in model.ranker.negatives
             ranker = stages(
                 "ranker",
                 train_cluster_ranker,
                 features=stages.derive(
-                    lambda: ranker_features(seen.terms.value.rows, matched.value.vectors, read),
-                    terms=seen.terms,
+                    lambda: ranker_features(data.terms.value.rows, matched.value.vectors, read),
+                    terms=data.terms,
                     matched=matched,
                     params=read,
                 ),
-                labels=seen.labels,
+                labels=data.learnt_from.labels,
                 tree=tree,
                 matched=matched,
                 params=model.ranking.only("clusters_kept") if mines else RankingParams(),
@@ -155,9 +152,9 @@ class XTransformer(Model):
 
     def _held_out_report(
         self, data: Prepared, training: ClusterMatcher, matcher: CachedResult[TrainedMatcher]
-    ) -> dict[str, Any]:
+    ) -> Table:
         """This method beside the linear one on the held-out part, if there is one."""
-        if data.held_out is None or data.held_out_tokens is None or self.return_held_out:
+        if data.held_out is None or data.held_out_tokens is None:
             return {}
         matched = training.match(
             matcher, data.held_out_tokens, at_least=self.orderer_.clusters_for(10), part="held-out-"
@@ -182,10 +179,6 @@ class XTransformer(Model):
         """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus)
 
-    def learns_names(self) -> bool:
-        """As ``label_texts`` says."""
-        return self.label_texts is not None
-
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned, and the one that reads the labels' names."""
         own = self.indexing.text_encoder
@@ -202,7 +195,9 @@ class XTransformer(Model):
         """The one that orders the labels of clusters."""
         return [self.orderer_.ranker]
 
-    def _matched(self, X: Any, most: int, mask: LabelMask | None = None) -> tuple[CSR, Matched]:
+    def _matched(
+        self, X: DocumentInput, most: int, mask: LabelMask | None = None
+    ) -> tuple[CSR, Matched]:
         """Sparse rows of documents, and what the matcher makes of their texts."""
         documents = with_texts(self.method, X)
         assert documents.texts is not None
@@ -216,14 +211,16 @@ class XTransformer(Model):
         """What reads the sparse features of documents."""
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
         most = self.orderer_.clusters_for(k, mask)
         clusters = self.orderer_.cluster_mask(mask)
         terms, matched = self._matched(X, most, clusters)
         best = self.orderer_.best_labels(terms, matched, k, mask=mask)
         return Predictions(*best, self.index_, self.score_kind)
 
-    def read(self, X: Any, *, dense: Any = None) -> Features:
+    def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows and text vectors, scaled as ``ranking`` says."""
         terms, matched = self._matched(X, 1)
         return ranker_features(terms, np.asarray(matched.vectors), self.ranking)
@@ -271,14 +268,14 @@ class XTransformer(Model):
         mined = self.ranker.mined_nodes
         mined = mined if isinstance(mined, int) else self.ranking.clusters_kept
 
-        def read(documents: Any) -> Read:
+        def read(documents: DocumentInput) -> Read:
             most = max(mined, self.ranking.clusters_kept)
             terms, matched = self._matched(documents, most)
             features = ranker_features(terms, np.asarray(matched.vectors), self.ranking)
             scores = transformed(matched.margins, "sigmoid")
             return Read(features, [Routed(matched.clusters, scores)], mined)
 
-        def replaced(rankers: list[Ranker]) -> dict[str, Any]:
+        def replaced(rankers: list[Ranker]) -> Table:
             return {"orderer_": ClusterRanker(rankers[0], self.ranking, self.orderer_.learnt)}
 
         sizes = np.diff(ranker.tree.children(len(ranker.tree.parents) - 1))
@@ -307,7 +304,7 @@ class XTransformer(Model):
             has_vectors=True,
         )
 
-    def search_space(self) -> dict[str, Any]:
+    def search_space(self) -> Table:
         """The training, the shortlist and the ranker."""
         heads = {"heads.dropout": {"low": 0.0, "high": 0.5}}
         return TRAINING_SPACE | C_SPACE | heads | {"ranking.clusters_kept": [5, 10, 20, 40]}

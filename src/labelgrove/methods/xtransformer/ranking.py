@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from labelgrove.core.aliases import Progress, Rows
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, entry_rows, offsets
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.logistic import fit_logistic
@@ -47,7 +48,7 @@ class Matched:
     margins: Float32
     vectors: DenseBlock
 
-    def take(self, rows: Any) -> Matched:
+    def take(self, rows: Rows) -> Matched:
         """Some of the documents."""
         return Matched(self.clusters[rows], self.margins[rows], self.vectors[rows])
 
@@ -95,12 +96,11 @@ def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool
     refuse_idle(ranker, "ranker", ["mined_weight"], "all documents of a cluster count the same")
     if params.combine == "learnt" and not held_out:
         raise ConfigError(
-            "ranking.combine: learnt needs held-out documents that the ranker does not learn from; "
-            "raise held_out and leave return_held_out off, or choose product"
+            "ranking.combine: learnt needs held-out documents; raise held_out, or choose product"
         )
 
 
-def ranker_features(terms: CSR, vectors: Any, params: RankingParams) -> Features:
+def ranker_features(terms: CSR, vectors: Rows, params: RankingParams) -> Features:
     """The blocks that the ranker reads, scaled as ``params`` says; zero rows stay zero."""
     blocks = Features(
         None if params.features == "neural" else l2_normalised(terms).sparse,
@@ -118,7 +118,7 @@ def train_cluster_ranker(
     ranker: RankerParams,
     *,
     seed: int = 0,
-    progress: Any = None,
+    progress: Progress | None = None,
 ) -> Ranker:
     """A classifier per label, trained on the documents that see the label's cluster.
 
@@ -174,7 +174,7 @@ class LearntScore:
         return np.asarray(expit(margins), np.float32)
 
     @classmethod
-    def fit(cls, g: Float32, h: Float32, true: Any) -> LearntScore:
+    def fit(cls, g: Float32, h: Float32, true: Rows) -> LearntScore:
         """The logistic regression of ``true`` on both margins."""
         rows = np.column_stack([g, h, np.ones(len(g))]).astype(np.float64)
         ridge = np.array([1e-3, 1e-3, 1e-6])  # keeps the weights of separable pairs finite
@@ -316,10 +316,11 @@ class ClusterRanker:
         return self.learnt(g, h)
 
 
-def _is_label(labels: CSR, pattern: CSR) -> Any:
+def _is_label(labels: CSR, pattern: CSR) -> Rows:
     """Whether each stored entry of the pattern is a label of the document."""
 
-    def cells(matrix: CSR) -> Any:
-        return entry_rows(matrix) * pattern.shape[1] + matrix.indices
+    def cells(matrix: CSR) -> Rows:
+        numbers: Rows = entry_rows(matrix) * pattern.shape[1] + matrix.indices
+        return numbers
 
     return np.isin(cells(pattern), cells(labels), assume_unique=True)

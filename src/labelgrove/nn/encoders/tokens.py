@@ -77,11 +77,6 @@ class Tokens:
         ids = np.concatenate([self.ids[:0], *map(self.row, rows)])
         return Tokens(ids, offsets(self.lengths[rows]))
 
-    def followed_by(self, others: Tokens) -> Tokens:
-        """These documents and then the others."""
-        ids = np.concatenate([self.ids, others.ids])
-        return Tokens(ids, offsets(np.concatenate([self.lengths, others.lengths])))
-
     def state(self) -> Part:
         return Part({}, {"ids": self.ids, "offsets": self.offsets})
 
