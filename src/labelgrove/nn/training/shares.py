@@ -7,19 +7,17 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
+
+from labelgrove.nn.batches.padded import BatchLike
 
 
 class BatchesLike(Protocol):
-    """Batches by epoch; the same epoch always has the same batches.
-
-    A batch has ``rows`` (the numbers of its documents), ``tokens`` (how many are no padding) and
-    ``to(device)``.
-    """
+    """Batches by epoch; the same epoch always has the same batches."""
 
     def __len__(self) -> int: ...
 
-    def epoch(self, number: int, *, start: int = 0) -> Iterator[Any]: ...
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[BatchLike]: ...
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,13 @@ class Share:
 
 
 def shared(
-    batches: Iterator[Any], shares: deque[Share], *, accumulate: int, count: int = 1, rank: int = 0
-) -> Iterator[Any]:
+    batches: Iterator[BatchLike],
+    shares: deque[Share],
+    *,
+    accumulate: int,
+    count: int = 1,
+    rank: int = 0,
+) -> Iterator[BatchLike]:
     """The batches of process ``rank`` of ``count``; queues each update's share before its batches.
 
     Every process sees all batches. So each knows how many documents an update has, and every
@@ -48,6 +51,6 @@ def shared(
         if len(own) < math.ceil(len(together) / count):
             # The other processes wait for gradients from this one: it sends zeros.
             own.append((together[0], 0.0))
-        tokens = sum(int(batch.tokens) for batch in together)
+        tokens = sum(batch.tokens for batch in together)
         shares.append(Share([weight for _, weight in own], len(together), tokens))
         yield from (batch for batch, _ in own)
