@@ -76,7 +76,7 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits():
     found, truth = drawn(8, [1.0, 2.0], k=6)
     found[1] = as_margins(found[1])
     bins = frequency_bins(FREQUENCIES)
-    entries, middles, scales = learning._entries(learning.Lists(found, truth), bins, 6)
+    entries, middles, scales = learning._entries(learning.MemberLists(found, truth), bins, 6)
     random = np.random.default_rng(0)
     start = np.concatenate([np.zeros(12), np.ones(12), [0.0]])
     values = start + 0.3 * random.normal(size=25)
@@ -111,7 +111,7 @@ def test_no_other_values_are_more_likely():
     """What L-BFGS-B finds with hundreds of steps."""
     found, truth = drawn(60, [1.0, 2.0], k=6)
     bins = frequency_bins(FREQUENCIES)
-    entries, _, _ = learning._entries(learning.Lists(found, truth), bins, 6)
+    entries, _, _ = learning._entries(learning.MemberLists(found, truth), bins, 6)
     start, penalty = np.concatenate([np.zeros(12), np.ones(12), [0.0]]), learning._penalty(2, 6)
     arguments = (entries, start, penalty)
     best = minimize(
@@ -195,7 +195,9 @@ def test_the_precision_is_that_of_documents_that_were_not_learnt_from():
     for fold in range(5):
         own = np.arange(41) % 5 == fold
         parts = [part.of_rows(~own) for part in found]
-        half = learning._fitted(learning.Lists(parts, truth[~own]), frequency_bins(FREQUENCIES))
+        half = learning._fitted(
+            learning.MemberLists(parts, truth[~own]), frequency_bins(FREQUENCIES)
+        )
         merged = half([part.of_rows(own) for part in found], k=5)
         rows.append(np.array(precision_of(merged, truth[own])) * own.sum())
     merge = learn_merge(found, truth, FREQUENCIES)

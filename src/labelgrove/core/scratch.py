@@ -153,7 +153,7 @@ def row_ranges(count: int) -> Iterator[slice]:
 class ListJoiner:
     """Joins the lists of consecutive blocks of rows.
 
-    >>> one = Lists(np.array([0, 1]), np.array([0], np.int32), np.array([0.5], np.float32))
+    >>> one = ColumnLists(np.array([0, 1]), np.array([0], np.int32), np.array([0.5], np.float32))
     >>> joiner = ListJoiner(Scratch())
     >>> joiner.add(one, first=0)
     >>> joiner.add(one, first=4)
