@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from labelgrove.nn.heads.full import FullHead
-from labelgrove.nn.heads.rows import RowStep, stochastically_rounded
+from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded
 
 
 class FullDescent:
