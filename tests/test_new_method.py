@@ -60,9 +60,7 @@ class Popular(Model):
         self.remember(corpus, stages.reporter.timings)
         return self
 
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
         shares = self.shares_ if mask is None else np.where(mask.allowed, self.shares_, -np.inf)
         allowed = len(shares) if mask is None else len(mask)
         rows = np.tile(shares, (len(texts_only(self.method, X)), 1))

@@ -11,6 +11,7 @@ from labelgrove import _native
 from labelgrove.core.arrays import as_csr, csr_parts
 from labelgrove.core.topk import top_k
 from labelgrove.ranking.beam import sparse_only
+from support.threads import on_threads
 
 pytestmark = [pytest.mark.slow, pytest.mark.kernel]
 
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.kernel]
 FEW_THREADS = """
 import ctypes, resource, sys, threading
 import numpy as np
+from labelgrove.core.resources import using
 from labelgrove.core.topk import top_k
 
 stacks, scores, result = float(sys.argv[1]), np.load(sys.argv[2]), sys.argv[3]
@@ -36,7 +38,8 @@ if stacks < 1:
         pass
     else:
         sys.exit("the limit does not bind")
-np.savez(result, **top_k(scores, 5, threads=4)._asdict())
+with using(threads=4):
+    np.savez(result, **top_k(scores, 5)._asdict())
 """
 
 
@@ -53,7 +56,7 @@ def test_a_refused_thread_means_fewer_threads(stacks, tmp_path):
     )
     assert child.returncode == 0, child.stderr
     best = np.load(tmp_path / "best.npz")
-    for name, array in top_k(scores, 5, threads=1)._asdict().items():
+    for name, array in on_threads(1, top_k, scores, 5)._asdict().items():
         assert np.array_equal(best[name], array), name
 
 

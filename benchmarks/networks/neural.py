@@ -131,7 +131,7 @@ def bare_encoder(model: Any, texts: Any, seed: int) -> float:
     if training.compile:
         network.encoder.compile(dynamic=True, graphs=training.graphs)
     tokens = tokenize(texts, network.encoder, network.encoder.max_tokens)
-    batches = make_batches(tokens, network.encoder, training, device, seed)
+    batches = make_batches(tokens, network.encoder, training, seed)
 
     def passes(epoch: int) -> tuple[int, float]:
         seen, start = 0, time.perf_counter()

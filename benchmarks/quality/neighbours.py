@@ -37,6 +37,7 @@ def main() -> None:
     import numpy as np
 
     from labelgrove import Linear, Neighbours, Predictions, evaluate, read_corpus
+    from labelgrove.core.resources import using
     from labelgrove.evaluation.merge_weights import cross_fitted
     from labelgrove.methods.neighbours.memory import Queries
     from labelgrove.methods.neighbours.voting import VotingParams
@@ -64,14 +65,16 @@ def main() -> None:
     )
     model = Neighbours(vectors="both", encoder=encoder, device=options.device)
     timed("fit", lambda: model.fit(train))
-    both = timed("dev as terms and vectors", lambda: model._queries(dev, None))
-    device = model.reader_.device(options.device)
-    kinds = {"tf-idf": Queries(both.terms), "encoder": Queries(None, both.vectors), "both": both}
+    with using(device=options.device):
+        both = timed("dev as terms and vectors", lambda: model._queries(dev))
+    kinds = {
+        "tf-idf": Queries(both.terms),
+        "encoder": Queries(None, both.vectors, both.device),
+        "both": both,
+    }
 
     def votes(queries: Any, params: Any) -> Predictions:
-        best = model.memory_.best_labels(
-            queries, 100, params, mask=None, threads=None, device=device
-        )
+        best = model.memory_.best_labels(queries, 100, params, mask=None)
         return Predictions(*best, train.index)
 
     rows = {
@@ -118,7 +121,7 @@ def main() -> None:
         "dev": len(dev),
         "max_tokens": model.reader_.encoder.max_tokens,
         "pooling": model.reader_.encoder.pooling,
-        "device": device.type,
+        "device": both.device.type,
     }
     result |= {"rows": measured, "wall_seconds": seconds}
     report("neighbours", result, save=not options.no_save)

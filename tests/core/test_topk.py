@@ -10,6 +10,7 @@ from labelgrove.core.arrays import as_csr, csr_parts
 from labelgrove.core.topk import merge_lists, nearest_rows, top_k
 from labelgrove.errors import ConfigError, DataError
 from reference.topk import merged_row, top_k_rows
+from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
 
@@ -41,7 +42,7 @@ def dense_matrices(draw):
 @given(dense_matrices(), st.integers(1, 160), st.integers(1, 3))
 @settings(max_examples=80)
 def test_dense_rows_equal_a_full_sort(matrix, k, threads):
-    best = top_k(matrix, k, threads=threads)
+    best = on_threads(threads, top_k, matrix, k)
     rows = [dict(enumerate(row.tolist())) for row in matrix]
     assert best.columns.shape == (len(matrix), min(k, matrix.shape[1]))
     assert as_pairs(best) == top_k_rows(rounded(rows), k)
@@ -60,15 +61,15 @@ def test_sparse_rows_equal_a_full_sort(rows, k, threads):
     matrix = sparse.csr_array(
         (np.array(data, np.float32), np.array(columns, np.int32), indptr), shape=(len(rows), 200)
     )
-    assert as_pairs(top_k(matrix, k, threads=threads)) == top_k_rows(rounded(rows), k)
+    assert as_pairs(on_threads(threads, top_k, matrix, k)) == top_k_rows(rounded(rows), k)
 
 
 def test_many_rows_on_many_threads_give_the_same_bits():
     rng = np.random.default_rng(0)
     matrix = rng.integers(0, 50, size=(3000, 300)).astype(np.float32)
-    one, four = (top_k(matrix, 7, threads=threads) for threads in (1, 4))
+    one, four = (on_threads(threads, top_k, matrix, 7) for threads in (1, 4))
     stored = sparse.csr_array(matrix + 1)
-    sparse_one, sparse_four = (top_k(stored, 7, threads=threads) for threads in (1, 4))
+    sparse_one, sparse_four = (on_threads(threads, top_k, stored, 7) for threads in (1, 4))
     for parts in zip(one, four, strict=True):
         np.testing.assert_array_equal(*parts)
     for parts in zip(sparse_one, sparse_four, strict=True):
@@ -97,12 +98,11 @@ def test_nan_and_plus_infinity_are_refused_with_their_first_row(bad, as_sparse, 
     matrix = np.ones((600, 70), np.float32)
     matrix[[301, 599], column] = bad
     given_matrix = sparse.csr_array(matrix) if as_sparse else matrix
-    pytest.raises(DataError, top_k, given_matrix, 2, threads=2).match("row 301 contains NaN")
+    on_threads(2, pytest.raises, DataError, top_k, given_matrix, 2).match("row 301 contains NaN")
 
 
 def test_wrong_arguments_are_refused():
     pytest.raises(ConfigError, top_k, [[1.0]], 0).match("k must be at least 1, got 0")
-    pytest.raises(ConfigError, top_k, [[1.0]], 1, threads=-2).match("threads")
     pytest.raises(DataError, top_k, [1.0, 2.0], 1).match("two dimensions")
 
     columns, scores = np.zeros((1, 1, 1), np.int32), np.zeros((1, 1, 1), np.float32)
@@ -148,9 +148,7 @@ def lists_of_labels(draw):
 def test_merged_lists_equal_the_literal_form_bit_by_bit(found, k, combine, weights):
     columns, values = found
     weights = weights[: len(columns)]
-    best = merge_lists(
-        columns[:, None], values[:, None], k, combine=combine, weights=weights, threads=1
-    )
+    best = merge_lists(columns[:, None], values[:, None], k, combine=combine, weights=weights)
     expected = merged_row(columns, values, combine, weights)
     assert as_pairs(best) == top_k_rows(rounded([expected]), k)
 
@@ -173,7 +171,7 @@ def test_nearest_rows_are_the_best_products():
     products = (queries @ documents.T).toarray()  # whole numbers: exact, with many ties
     index = csr_parts(as_csr(documents.T))
     for threads in (1, 3):
-        best = nearest_rows(csr_parts(queries), index, 4, threads=threads)
+        best = on_threads(threads, nearest_rows, csr_parts(queries), index, 4)
         expected = top_k(products, 4)
         assert np.array_equal(best.columns, expected.columns)
         assert np.array_equal(best.scores, expected.scores)

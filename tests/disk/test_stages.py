@@ -10,6 +10,7 @@ import pytest
 from labelgrove.core.callbacks import Event, Reporter
 from labelgrove.core.params import Params
 from labelgrove.core.part import Part
+from labelgrove.core.resources import Resources, current, using
 from labelgrove.disk.run_folder import Checkpoints, RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
@@ -181,3 +182,11 @@ def test_errors_aside_come_with_the_result_and_closing_ends_work_aside():
     stages.background(work)
     stages.close()
     assert ended == ["yes"]
+
+
+def test_work_in_the_background_has_the_callers_resources():
+    stages = Stages(Reporter())
+    with using(threads=3, device="cpu"):
+        result = stages.background(lambda own: current())
+    assert result() == Resources(threads=3, device="cpu")
+    stages.close()

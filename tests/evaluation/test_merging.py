@@ -12,6 +12,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.merging import merge, precision_of
 from labelgrove.evaluation.predictions import Predictions
 from reference import ensemble as reference
+from support.threads import on_threads
 
 RULES = ("mean", "rank", "softmax", "sigmoid", "round-robin")
 LABELS = 9
@@ -148,7 +149,7 @@ def test_any_number_of_threads_gives_the_same_bits():
     index = LabelIndex([str(n) for n in range(50)])
     found = [Predictions.from_scores(random.random((300, 50)), k=20, index=index) for _ in "abc"]
     for rule in RULES:
-        one, three = (merge(found, k=7, rule=rule, threads=t) for t in (1, 3))
+        one, three = (on_threads(t, merge, found, k=7, rule=rule) for t in (1, 3))
         assert one.columns.tobytes() == three.columns.tobytes()
         assert one.scores.tobytes() == three.scores.tobytes()
 

@@ -26,6 +26,7 @@ from labelgrove.labels.tree import TreeParams
 from reference import labels as reference
 from support.blocks import KINDS as BLOCKS
 from support.blocks import as_blocks
+from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
 
@@ -58,9 +59,9 @@ def test_many_labels_give_the_same_bits_on_any_number_of_threads():
     x = sparse.random_array((300, 5000), density=0.01, rng=rng, dtype=np.float32)
     y = sparse.random_array((300, 1000), density=0.005, rng=rng)
     both = Features(x, rng.standard_normal((300, 20)))
-    first, second = (pifa(both, y, threads=threads) for threads in (1, 4))
+    first, second = (on_threads(threads, pifa, both, y) for threads in (1, 4))
     assert np.array_equal(first.dense, second.dense)
-    one, four = pifa(x, y, threads=1).sparse, pifa(x, y, threads=4).sparse
+    one, four = (on_threads(threads, pifa, x, y).sparse for threads in (1, 4))
     assert one.has_canonical_format
     for name in ("indptr", "indices", "data"):
         assert np.array_equal(getattr(one, name), getattr(four, name))

@@ -10,6 +10,7 @@ from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.tree import TreeParams, build_tree
 from reference.kway import kway_levels
 from support.blocks import KINDS, as_blocks
+from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
 
@@ -33,7 +34,7 @@ def clusters(tree, level):
 def test_agrees_with_the_literal_version(seed, density, kind):
     points = as_blocks(random_points(150, density=density, seed=seed), kind)
     params = TreeParams(kind="kway", branching=6, max_leaf_size=9, max_depth=3)
-    tree = build_tree(points, params, seed=seed, threads=1)
+    tree = build_tree(points, params, seed=seed)
     expected = kway_levels(points.to_csr().toarray().astype(np.float64), 6, 9, 3, 20, seed)
     assert len(expected) == 2
     for level, groups in enumerate(expected):
@@ -56,8 +57,8 @@ def test_trees_are_valid_and_do_not_depend_on_threads(
 ):
     points = as_blocks(random_points(rows, density=density), kind)
     params = TreeParams(kind="kway", branching=branching, max_leaf_size=leaf, max_depth=depth)
-    one = build_tree(points, params, seed=seed, threads=1)
-    assert one == build_tree(points, params, seed=seed, threads=3)
+    one = on_threads(1, build_tree, points, params, seed=seed)
+    assert one == on_threads(3, build_tree, points, params, seed=seed)
     assert len(one.parents) <= depth
     assert all(
         np.diff(one.children(level)).max() <= branching for level in range(len(one.parents) - 1)

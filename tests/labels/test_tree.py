@@ -13,6 +13,7 @@ from labelgrove.labels.tree import LabelTree, TreeParams, build_tree, children_o
 from reference.kmeans import balanced_kmeans
 from support.blocks import KINDS, as_blocks
 from support.limits import check_settings
+from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
 
@@ -92,8 +93,8 @@ def test_dense_columns_count_as_sparse_ones_do(rows, columns, tree, half, seed):
 def test_trees_are_valid_and_do_not_depend_on_threads(rows, density, leaf, branching, kind, seed):
     points = as_blocks(random_points(rows, density=density), kind)
     params = TreeParams(branching=branching, max_leaf_size=leaf)
-    one = build_tree(points, params, seed=seed, threads=1)
-    assert one == build_tree(points, params, seed=seed, threads=3)
+    one = on_threads(1, build_tree, points, params, seed=seed)
+    assert one == on_threads(3, build_tree, points, params, seed=seed)
     assert np.diff(one.children(len(one.parents) - 1)).max() <= max(leaf, 2)
     assert sorted(one.leaf_labels.tolist()) == list(range(rows))
 
@@ -103,8 +104,8 @@ def test_large_trees_do_not_depend_on_threads(threads):
     """So large that a split has work for several threads, and some layers fewer nodes than them."""
     points = as_csr(sparse.random_array((4000, 300), density=0.2, rng=0))
     params = TreeParams(max_leaf_size=60)
-    one = build_tree(points, params, threads=1)
-    assert one == build_tree(points, params, threads=threads)
+    one = on_threads(1, build_tree, points, params)
+    assert one == on_threads(threads, build_tree, points, params)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -227,8 +228,10 @@ def test_growing_a_tree_tells_how_far_it_is(kind):
     points = sparse.random_array((90_000, 2_000), density=0.005, rng=rng, dtype=np.float32)
     told = []
     params = TreeParams(kind=kind, max_leaf_size=20)
-    tree = build_tree(points.tocsr(), params, progress=lambda *pair: told.append(pair), threads=1)
+    tree = on_threads(
+        1, build_tree, points.tocsr(), params, progress=lambda *pair: told.append(pair)
+    )
     done = [pair[0] for pair in told]
     assert len(told) > 1 and {pair[1] for pair in told} == {90_000}
     assert done == sorted(done) and 0 <= done[0] < done[-1] <= 90_000
-    assert tree == build_tree(points.tocsr(), params, threads=2)
+    assert tree == on_threads(2, build_tree, points.tocsr(), params)

@@ -71,9 +71,9 @@ def test_rows_are_the_vectors_of_names(kind: str) -> None:
     network = copy.deepcopy(trained(kind).fit(texts, every).network_).eval()
     heads, index = network.heads, LabelIndex.from_label_lists(every)
     before, bias = (array.copy() for array in heads.output_layer())
-    found = named_labels(Stages(Reporter()), index, network.encoder, threads=1)
+    found = named_labels(Stages(Reporter()), index, network.encoder)
     assert found is not None
-    start_from_names(make_runner(network, "cpu", "fp32"), found.value, 3.0)
+    start_from_names(make_runner(network, "fp32"), found.value, 3.0)
     after, same_bias = heads.output_layer()
     words = [name for name in index.names if name != "12"]
     columns = [index.get(name) for name in words]

@@ -55,10 +55,10 @@ def test_an_encoder_that_was_elsewhere_is_moved(monkeypatch: pytest.MonkeyPatch)
     network = brief("lightxml").fit(*planted(20)).network_
     moves: list[torch.device] = []
     monkeypatch.setattr(network, "to", moves.append)
-    make_runner(network, "cpu", "fp32")
+    make_runner(network, "fp32")
     assert moves == []
     network.encoder.to("meta")  # stands for a GPU; the network's own buffers stay
-    make_runner(network, "cpu", "fp32")
+    make_runner(network, "fp32")
     assert moves == [torch.device("cpu")]
 
 
@@ -308,7 +308,7 @@ def test_where_cores_are_idle_the_linear_method_is_trained_meanwhile(
 ) -> None:
     texts, labels = planted(120)
     before = new("cascadexml", held_out=0.1).fit(texts, labels)
-    monkeypatch.setattr("labelgrove.methods.neural.has_idle_cores", lambda device: True)
+    monkeypatch.setattr("labelgrove.methods.neural.has_idle_cores", lambda: True)
     model = new("cascadexml", held_out=0.1).fit(texts, labels)
     assert model.report_ == before.report_
     assert same(model.predict(texts, k=5), before.predict(texts, k=5))

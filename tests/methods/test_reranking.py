@@ -56,7 +56,7 @@ def test_a_model_without_the_linear_part_reads_the_networks_list(tmp_path: Path)
     parts = {k: v for k, v in model.parts().items() if k != "rerank-linear"}
     assert len(parts) == len(model.parts()) - 1
     loaded.reranker_ = Reranker.from_parts(parts, loaded.rerank)
-    runner = make_runner(loaded.network_, "cpu", loaded.training.precision)
+    runner = make_runner(loaded.network_, loaded.training.precision)
     lists = runner.read(loaded_tokens(loaded), 2)[0]
     columns = loaded.predict(TEXTS, k=2).columns
     assert np.array_equal(np.sort(columns, axis=1), np.sort(lists, axis=1))

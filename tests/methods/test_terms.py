@@ -74,8 +74,7 @@ def test_keys_follow_the_matrix_and_that_of_the_judges(tmp_path: Path) -> None:
                 changed,
                 TfidfParams(),
                 source,
-                held_out=held_out,
-                threads=1,  # type: ignore[arg-type]
+                held_out=held_out,  # type: ignore[arg-type]
             )
             return made.key
 

@@ -17,6 +17,7 @@ from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.weights import ChunkedWeights
 from reference import beam as reference
 from support.limits import check_settings
+from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
 
@@ -303,8 +304,8 @@ def test_a_documents_result_depends_on_neither_company_nor_threads(blocks, dtype
     ranker = random_ranker(terms=terms, width=width).compressed(storage)
     documents = random_documents(terms=terms, width=width, dtype=dtype)
     for params in (SearchParams(), SearchParams(beam=2), SearchParams(exact=True)):
-        together = ranker.search(documents, k=9, params=params, threads=1)
-        threaded = ranker.search(documents, k=9, params=params, threads=3)
+        together = on_threads(1, ranker.search, documents, k=9, params=params)
+        threaded = on_threads(3, ranker.search, documents, k=9, params=params)
         alone = [ranker.search(documents.take([row]), k=9, params=params) for row in range(60)]
         for part in range(3):
             assert np.array_equal(together[part], threaded[part])
@@ -328,7 +329,7 @@ def test_scores_of_given_labels_are_those_that_search_finds(
     pattern = sparse.random_array((60, 70), density=0.2, rng=np.random.default_rng(3)).tocsr()
     rows = np.repeat(np.arange(60), np.diff(pattern.indptr))
     for threads in (1, 3):
-        found = ranker.score(documents, pattern, params=params, threads=threads)
+        found = on_threads(threads, ranker.score, documents, pattern, params=params)
         assert np.array_equal(found.data, expected[rows, found.indices])
     assert ranker.score(documents, [], params=params).shape == (60, 0)
 

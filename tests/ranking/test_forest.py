@@ -6,6 +6,7 @@ from labelgrove.labels.features import pifa
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import CANDIDATES, search_trees, train_ranker
+from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
 
@@ -46,8 +47,8 @@ def test_scores_are_means_over_the_union(forest, settings):
 
 def test_all_labels_no_documents_and_any_number_of_threads(forest):
     documents, rankers = forest
-    one = search_trees(rankers, documents, k=1000, params=SearchParams(), threads=1)
-    three = search_trees(rankers, documents, k=1000, params=SearchParams(), threads=3)
+    one = on_threads(1, search_trees, rankers, documents, k=1000, params=SearchParams())
+    three = on_threads(3, search_trees, rankers, documents, k=1000, params=SearchParams())
     assert all(np.array_equal(a, b) for a, b in zip(one, three, strict=True))
     assert (one[2] == 150).all()
     documents, rankers = forest

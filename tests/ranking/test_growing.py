@@ -56,7 +56,7 @@ def grown():
     """A ranker over seven labels, and what it needs to learn an eighth."""
     features, labels = problem(8, width=2)
     ranker = train_ranker(features, labels[:, :7], TREE, EXACT)
-    routed = route(ranker, features, SearchParams(), most=3, threads=1)
+    routed = route(ranker, features, SearchParams(), most=3)
     (cluster,) = nearest_clusters(routed, as_csr(labels[:, [7]]), TREE)
     tree = with_labels(TREE, [cluster])
     return ranker, tree, GrowthExamples(features, labels, routed, mined=1), int(cluster)
@@ -104,7 +104,7 @@ def test_training_all_columns_is_training_the_level(negatives):
     features, labels = problem(7)
     params = RankerParams(**EXACT.get_params() | {"negatives": negatives, "mined_nodes": 1})
     ranker = train_ranker(features, labels, TREE, params)
-    routed = route(ranker, features, SearchParams(), most=3, threads=1)
+    routed = route(ranker, features, SearchParams(), most=3)
     examples = GrowthExamples(features, labels, routed, mined=1)
     again = solve_columns(TREE, examples, np.arange(7), params)
     whole = leaf_columns(ranker, np.arange(7))
@@ -137,7 +137,7 @@ def test_scores_in_other_clusters_keep_their_bits(
     features, labels = problem(7 + new, width=width, seed=seed)
     ranker = train_ranker(features, labels[:, :7], TREE, RankerParams(storage=storage))
     search = SearchParams(post_processor=post_processor)
-    routed = route(ranker, features, search, most=3, threads=1)
+    routed = route(ranker, features, search, most=3)
     clusters = nearest_clusters(routed, as_csr(labels[:, 7:]), TREE)
     tree = with_labels(TREE, clusters)
     assert tree.parents[0] is TREE.parents[0] or np.array_equal(tree.parents[0], TREE.parents[0])
@@ -188,7 +188,7 @@ def test_labels_go_where_most_of_their_documents_lead():
 def test_small_and_wide_clusters():
     tree = LabelTree([[0, 0]], [1, 0])
     ranker = train_ranker(np.eye(2), np.eye(2), tree)
-    routed = route(ranker, Features(dense=np.eye(2)), SearchParams(), most=3, threads=1)
+    routed = route(ranker, Features(dense=np.eye(2)), SearchParams(), most=3)
     assert routed.clusters.tolist() == [[0], [0]]
     assert with_labels(tree, [0, 0]).leaf_labels.tolist() == [1, 0, 2, 3]
     first, second = Features(sparse.eye_array(2)), Features(sparse.eye_array(2))

@@ -20,6 +20,7 @@ from labelgrove.ranking.solver import RankerParams
 from reference.beam import dense_weights
 from reference.metrics import propensity_costs
 from reference.ranker import level_matrices, row_normalised, train
+from support.threads import on_threads
 
 EXACT = {"eps": 1e-5, "max_iterations": 20_000, "threshold": 0.0}
 TREE = LabelTree([[0, 0, 0], [0, 0, 1, 1, 1, 2]], [3, 0, 5, 1, 4, 2])
@@ -128,7 +129,7 @@ def test_mining_does_not_depend_on_threads(levels):
     x, y = planted()
     tree = build_tree(y.T, TreeParams(branching=2, max_leaf_size=4))
     params = RankerParams(negatives="tfn+man", mined_levels=levels, mined_nodes=3)
-    one, three = (train_ranker(x, y, tree, params, threads=t).state() for t in (1, 3))
+    one, three = (on_threads(t, train_ranker, x, y, tree, params).state() for t in (1, 3))
     assert all(np.array_equal(array, three.arrays[name]) for name, array in one.arrays.items())
     plain = train_ranker(x, y, tree, RankerParams(negatives="tfn"))
     same = [

@@ -13,6 +13,7 @@ from labelgrove.ranking.relevance import targets
 from labelgrove.ranking.solver import RankerParams, Start, solve_level
 from reference.ranker import train_shortlisted
 from reference.solver import level_weights
+from support.threads import on_threads
 
 
 def planted(labels=60, documents=400, seed=0):
@@ -40,7 +41,7 @@ def test_planted_labels_are_found(loss, leaf):
 def test_bits_depend_on_neither_threads_nor_the_disk():
     x, y = planted()
     tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
-    one, three = (train_ranker(x, y, tree, seed=5, threads=t).state() for t in (1, 3))
+    one, three = (on_threads(t, train_ranker, x, y, tree, seed=5).state() for t in (1, 3))
     assert one.config == three.config
     for name, array in one.arrays.items():
         assert np.array_equal(array, three.arrays[name]), name
@@ -110,12 +111,13 @@ def test_progress_moves_within_a_level(threads):
     y = sparse.random_array((3000, 1200), density=0.01, rng=rng, format="csr")
     one_level = LabelTree([[0] * 1200], list(range(1200)))
     calls = []
-    train_ranker(
+    on_threads(
+        threads,
+        train_ranker,
         x,
         y,
         one_level,
         RankerParams(eps=0.05),
-        threads=threads,
         progress=lambda done, total: calls.append((done, total)),
     )
     shares = [done for done, _ in calls]
@@ -282,7 +284,7 @@ def test_a_signal_ends_a_level_that_would_take_for_ever(threads):
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(Pressed):
-            train_ranker(x, y, LabelTree([[0] * 8], range(8)), endless, threads=threads)
+            on_threads(threads, train_ranker, x, y, LabelTree([[0] * 8], range(8)), endless)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)

@@ -13,6 +13,7 @@ from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights
 from reference.solver import level_weights, primal_objective, solve
 from support.limits import check_settings
+from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
 
@@ -183,8 +184,8 @@ def several_clusters(seed):
 
 def test_bits_do_not_depend_on_threads_or_blocks():
     x, level = several_clusters(0)
-    one = solve_level(x, **level, params=RankerParams(), threads=1)
-    four = solve_level(x, **level, params=RankerParams(), threads=4)
+    one = on_threads(1, solve_level, x, **level, params=RankerParams())
+    four = on_threads(4, solve_level, x, **level, params=RankerParams())
     for name, array in one.arrays().items():
         assert np.array_equal(array, four.arrays()[name]), name
 
@@ -193,8 +194,8 @@ def test_bits_do_not_depend_on_threads_or_blocks():
 @pytest.mark.parametrize(("columns", "dense"), [(12, 0), (12, 5), (300, 150)])
 def test_bits_do_not_depend_on_threads_that_share_a_cluster(loss, columns, dense):
     x, y = random_problem(8, rows=100, columns=columns, labels=53)
-    one, _ = one_cluster(x, y, RankerParams(loss=loss), dense=dense, threads=1)
-    three, _ = one_cluster(x, y, RankerParams(loss=loss), dense=dense, threads=3)
+    one, _ = on_threads(1, one_cluster, x, y, RankerParams(loss=loss), dense=dense)
+    three, _ = on_threads(3, one_cluster, x, y, RankerParams(loss=loss), dense=dense)
     for name, array in one.arrays().items():
         assert np.array_equal(array, three.arrays()[name]), name
 

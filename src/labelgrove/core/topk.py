@@ -10,7 +10,7 @@ import numpy.typing as npt
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts, offsets
 from labelgrove.core.late import sparse
-from labelgrove.core.processes import MAX_THREADS
+from labelgrove.core.resources import thread_count
 from labelgrove.errors import ConfigError, DataError
 
 # How the scores of a label in several lists become one: their mean, where a list without the label
@@ -60,12 +60,12 @@ def drop_repeated(columns: Int32) -> None:
     np.put_along_axis(columns, order, ranked, 1)
 
 
-def top_k(matrix: Any, k: int, *, threads: int | None = None, name: str = "score matrix") -> TopK:
+def top_k(matrix: Any, k: int, *, name: str = "score matrix") -> TopK:
     """The k best entries of each row, by (-score, column): of equal scores the lower column wins.
 
     In a sparse matrix only stored entries compete (an explicit 0 counts). An entry of -inf is never
     taken; NaN and +inf are refused. A row may have fewer than k entries, and the result is only as
-    wide as its longest row can be. ``threads=None`` uses all cores; it does not change the result.
+    wide as its longest row can be.
 
     >>> best = top_k([[0.5, 2.0, 2.0], [1.0, -np.inf, -np.inf]], k=2)
     >>> best.columns.tolist(), best.counts.tolist()
@@ -73,34 +73,27 @@ def top_k(matrix: Any, k: int, *, threads: int | None = None, name: str = "score
     """
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
-    if threads is not None and not -1 <= threads <= MAX_THREADS:
-        raise ConfigError(
-            f"threads must be positive and at most {MAX_THREADS}, or -1 for all cores, "
-            f"got {threads}"
-        )
     if sparse.issparse(matrix):
         csr = as_csr(matrix, name=name)
         best = _empty(csr.shape[0], min(k, int(np.diff(csr.indptr).max(initial=0))))
         parts = csr_parts(csr, name=name, finite=False)
         if best.columns.size:
-            _refuse(_native.topk_sparse(parts, best, threads or 0), name)
+            _refuse(_native.topk_sparse(parts, best, thread_count()), name)
         return best
     dense = np.ascontiguousarray(matrix, dtype=np.float32)
     if dense.ndim != 2:
         raise DataError(f"{name} must have two dimensions, got shape {dense.shape}")
     best = _empty(dense.shape[0], min(k, dense.shape[1]))
     if best.columns.size:
-        _refuse(_native.topk_dense(dense, best, threads or 0), name)
+        _refuse(_native.topk_dense(dense, best, thread_count()), name)
     return best
 
 
-def nearest_rows(
-    queries: CsrParts, postings: CsrParts, k: int, *, threads: int | None = None
-) -> TopK:
+def nearest_rows(queries: CsrParts, postings: CsrParts, k: int) -> TopK:
     """The k documents with the largest products with each query, by (-product, document).
 
     ``postings`` is an inverted index: a row per term, a column per document. Documents without a
-    common term have a product of 0. ``threads`` does not change the result.
+    common term have a product of 0.
 
     >>> index = csr_parts(as_csr([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]))
     >>> nearest_rows(csr_parts(as_csr([[0.0, 2.0]])), index, 2).columns.tolist()
@@ -113,7 +106,7 @@ def nearest_rows(
         raise DataError(f"queries have {queries.cols} columns, but the index has {terms} terms")
     best = _empty(len(queries.indptr) - 1, min(k, postings.cols))
     if best.columns.size:
-        _native.nearest_rows(queries, postings, best, threads or 0)
+        _native.nearest_rows(queries, postings, best, thread_count())
     return best
 
 
@@ -124,7 +117,6 @@ def merge_lists(
     *,
     combine: Combine = "mean",
     weights: npt.ArrayLike | None = None,
-    threads: int | None = None,
 ) -> TopK:
     """The k best labels of each row over several lists, by (-score, column).
 
@@ -151,7 +143,7 @@ def merge_lists(
             weights=shares,
             combine=get_args(Combine).index(combine),
             best=best,
-            threads=threads or 0,
+            threads=thread_count(),
         )
     full = int(best.counts.max(initial=0))
     return TopK(best.columns[:, :full], best.scores[:, :full], best.counts)

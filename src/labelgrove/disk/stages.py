@@ -10,6 +10,7 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -116,8 +117,10 @@ class Stages:
                 self.reporter.timings[name] = replace(timing, cpu=0.0)
             return value
 
-        self._threads.append(threading.Thread(target=run, daemon=True))
-        self._threads[-1].start()
+        # A thread starts without the caller's resources; with a copy of the context it has them.
+        thread = threading.Thread(target=copy_context().run, args=(run,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
         return result
 
     def close(self) -> None:

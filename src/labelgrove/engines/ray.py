@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.core.callbacks import Callback
+from labelgrove.core.resources import using
 from labelgrove.engines.engine import Engine, Item, Ref, Result
 from labelgrove.errors import (
     ConfigError,
@@ -137,7 +138,7 @@ class RayEngine(Engine):
 
     def _task(self, function: Callable[..., Any]) -> Any:
         if function not in self._tasks:
-            self._tasks[function] = ray.remote(num_cpus=1)(_naming_machine(function))
+            self._tasks[function] = ray.remote(num_cpus=1)(_on_one_core(function))
         return self._tasks[function]
 
 
@@ -178,13 +179,14 @@ class _Refusal:
     error: LabelgroveError
 
 
-def _naming_machine(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with errors of the disk that say on which machine they happened."""
+def _on_one_core(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as a task; errors of the disk say on which machine they happened."""
 
     @functools.wraps(function)
     def run(*arguments: Any) -> Any:
         try:
-            return function(*arguments)
+            with using(threads=RayEngine.threads):
+                return function(*arguments)
         except StorageError as error:
             raise _with_machine(error) from error
 

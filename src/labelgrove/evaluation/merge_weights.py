@@ -69,9 +69,7 @@ class LearntMerge:
     precision: tuple[float, ...] = ()
     unseen: Float64 | None = None
 
-    def __call__(
-        self, found: Sequence[Predictions], *, k: int, threads: int | None = None
-    ) -> Predictions:
+    def __call__(self, found: Sequence[Predictions], *, k: int) -> Predictions:
         """The k best labels of each document, with probabilities."""
         check_lists(found)
         if len(found) != len(self.weights) or len(found[0].index) != len(self.bins):
@@ -83,7 +81,7 @@ class LearntMerge:
         for number, part in enumerate(found):
             powers = self._powers(number, part)
             values[number, :, : part.k] = np.where(part.used, np.exp(powers), -np.inf)
-        best = merge_lists(columns, values, k, threads=threads)  # their mean
+        best = merge_lists(columns, values, k)  # their mean
         with np.errstate(divide="ignore"):
             strengths = np.log(len(found) * np.maximum(best.scores.astype(np.float64), 0.0))
         merged = Predictions(*best, found[0].index, "probability")
@@ -169,11 +167,7 @@ def frequency_bins(frequencies: npt.ArrayLike) -> npt.NDArray[np.int8]:
 
 
 def learn_merge(
-    found: Sequence[Predictions],
-    truth: Any,
-    frequencies: npt.ArrayLike,
-    *,
-    threads: int | None = None,
+    found: Sequence[Predictions], truth: Any, frequencies: npt.ArrayLike
 ) -> LearntMerge:
     """The merge of these predictions of held-out documents, learnt from their true labels.
 
@@ -183,7 +177,7 @@ def learn_merge(
     not seen (by the mean of P@1, P@3 and P@5, and by a standard error), it is taken alone.
     """
     lists, bins = _checked(found, truth, frequencies)
-    unseen = cross_fitted(found, truth, frequencies, k=max(MEASURED_AT), threads=threads)
+    unseen = cross_fitted(found, truth, frequencies, k=max(MEASURED_AT))
     rows = precision_rows(unseen, lists.truth)
     alone = [precision_rows(part, lists.truth) for part in found]
     best = int(np.argmax([values.mean() for values in alone]))
@@ -208,12 +202,7 @@ def learn_merge(
 
 
 def cross_fitted(
-    found: Sequence[Predictions],
-    truth: Any,
-    frequencies: npt.ArrayLike,
-    *,
-    k: int,
-    threads: int | None = None,
+    found: Sequence[Predictions], truth: Any, frequencies: npt.ArrayLike, *, k: int
 ) -> Predictions:
     """The k best labels, each fifth of the documents merged by what the other fifths teach.
 
@@ -223,8 +212,7 @@ def cross_fitted(
     rows = np.arange(len(found[0]))
     folds = [rows[rows % FOLDS == fold] for fold in range(FOLDS)]
     merged = [
-        _fitted(lists.of(np.setdiff1d(rows, own)), bins)(lists.of(own).found, k=k, threads=threads)
-        for own in folds
+        _fitted(lists.of(np.setdiff1d(rows, own)), bins)(lists.of(own).found, k=k) for own in folds
     ]
     return Predictions.concat(merged).of_rows(np.argsort(np.concatenate(folds)))
 

@@ -30,7 +30,6 @@ def merge(
     rule: Rule = "mean",
     weights: Sequence[float] | None = None,
     places: int | None = None,
-    threads: int | None = None,
 ) -> Predictions:
     """The k best labels of each document over the predictions of several models.
 
@@ -63,7 +62,7 @@ def merge(
     width = scores.shape[2]
     values = _values(rule, scores, width if places is None else max(places, width))
     options: dict[str, Any] = {"combine": _combine(rule, kind), "weights": weights}
-    best = merge_lists(columns, values, k, **options, threads=threads)
+    best = merge_lists(columns, values, k, **options)
     return Predictions(*best, found[0].index, kind)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from labelgrove import _native
 from labelgrove.core.arrays import Int32, Int64, offsets
+from labelgrove.core.resources import thread_count
 from labelgrove.data.blocks import PIECES_PER_WORKER, Blocks, even_cuts, joined
 from labelgrove.data.features import Features
 
@@ -25,7 +26,6 @@ def halved(
     depth: int,
     max_iterations: int,
     seed: int,
-    threads: int | None,
     progress: Progress | None,
 ) -> Int32:
     """An order of the labels in which 2^depth clusters of equal size are consecutive."""
@@ -37,7 +37,7 @@ def halved(
         depth=depth,
         max_iterations=max_iterations,
         seed=seed,
-        threads=threads or 0,
+        threads=thread_count(),
         on_work=progress and (lambda share: progress(share * labels, labels)),
     )
 
@@ -84,7 +84,7 @@ def halve_piece(depth: int, max_iterations: int, seed: int, root: int, *parts: F
         max_iterations=max_iterations,
         seed=seed,
         root=root,
-        threads=1,
+        threads=thread_count(),
     )
 
 
@@ -109,7 +109,6 @@ def split_level(
     max_iterations: int,
     seed: int,
     first_node: int,
-    threads: int | None,
 ) -> Int32:
     """Splits the nodes of a k-way tree's level that have more than ``max_leaf_size`` labels.
 
@@ -118,7 +117,7 @@ def split_level(
     """
     options = (clusters, max_leaf_size, max_iterations, seed)
     if not isinstance(features, Blocks):
-        return split_nodes(order, bounds, first_node, options, threads, features)
+        return split_nodes(order, bounds, first_node, options, features)
     engine = features.engine
     sizes = np.diff(bounds)
     large = sizes > max_leaf_size
@@ -134,7 +133,7 @@ def split_level(
         pieces.append((local, bounds[first : last + 1] - bounds[first], first_node + first))
         groups.append(rows)
     refs = [
-        engine.call(split_nodes, *piece, options, 1, *parts)
+        engine.call(split_nodes, *piece, options, *parts)
         for piece, parts in zip(pieces, features.gather(groups), strict=True)
     ]
     found = np.zeros(len(split), np.int32)
@@ -147,7 +146,6 @@ def split_nodes(
     bounds: Int64,
     first_node: int,
     options: tuple[int, int, int, int],
-    threads: int | None,
     *parts: Features,
 ) -> Int32:
     """Splits some neighbouring nodes of a level; ``order`` counts within the rows given."""
@@ -161,5 +159,5 @@ def split_nodes(
         max_iterations=max_iterations,
         seed=seed,
         first_node=first_node,
-        threads=threads or 0,
+        threads=thread_count(),
     )

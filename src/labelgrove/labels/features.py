@@ -15,6 +15,7 @@ import numpy as np
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, as_csr, csr_parts, entry_rows, narrow_csr, with_values
 from labelgrove.core.late import sparse
+from labelgrove.core.resources import thread_count
 from labelgrove.core.scratch import (
     ColumnLists,
     GrowingCsr,
@@ -36,9 +37,7 @@ PRUNE_ENTRIES = 1 << 24
 GROUP_TERMS = 1 << 26  # terms of documents whose sums are made at once, if they go to files
 
 
-def pifa(
-    features: Any, labels: Any, *, row_weights: bool = True, threads: int | None = None
-) -> Features:
+def pifa(features: Any, labels: Any, *, row_weights: bool = True) -> Features:
     """Positive instance feature aggregation: the unit-length sum of each label's documents.
 
     With ``row_weights`` a document with n labels counts 1/sqrt(n) for each of them, so that
@@ -58,10 +57,10 @@ def pifa(
     if isinstance(x, Blocks):
         sums = _sums_in_pieces(x, weights)
         return joined([*sums.engine.results(sums.refs)])
-    return _unit_sums(x, weights, x.parts(), threads=threads)
+    return _unit_sums(x, weights, x.parts())
 
 
-def label_sums(features: Any, labels: Any, *, threads: int | None = None) -> Features:
+def label_sums(features: Any, labels: Any) -> Features:
     """The plain sum of each label's documents, as CascadeXML smooths it.
 
     >>> label_sums([[3.0, 0.0], [0.0, 4.0]], [[1, 0], [1, 1]]).dense.round(5)
@@ -73,7 +72,7 @@ def label_sums(features: Any, labels: Any, *, threads: int | None = None) -> Fea
     # it shows how long they were.
     x = features if isinstance(features, Blocks) else as_features(features)
     marked = x.map(_with_ones) if isinstance(x, Blocks) else _with_ones(x)
-    unit = pifa(marked, y, row_weights=False, threads=threads)
+    unit = pifa(marked, y, row_weights=False)
     assert unit.dense is not None
     counts, ones = np.bincount(y.indices, minlength=y.shape[1]), unit.dense[:, -1].astype(float)
     scale = np.divide(counts, ones, out=np.zeros(len(ones)), where=ones > 0)
@@ -106,11 +105,9 @@ def _documents_of_labels(labels: CSR, *, row_weights: bool, scratch: Scratch | N
     return narrow_csr(weights, documents, indptr, labels.shape[::-1])
 
 
-def _unit_sums(
-    rows: Features, weights: CSR, parts: FeatureParts, *, threads: int | None = None
-) -> Features:
+def _unit_sums(rows: Features, weights: CSR, parts: FeatureParts) -> Features:
     """weights @ rows, scaled to unit length; ``parts`` are those of the rows."""
-    indptr, indices, data, dense = _native.pifa(parts, csr_parts(weights), threads=threads or 0)
+    indptr, indices, data, dense = _native.pifa(parts, csr_parts(weights), threads=thread_count())
     count = int(weights.shape[0])
     terms = None
     if rows.sparse is not None:
@@ -135,7 +132,7 @@ def _sums_in_pieces(rows: Blocks, weights: CSR) -> Blocks:
 
 def _sums_of_piece(weights: CSR, *parts: Features) -> Features:
     rows = joined(parts)
-    return _unit_sums(rows, as_csr(weights), rows.parts(), threads=1)
+    return _unit_sums(rows, as_csr(weights), rows.parts())
 
 
 def l2_normalised(matrix: Any) -> Features:
@@ -171,7 +168,6 @@ def smoothed(
     walk_length: int = 400,
     restart: float = 0.8,
     seed: int = 0,
-    threads: int | None = None,
 ) -> Features:
     """Label features mixed with those of labels that occur with them.
 
@@ -187,7 +183,7 @@ def smoothed(
     into = np.asarray(graph.sum(axis=0)).ravel()
     degrees = out_of[entry_rows(graph)] * into[graph.indices]
     graph.data = (graph.data / np.sqrt(degrees)).astype(np.float32)
-    return _unit_sums(z, graph, z.parts(), threads=threads)
+    return _unit_sums(z, graph, z.parts())
 
 
 def _visits(labels: CSR, walk_length: int, restart: float, seed: int) -> CSR:
@@ -296,7 +292,6 @@ def describe_labels(
     strings: Strings | None = None,
     seed: int = 0,
     scratch: Scratch | None = None,
-    threads: int | None = None,
 ) -> Features | Blocks:
     """The labels as ``params.label_features`` says, in rows of unit length.
 
@@ -320,20 +315,20 @@ def describe_labels(
             )
         text = transform(strings)
     if scratch and kind != "text" and not kind.startswith("smoothed"):
-        return _described_in_groups(params, features, labels, text, scratch, threads)
+        return _described_in_groups(params, features, labels, text, scratch)
     if kind == "text":
         result = l2_normalised(text)
     elif kind == "pii":
         result = pii(labels)
     else:
         if kind == "smoothed-sums":
-            result = label_sums(features, labels, threads=threads)
+            result = label_sums(features, labels)
         else:
-            result = pifa(features, labels, row_weights=kind != "pifa-plain", threads=threads)
+            result = pifa(features, labels, row_weights=kind != "pifa-plain")
         if params.features_per_label is not None:  # before smoothing or text make it larger
             result = keep_largest(result, params.features_per_label)
         if kind.startswith("smoothed"):
-            result = smoothed(result, labels, seed=seed, threads=threads)
+            result = smoothed(result, labels, seed=seed)
     return _finished(params, result, text)
 
 
@@ -356,7 +351,7 @@ def _finished_block(described: Features, params: TreeParams) -> Features:
 
 
 def _described_in_groups(
-    params: TreeParams, features: Any, labels: Any, text: Any, scratch: Scratch, threads: int | None
+    params: TreeParams, features: Any, labels: Any, text: Any, scratch: Scratch
 ) -> Features:
     """Labels described by their documents, a group of labels at a time."""
     kind = params.label_features
@@ -372,7 +367,7 @@ def _described_in_groups(
             if kind == "pii":
                 described = l2_normalised(own)
             else:
-                described = _unit_sums(x, own, parts, threads=threads)
+                described = _unit_sums(x, own, parts)
                 if params.features_per_label is not None:
                     described = keep_largest(described, params.features_per_label)
             names = None if text is None else as_features(text).take(group)

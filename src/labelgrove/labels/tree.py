@@ -156,7 +156,6 @@ def build_tree(
     params: TreeParams | None = None,
     *,
     seed: int = 0,
-    threads: int | None = None,
     progress: Callable[[float, float], None] | None = None,
 ) -> LabelTree:
     """Grows a tree over the rows of ``label_features`` by spherical k-means.
@@ -182,17 +181,12 @@ def build_tree(
     if seed < 0:
         raise ConfigError(f"seed: must be at least 0, got {seed}")
     if params.kind == "kway":
-        return _kway_tree(features, params, seed, threads, progress)
+        return _kway_tree(features, params, seed, progress)
     depth = _depth(labels, params.max_leaf_size)
     if depth == 0:
         return LabelTree([np.zeros(labels, np.int32)], np.arange(labels, dtype=np.int32))
     order = halved(
-        features,
-        depth=depth,
-        max_iterations=params.kmeans_iterations,
-        seed=seed,
-        threads=threads,
-        progress=progress,
+        features, depth=depth, max_iterations=params.kmeans_iterations, seed=seed, progress=progress
     )
     top, *inner = tree_widths(labels, params)[:-1]
     clusters = np.repeat(np.arange(2**depth), np.diff(halves(labels, depth)))
@@ -262,7 +256,6 @@ def _kway_tree(
     features: Features | Blocks,
     params: TreeParams,
     seed: int,
-    threads: int | None,
     progress: Callable[[float, float], None] | None,
 ) -> LabelTree:
     """Level by level; a cluster that is small enough becomes an only child on the next level."""
@@ -280,7 +273,6 @@ def _kway_tree(
             max_iterations=params.kmeans_iterations,
             seed=seed,
             first_node=first_node,
-            threads=threads,
         )
         first_node += len(bounds) - 1
         node = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))

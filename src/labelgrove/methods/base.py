@@ -21,6 +21,7 @@ from labelgrove.core.callbacks import Callback, StageTiming
 from labelgrove.core.late import sparse
 from labelgrove.core.params import argument_names, refuse_unknown
 from labelgrove.core.part import Part
+from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
@@ -87,6 +88,7 @@ class Model:
 
     random_state: int
     n_jobs: int | None
+    device: str | None = None  # of a method with a network
     candidates: int = 100  # labels per document that are compared where lists are merged
 
     index_: LabelIndex
@@ -169,9 +171,7 @@ class Model:
         """Trains from scratch on texts and labels; with a ``run`` folder, continues a run."""
         raise NotImplementedError
 
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
         """The k best labels in ``mask`` for each document, with raw scores."""
         raise NotImplementedError
 
@@ -214,6 +214,8 @@ class Model:
 
     def use_device(self, device: str) -> None:
         """Moves the model to another device; does nothing for methods without a network."""
+        if self.device is not None:
+            self.device = device
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """A cautious estimate of the peak bytes of main memory that fitting needs."""
@@ -247,7 +249,7 @@ class Model:
         """The encoders that training reads."""
         return []
 
-    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+    def read(self, X: Any, *, dense: Any = None) -> Features:
         """Documents as the rankers of a fitted model read them."""
         raise UnsupportedError(f"a {self.method} model has no linear ranker that reads features")
 
@@ -335,10 +337,11 @@ class Model:
             threshold=threshold,
             diversity=diversity,
         )
-        threads = self.n_jobs if threads is None else check_threads(threads)
         ranks, mask = request.ranks, request.mask
-        X = self.documents(X)
-        predictions = self._best_labels(X, ranks, dense=dense, mask=mask, threads=threads)
+        threads = self.n_jobs if threads is None else check_threads(threads)
+        with using(threads=threads, device=self.device):
+            X = self.documents(X)
+            predictions = self._best_labels(X, ranks, dense=dense, mask=mask)
         return request.answer(predictions, self.label_clusters)
 
     def score_labels(
@@ -365,19 +368,19 @@ class Model:
         if not sparse.issparse(labels):
             labels = columns_of(self.index_, labels, name="labels")
         threads = self.n_jobs if threads is None else check_threads(threads)
-        X = self.documents(X)
-        scores = self._label_scores(X, labels, dense=dense, threads=threads)
+        with using(threads=threads, device=self.device):
+            scores = self._label_scores(self.documents(X), labels, dense=dense)
         return scores if raw else calibrated_scores(self.calibration_, scores, labels)
 
     def documents(self, X: Any) -> Any:
         """Documents as the model reads them; those with fields may be mappings or a data frame."""
         return with_fields(X, self.facts_.fields)
 
-    def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
+    def _label_scores(self, X: Any, labels: Any, *, dense: Any) -> Any:
         """Raw scores of label columns or of a sparse pattern."""
 
         def predict(documents: Any, k: int, mask: LabelMask) -> Predictions:
-            return self._best_labels(documents, k, dense=dense, mask=mask, threads=threads)
+            return self._best_labels(documents, k, dense=dense, mask=mask)
 
         return masked_scores(predict, X, labels, count=len(self.index_))
 

@@ -40,6 +40,7 @@ class Fitted(Protocol):
     takes: ClassVar[frozenset[str]]
     random_state: int
     n_jobs: int | None
+    device: str | None
     candidates: int
     index_: LabelIndex
     facts_: TrainingFacts

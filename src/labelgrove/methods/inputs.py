@@ -95,7 +95,6 @@ def features_stage(
     corpus: Corpus,
     params: TfidfParams,
     dense_norm: str | None,
-    threads: int | None,
     scratch: Scratch | None = None,
     *,
     sparse_norm: str | None = None,
@@ -114,7 +113,7 @@ def features_stage(
         checked = stages("features", check_features, features=given, **norms)
         return CachedResult(lambda: scaled(given, **norms), checked.key), None
     source: Source = "own" if given_matrix(corpus) is None else "both"
-    terms = terms_stage(stages, corpus, params, source, scratch=scratch, threads=threads)
+    terms = terms_stage(stages, corpus, params, source, scratch=scratch)
     reader = terms.value.reader
     if dense is None:
         return CachedResult(lambda: Features(terms.value.rows), terms.key), reader
@@ -151,7 +150,6 @@ def tree_stages(
     transform: Callable[[Any], Any] | None,
     seeds: Mapping[str, int],
     scratch: Scratch | None = None,
-    threads: int | None,
 ) -> list[CachedResult[LabelTree]]:
     """A label tree for each stage that ``seeds`` names, grown from the same label features.
 
@@ -168,7 +166,6 @@ def tree_stages(
             strings=strings,
             seed=first,
             scratch=scratch,
-            threads=threads,
         ),
         features=features,
         labels=corpus.labels,
@@ -176,7 +173,7 @@ def tree_stages(
         params=params,
         seed=first,
     )
-    given: dict[str, Any] = {"label_features": described, "params": params, "threads": threads}
+    given: dict[str, Any] = {"label_features": described, "params": params}
     return [stages(name, build_tree, **given, seed=seed) for name, seed in seeds.items()]
 
 
@@ -189,7 +186,6 @@ def document_parts(
     width: int,
     dense_norm: str | None,
     sparse_norm: str | None = None,
-    threads: int | None = None,
 ) -> CsrParts | FeatureParts:
     """Documents for a model that was fitted on ``terms`` sparse and ``width`` dense columns.
 
@@ -203,7 +199,7 @@ def document_parts(
     tfidf = None if reader is None or reader.given else reader.tfidf
     if tfidf is not None and alone and type(X) is list:
         check_texts(X)
-        return tfidf.transform_parts(X, threads=threads)
+        return tfidf.transform_parts(X)
     documents = _documents(X, from_text=reader is not None)
     texts, given = documents.texts, documents.features
     if dense is not None:
@@ -214,10 +210,8 @@ def document_parts(
     if width == 0 and dense is not None:
         raise DataError("this model was fitted on texts alone and cannot use dense=")
     assert texts is not None
-    if tfidf is None:
-        rows = csr_parts(reader.rows(documents))
-    else:  # the usual case, which must not import SciPy
-        rows = tfidf.transform_parts(texts, threads=threads)
+    # With tf-idf, the usual case, this must not import SciPy.
+    rows = csr_parts(reader.rows(documents)) if tfidf is None else tfidf.transform_parts(texts)
     if width == 0:
         return rows
     block = None if given is None else given.dense

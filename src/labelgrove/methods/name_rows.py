@@ -30,7 +30,7 @@ class NamedLabels:
 
 
 def named_labels(
-    stages: Stages, index: LabelIndex, encoder: Encoder, *, threads: int | None
+    stages: Stages, index: LabelIndex, encoder: Encoder
 ) -> CachedResult[NamedLabels] | None:
     """The labels whose text or name has words; None if there are none."""
     columns = np.array(labels_with_words(index), np.int64)
@@ -39,7 +39,7 @@ def named_labels(
         return None
     source = index.words
     texts = [source[column] for column in columns.tolist()]
-    tokens = tokens_stage(stages, "label-tokens", texts, encoder, threads=threads)
+    tokens = tokens_stage(stages, "label-tokens", texts, encoder)
     return stages.derive(lambda: NamedLabels(tokens.value, columns), tokens=tokens, columns=columns)
 
 

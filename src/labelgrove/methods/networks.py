@@ -41,7 +41,6 @@ from labelgrove.methods.terms import Terms, without_matrix
 from labelgrove.methods.training import best_labels, make_runner, train_heads
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, network_part
-from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams, Start
 
@@ -111,7 +110,7 @@ def train_network(
     more: dict[str, Any] = {}  # other keys stay as they are
     if model.heads.name_logit:
         index, encoder = data.learnt_from.index, data.encoder.value
-        more["names"] = named_labels(stages, index, encoder, threads=model.n_jobs)
+        more["names"] = named_labels(stages, index, encoder)
     if model.heads.divides and process_count() > 1:
         more["divided"] = True
     return stages(
@@ -122,7 +121,6 @@ def train_network(
         heads=heads,
         training=model.training,
         seed=model.random_state,
-        device=model.device,
         reporter=stages.reporter,
         **more,
     )
@@ -141,9 +139,7 @@ def rerank(
     seen = data.for_ranker(stages, returned=model.return_held_out)
     more: dict[str, Any] = {}  # other keys stay as they are
     if model.rerank.linear:
-        more["linear"] = data.linear().ranker or linear_stage(
-            stages, seen.terms, seen.labels, threads=model.n_jobs
-        )
+        more["linear"] = data.linear().ranker or linear_stage(stages, seen.terms, seen.labels)
     ranker = stages(
         "rerank",
         train_reranker,
@@ -156,8 +152,6 @@ def rerank(
         ranker=model.ranker,
         precision=model.training.precision,
         seed=model.random_state,
-        device=model.device,
-        threads=model.n_jobs,
         **more,
     ).value
     linear = more["linear"].value if more else None
@@ -176,21 +170,19 @@ def remember(
     if data.held_out is None or data.held_out_tokens is None or model.return_held_out:
         return
     tokens = data.held_out_tokens.value
-    predictions = rank_labels(model, data.held_out, tokens, 10, mask=None, threads=model.n_jobs)
-    runner = make_runner(model.network_, model.device, model.training.precision)
+    predictions = rank_labels(model, data.held_out, tokens, 10, mask=None)
+    runner = make_runner(model.network_, model.training.precision)
     recall = runner.shortlist_recall(tokens, data.held_out.labels)
     model.report_ = neural.compared(model.method, data, stages, predictions, recall)
 
 
-def predict(
-    model: LabelNetwork, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
-) -> Predictions:
+def predict(model: LabelNetwork, X: Any, k: int, *, mask: LabelMask | None) -> Predictions:
     """The k best labels of documents."""
     documents = with_texts(model.method, X)
     assert documents.texts is not None
     encoder = model.network_.encoder
-    tokens = tokenize(documents.texts, encoder, encoder.max_tokens, threads=threads)
-    return rank_labels(model, documents, tokens, k, mask=mask, threads=threads)
+    tokens = tokenize(documents.texts, encoder, encoder.max_tokens)
+    return rank_labels(model, documents, tokens, k, mask=mask)
 
 
 def rank_labels(
@@ -200,16 +192,13 @@ def rank_labels(
     k: int,
     *,
     mask: LabelMask | None,
-    threads: int | None,
 ) -> Predictions:
     """The k best labels by the network and, if there is one, the ranker over its shortlist."""
-    runner = make_runner(model.network_, model.device, model.training.precision)
+    runner = make_runner(model.network_, model.training.precision)
     if model.reranker_ is None:
         return best_labels(runner, tokens, model.index_, k=k, mask=mask)
     most = min(k, len(model.index_ if mask is None else mask))
-    columns, scores = model.reranker_.best_labels(
-        runner, documents, tokens, most, mask=mask, threads=threads
-    )
+    columns, scores = model.reranker_.best_labels(runner, documents, tokens, most, mask=mask)
     counts = (columns >= 0).sum(axis=1).astype(np.int32)
     return Predictions(columns, scores, counts, model.index_, "product")
 
@@ -221,8 +210,7 @@ def paths(model: LabelNetwork, question: ExplanationRequest) -> DecisionPaths:
         params = model.reranker_.params
         options = {"share": params.share, "unit": params.normalise}
         options |= {"ranker": model.reranker_.ranker, "terms": model.reranker_.terms}
-    device = choose_device(model.device)
-    return network_paths(model.network_, question, device=device, tree=model.tree_, **options)
+    return network_paths(model.network_, question, tree=model.tree_, **options)
 
 
 def cost_estimate(
@@ -276,14 +264,11 @@ def train_reranker(
     precision: str,
     seed: int,
     linear: Ranker | None = None,
-    *,
-    device: str,
-    threads: int | None,
 ) -> Ranker:
     """The ranker that puts the shortlists of a trained network, and of the linear one, in order."""
-    runner = make_runner(network, device, precision)
+    runner = make_runner(network, precision)
     length = min(params.shortlist, tree.labels)
-    more = None if linear is None else proposed(linear, terms.rows, length, threads=threads)
+    more = None if linear is None else proposed(linear, terms.rows, length)
     columns, _, vectors = runner.read(tokens, length, vectors=True, more=more)
     settings, start = ranker.get_params(), None
     if params.start != "none":
@@ -303,7 +288,6 @@ def train_reranker(
         start=start,
         labels_only=True,
         seed=seed,
-        threads=threads,
     )
 
 

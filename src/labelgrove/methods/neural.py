@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
 from labelgrove.core.processes import process_count
+from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import check_texts_alone, hold_out
@@ -130,7 +131,10 @@ def fitting(
     corpus = labelled_corpus(model.method, X, y, index, ranker=model.ranker)
     check_fields(model.encoder, corpus)
     plain = model.resolve_defaults(corpus)
-    with closing(Stages(Reporter(callbacks), run)) as stages:
+    with (
+        using(threads=model.n_jobs, device=model.device),
+        closing(Stages(Reporter(callbacks), run)) as stages,
+    ):
         choice = choose_features(model.features, corpus)
         if choice.message:
             stages.reporter.message(choice.message)
@@ -185,10 +189,8 @@ def _derived(
             settings[name] = value
     if "auto" not in [settings[name] for name in RULES if name in settings]:
         return {}
-    case = situation(
-        corpus, model.encoder, device=model.device, threads=model.n_jobs, clusters=clusters
-    )
-    return derive(settings, case, needs)
+    with using(threads=model.n_jobs, device=model.device):
+        return derive(settings, situation(corpus, model.encoder, clusters=clusters), needs)
 
 
 def check_returned(model: Compared) -> None:
@@ -212,29 +214,26 @@ def prepare(
     The measures of the linear method are a ``baseline``; with ``linear``, its ranker serves the
     method. All is the same for any ``random_state``, so models with several seeds share it.
     """
-    threads = model.n_jobs
     check_texts_alone(model.method, corpus)
     learnt_from, held_out = hold_out(corpus, model.held_out, SPLIT_SEED)
     warn_of_held_out(stages, corpus, learnt_from, held_out, model.held_out)
     reader = load_encoder(model.encoder)
-    if note := padding_note(reader, model.training, choose_device(model.device)):
+    if note := padding_note(reader, model.training):
         stages.reporter.message(note)
     source = choose_features(model.features, corpus).source
 
     @cache
     def make_terms(documents: Corpus) -> CachedResult[Terms]:
-        return terms_stage(
-            stages, documents, model.tfidf, source, held_out=held_out, threads=threads
-        )
+        return terms_stage(stages, documents, model.tfidf, source, held_out=held_out)
 
     @cache
     def make_linear(documents: Corpus, stages: Stages) -> CachedResult[Ranker]:
         terms = make_terms(documents)
-        return linear_stage(stages, terms, documents.labels, threads=threads)
+        return linear_stage(stages, terms, documents.labels)
 
     def judge(documents: Corpus, validation: Corpus, own: Stages = stages) -> dict[str, float]:
         terms, ranker = make_terms(documents), make_linear(documents, own)
-        return baseline_stage(own, ranker, terms, documents, validation, threads=threads)
+        return baseline_stage(own, ranker, terms, documents, validation)
 
     learnt_from, judged = with_label_texts(
         learnt_from, held_out, model.label_texts, judge, stages.reporter
@@ -250,13 +249,13 @@ def prepare(
         measures = judge(learnt_from, held_out, own)
         return TrainedLinear(make_linear(learnt_from, own), measures)
 
-    idle = has_idle_cores(model.device) and (linear or compares)
+    idle = has_idle_cores() and (linear or compares)
     trained = stages.background(train) if idle else partial(TrainedLinear, *train(stages))
     held_out_tokens = None
-    tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader, threads=threads)
+    tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader)
     if held_out is not None:
         name, texts = "held-out-tokens", held_out.texts
-        held_out_tokens = tokens_stage(stages, name, texts, reader, threads=threads)
+        held_out_tokens = tokens_stage(stages, name, texts, reader)
     encoder = stages.derive(lambda: reader, content=EncoderContent(model.encoder))
     return Prepared(corpus, learnt_from, held_out, terms, trained, encoder, tokens, held_out_tokens)
 
@@ -295,9 +294,9 @@ def encoder_work(
     return EncoderWork(model.encoder, training, model.device, trainings * epochs, reads)
 
 
-def has_idle_cores(device: str) -> bool:
+def has_idle_cores() -> bool:
     """Whether training leaves cores to other work: a GPU does, unless processes go in step."""
-    return choose_device(device).type != "cpu" and process_count() == 1
+    return choose_device().type != "cpu" and process_count() == 1
 
 
 def estimate_memory(

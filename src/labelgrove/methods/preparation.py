@@ -127,9 +127,7 @@ class Prepared:
             sparse.vstack([learnt.labels, held_out.labels], format="csr"),
         )
 
-    def tree(
-        self, stages: Stages, params: TreeParams, *, seed: int, threads: int | None
-    ) -> CachedResult[LabelTree]:
+    def tree(self, stages: Stages, params: TreeParams, *, seed: int) -> CachedResult[LabelTree]:
         """A label tree grown from the tf-idf of each label's documents (or as ``params`` says)."""
         terms = self.terms
         (tree,) = tree_stages(
@@ -139,7 +137,6 @@ class Prepared:
             params,
             transform=self._label_rows,
             seeds={"tree": seed},
-            threads=threads,
         )
         return tree
 
@@ -154,16 +151,11 @@ class Prepared:
 
 
 def situation(
-    corpus: Corpus,
-    encoder: EncoderParams,
-    *,
-    device: str,
-    threads: int | None,
-    clusters: tuple[int, ...] = (),
+    corpus: Corpus, encoder: EncoderParams, *, clusters: tuple[int, ...] = ()
 ) -> DefaultInputs:
     """What settings are derived from, for an encoder that reads the texts of a corpus."""
     folder = encoder.folder()
-    kind = choose_device(device).type
+    kind = choose_device().type
     assert corpus.texts is not None  # methods with an encoder read texts
     return DefaultInputs(
         documents=len(corpus),
@@ -177,7 +169,7 @@ def situation(
         gpu=kind != "cpu",
         compiles=kind == "cuda" and importlib.util.find_spec("triton") is not None,
         processes=process_count(),
-        lengths=LengthSample(corpus.texts, encoder, threads).lengths,
+        lengths=LengthSample(corpus.texts, encoder).lengths,
     )
 
 
@@ -209,39 +201,24 @@ def warn_of_held_out(
         )
 
 
-def tokens_stage(
-    stages: Stages, name: str, texts: Any, encoder: Encoder, *, threads: int | None
-) -> CachedResult[Tokens]:
+def tokens_stage(stages: Stages, name: str, texts: Any, encoder: Encoder) -> CachedResult[Tokens]:
     """Texts as the encoder reads them."""
     how: dict[str, Any] = {} if encoder.markup == "keep" else {"markup": encoder.markup}
     if encoder.fields:
         how["fields"] = encoder.fields
     reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str(), **how)
-    return stages(
-        name,
-        tokenize,
-        texts=texts,
-        tokenizer=reader,
-        max_tokens=encoder.max_tokens,
-        threads=threads,
-    )
+    return stages(name, tokenize, texts=texts, tokenizer=reader, max_tokens=encoder.max_tokens)
 
 
-def linear_stage(
-    stages: Stages, terms: CachedResult[Terms], labels: CSR, *, threads: int | None
-) -> CachedResult[Ranker]:
+def linear_stage(stages: Stages, terms: CachedResult[Terms], labels: CSR) -> CachedResult[Ranker]:
     """The ranker of the linear method with its defaults, over sparse features."""
-    return stages(
-        "linear", fit_linear, terms=terms, labels=labels, stops=stages.stops, threads=threads
-    )
+    return stages("linear", fit_linear, terms=terms, labels=labels, stops=stages.stops)
 
 
-def fit_linear(
-    terms: Terms, labels: CSR, *, stops: Sequence[Callback], threads: int | None
-) -> Ranker:
+def fit_linear(terms: Terms, labels: CSR, *, stops: Sequence[Callback]) -> Ranker:
     """Trains the linear method on ready features; ``stops`` may interrupt it."""
     # tf-idf says itself how rows are scaled.
-    model = Linear(sparse_norm=None, n_jobs=threads)
+    model = Linear(sparse_norm=None)
     return model.fit(terms.rows, labels, callbacks=stops).rankers_[0]
 
 
@@ -251,8 +228,6 @@ def baseline_stage(
     terms: CachedResult[Terms],
     learnt_from: Corpus,
     held_out: Corpus,
-    *,
-    threads: int | None,
 ) -> dict[str, float]:
     """What the linear method reaches on the held-out part, trained on the same documents."""
     learnt = stages.derive(lambda: learnt_from, labels=learnt_from.labels)
@@ -267,22 +242,15 @@ def baseline_stage(
         learnt_from=learnt,
         held_out=validation,
         metrics=(*REPORTED, "PSP@5"),
-        threads=threads,
     )
     return made.value.config
 
 
 def measure_linear(
-    ranker: Ranker,
-    terms: Terms,
-    learnt_from: Corpus,
-    held_out: Corpus,
-    metrics: tuple[str, ...],
-    *,
-    threads: int | None,
+    ranker: Ranker, terms: Terms, learnt_from: Corpus, held_out: Corpus, metrics: tuple[str, ...]
 ) -> Part:
     """The metrics of a linear model on held-out documents."""
-    best = ranker.search(terms.reader.rows(held_out), k=10, threads=threads)
+    best = ranker.search(terms.reader.rows(held_out), k=10)
     measures = held_out_measures(Predictions(*best, learnt_from.index), held_out, learnt_from)
     return Part({name: measures[name] for name in metrics})
 

@@ -89,22 +89,21 @@ class Reranker:
         k: int,
         *,
         mask: LabelMask | None = None,
-        threads: int | None = None,
     ) -> tuple[Int32, Float32]:
         """Columns and scores of the k best labels of each document's shortlists."""
         labels, params = self.ranker.tree.labels, self.params
         length = min(max(k, params.shortlist), labels)
         terms = self.terms.rows(documents)
-        more = None if self.linear is None else proposed(self.linear, terms, length, mask, threads)
+        more = None if self.linear is None else proposed(self.linear, terms, length, mask)
         columns, probabilities, vectors = runner.read(
             tokens, length, vectors=True, mask=mask, more=more
         )
         features = reranker_features(terms, vectors, params)
         pattern = shortlist_matrix(columns, labels)
-        scores = self.ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)
+        scores = self.ranker.score(features, pattern, params=OWN_MARGIN)
         scores.data = params.share * expit(scores.data)
         scores.data += (1 - params.share) * shortlist_matrix(columns, labels, probabilities).data
-        best = top_k(scores, k, threads=threads)
+        best = top_k(scores, k)
         return best.columns, best.scores
 
     def parts(self) -> dict[str, Part]:
@@ -137,15 +136,9 @@ def check_reranking(params: RerankParams, ranker: RankerParams) -> None:
         refuse_idle(ranker, "ranker", NEGATIVE_SETTINGS, why)
 
 
-def proposed(
-    linear: Ranker,
-    terms: CSR,
-    count: int,
-    mask: LabelMask | None = None,
-    threads: int | None = None,
-) -> Int32:
+def proposed(linear: Ranker, terms: CSR, count: int, mask: LabelMask | None = None) -> Int32:
     """The linear method's best columns of each document; -1 where there are fewer."""
-    return linear.search(terms, k=count, allow=mask, threads=threads).columns
+    return linear.search(terms, k=count, allow=mask).columns
 
 
 def shortlist_matrix(columns: Int32, labels: int, values: Float32 | None = None) -> CSR:

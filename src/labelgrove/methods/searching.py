@@ -30,16 +30,14 @@ class TreeSearch(Protocol):
     index_: LabelIndex
     rankers_: list[Ranker]
 
-    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features: ...
+    def read(self, X: Any, *, dense: Any = None) -> Features: ...
 
 
 def search_labels(
-    model: TreeSearch, documents: Any, k: int, *, mask: LabelMask | None, threads: int | None
+    model: TreeSearch, documents: Any, k: int, *, mask: LabelMask | None
 ) -> Predictions:
     """The k best labels of documents as the rankers read them."""
-    best = search_trees(
-        model.rankers_, documents, k=k, params=model.search, allow=mask, threads=threads
-    )
+    best = search_trees(model.rankers_, documents, k=k, params=model.search, allow=mask)
     return Predictions(*best, model.index_, model.search.score_kind)
 
 
@@ -54,9 +52,9 @@ def tree_growth(
     from labelgrove.methods.updating.growth import GrowthView
     from labelgrove.methods.updating.views import routed_documents
 
-    def read(documents: Any, threads: int | None) -> Read:
-        features = model.read(documents, threads=threads)
-        return routed_documents(features, model.rankers_, model.ranker, model.search, threads)
+    def read(documents: Any) -> Read:
+        features = model.read(documents)
+        return routed_documents(features, model.rankers_, model.ranker, model.search)
 
     return GrowthView(model.rankers_, model.ranker, leaf_size, read, replaced, reads_names)
 

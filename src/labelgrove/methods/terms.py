@@ -132,7 +132,6 @@ def terms_stage(
     *,
     held_out: Corpus | None = None,
     scratch: Scratch | None = None,
-    threads: int | None,
 ) -> CachedResult[Terms]:
     """The sparse rows of documents; tf-idf of their texts is a stage that all methods share.
 
@@ -140,14 +139,7 @@ def terms_stage(
     """
     own: CachedResult[Terms] | None = None
     if source != "given":
-        own = stages(
-            "tfidf",
-            fit_terms,
-            texts=corpus.texts,
-            params=params,
-            scratch=scratch,
-            threads=threads,
-        )
+        own = stages("tfidf", fit_terms, texts=corpus.texts, params=params, scratch=scratch)
         assert own.value.reader.tfidf is not None
         if counts := own.value.reader.tfidf.field_counts():
             stages.reporter.message(said_of_fields(counts))
@@ -173,11 +165,9 @@ def said_of_fields(counts: Mapping[str, int]) -> str:
     return f"fields: values that became terms: {terms}{why}"
 
 
-def fit_terms(
-    texts: Any, params: TfidfParams, *, scratch: Scratch | None = None, threads: int | None
-) -> Terms:
+def fit_terms(texts: Any, params: TfidfParams, *, scratch: Scratch | None = None) -> Terms:
     """Fits tf-idf to texts; with ``scratch``, rows are made there."""
-    vectorizer = Tfidf(params, n_jobs=threads)
+    vectorizer = Tfidf(params)
     if scratch:
         return Terms(vectorizer.fit_transform_on(scratch, texts), TermReader(vectorizer))
     return Terms(vectorizer.fit_transform(texts), TermReader(vectorizer))

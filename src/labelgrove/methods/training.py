@@ -40,7 +40,6 @@ def train_heads(
     names: NamedLabels | None = None,
     divided: bool = False,
     *,
-    device: str,
     reporter: Reporter,
     checkpoints: Path | None = None,
 ) -> Part:
@@ -50,7 +49,7 @@ def train_heads(
     from ``names``, if there are any. If the label table is ``divided``, every process that takes
     part in the training holds some of its rows.
     """
-    where = choose_device(device)
+    where = choose_device()
     with torch.random.fork_rng([]):
         torch.manual_seed(derived_seed(seed, 0))
         # A table that is divided may be too large for one GPU.
@@ -64,12 +63,12 @@ def train_heads(
             "labels"
         )
     if network.heads.params.standardise:
-        make_runner(network, device, training.precision).standardise(examples.tokens)
+        make_runner(network, training.precision).standardise(examples.tokens)
     if names is not None:
-        runner = make_runner(network, device, training.precision)
+        runner = make_runner(network, training.precision)
         start_from_names(runner, names, network.heads.params.name_logit)
-    batches = make_batches(examples.tokens, encoder, training, where, seed)
-    runner = make_runner(network, device, training.precision)
+    batches = make_batches(examples.tokens, encoder, training, seed)
+    runner = make_runner(network, training.precision)
 
     def score() -> float:
         assert examples.held_out is not None and examples.held_out_tokens is not None
@@ -94,7 +93,7 @@ def train_heads(
 
 
 def make_batches(
-    tokens: Tokens, encoder: Encoder, params: LoopParams, device: torch.device, seed: int
+    tokens: Tokens, encoder: Encoder, params: LoopParams, seed: int
 ) -> Batches | PackedBatches:
     """Training batches of the form that the settings, the encoder and the device ask for."""
     if params.packed and (obstacle := encoder.packing_obstacle):
@@ -109,23 +108,24 @@ def make_batches(
         "seed": seed,
         "max_tokens": params.batch_tokens,
     }
+    device = choose_device()
     quick = encoder.packs_quickly(device, choose_precision(params.precision, device))
     if quick if params.packed is None else params.packed:
         return PackedBatches(tokens, params.batch_size, **common)
     return Batches(tokens, params.batch_size, pad_left=encoder.pad_left, **common)
 
 
-def padding_note(encoder: Encoder, params: LoopParams, device: torch.device) -> str | None:
+def padding_note(encoder: Encoder, params: LoopParams) -> str | None:
     """Why texts are padded on a GPU, where most encoders read packed ones; None if they are not."""
-    packs = encoder.packs or params.packed is False
+    packs, device = encoder.packs or params.packed is False, choose_device()
     if packs or device.type != "cuda" or choose_precision(params.precision, device) == "fp32":
         return None
     return f"texts are padded, in batches of similar length: {encoder.packing_obstacle}"
 
 
-def make_runner(network: Network, device: str, precision: str) -> Runner:
-    """Sends documents through ``network`` on a device and in a precision."""
-    where = choose_device(device)
+def make_runner(network: Network, precision: str) -> Runner:
+    """Sends documents through ``network`` on the caller's device, in a precision."""
+    where = choose_device()
     # The encoder may have been elsewhere before it became a part of this network.
     for here in (network.mean.device, next(network.encoder.parameters()).device):
         if here.type != where.type or where.index not in (None, here.index):

@@ -12,6 +12,7 @@ from labelgrove import _native
 from labelgrove.core.arrays import CsrParts, Float32, Int32, Int64
 from labelgrove.core.late import expit, log_expit
 from labelgrove.core.params import Params, param
+from labelgrove.core.resources import thread_count
 from labelgrove.core.topk import TopK
 from labelgrove.data.features import FeatureParts
 from labelgrove.errors import ConfigError, DataError
@@ -138,13 +139,7 @@ class BeamSearch:
             )
 
     def __call__(
-        self,
-        documents: FeatureParts,
-        *,
-        k: int,
-        params: SearchParams,
-        allowed: Int32 | None = None,
-        threads: int | None = None,
+        self, documents: FeatureParts, *, k: int, params: SearchParams, allowed: Int32 | None = None
     ) -> TopK:
         """The k best labels of each document: columns, scores (n x k, best first) and counts.
 
@@ -167,18 +162,12 @@ class BeamSearch:
             bias=self.bias,
             allowed=allowed,
             best=best,
-            threads=threads or 0,
+            threads=thread_count(),
         )
         return best
 
     def score_pairs(
-        self,
-        documents: FeatureParts,
-        *,
-        indptr: Int64,
-        columns: Int32,
-        params: SearchParams,
-        threads: int | None = None,
+        self, documents: FeatureParts, *, indptr: Int64, columns: Int32, params: SearchParams
     ) -> Float32:
         """Scores of given labels: row i asks for ``columns[indptr[i] : indptr[i + 1]]``."""
         self._check(documents)
@@ -194,7 +183,7 @@ class BeamSearch:
             indptr=indptr,
             leaves=leaves[order],
             scores=in_order,
-            threads=threads or 0,
+            threads=thread_count(),
         )
         scores = np.empty_like(in_order)
         scores[order] = in_order

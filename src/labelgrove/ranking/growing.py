@@ -45,9 +45,7 @@ class Routed:
         return as_csr(lists_to_csr(best, scores, (best >= 0).sum(axis=1), clusters))
 
 
-def route(
-    ranker: Ranker, documents: Features, search: SearchParams, *, most: int, threads: int | None
-) -> Routed:
+def route(ranker: Ranker, documents: Features, search: SearchParams, *, most: int) -> Routed:
     """The clusters that a ranker's upper levels find for documents, as a search does."""
     depth = len(ranker.levels) - 1
     if depth == 0:
@@ -58,7 +56,7 @@ def route(
     params = search.for_upper_levels(upper.tree)
     if search.post_processor in ("noop", "log-sigmoid"):
         params.post_processor = "sigmoid"  # only shares can be added up
-    clusters, scores, counts = upper(documents.parts(), k=most, params=params, threads=threads)
+    clusters, scores, counts = upper(documents.parts(), k=most, params=params)
     empty = np.arange(clusters.shape[1]) >= counts[:, None]
     return Routed(clusters, np.where(empty, 0, scores))
 
@@ -135,7 +133,6 @@ def solve_columns(
     frequencies: Frequencies | None = None,
     start: Columns | None = None,
     seed: int = 0,
-    threads: int | None = None,
     on_block: Any = None,
 ) -> Columns:
     """Weights of some label columns, trained as in the training of a whole ranker.
@@ -173,7 +170,6 @@ def solve_columns(
         params=settings,
         start=None if start is None else _spread(start, places, len(sizes), params.bias),
         seed=seed + last,
-        threads=threads,
         on_block=on_block,
     )
     solved = read_columns(

@@ -51,7 +51,6 @@ class NodeMiner:
         bias: float,
         params: SearchParams,
         nodes: int | Literal["auto"] | None = None,
-        threads: int | None = None,
     ) -> None:
         x, upper = as_features(documents, name="documents"), tree.coarsen(len(levels))
         # A dense block says as much about a document as a long text.
@@ -61,12 +60,12 @@ class NodeMiner:
         )
         self._search = BeamSearch(upper, levels, features=x.terms, bias=bias, width=x.width)
         self._settings = params.for_upper_levels(upper)
-        self._documents, self._threads = x, threads
+        self._documents = x
 
     def __call__(self, rows: slice) -> CSR:
         """A documents x nodes matrix for some of the documents."""
         parts = part_of(self._documents, rows).parts(name="documents")
-        best = self._search(parts, k=self._count, params=self._settings, threads=self._threads)
+        best = self._search(parts, k=self._count, params=self._settings)
         return as_csr(best.to_csr(self._search.tree.labels, ones=True))
 
 

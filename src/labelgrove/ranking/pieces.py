@@ -95,7 +95,6 @@ def solve_piece(piece: Piece, *parts: Features) -> ChunkedWeights:
         children=piece.children,
         params=piece.params,
         seed=piece.seed,
-        threads=1,
     )
     if piece.storage is None:
         return weights
@@ -144,7 +143,6 @@ def mined_nodes(block: Features, mining: Mining) -> CSR:
         bias=mining.bias,
         params=mining.params,
         nodes=mining.nodes,
-        threads=1,
     )
     return miner(slice(0, len(block)))
 

@@ -61,7 +61,6 @@ class Ranker(BeamSearch):
         params: SearchParams | None = None,
         allow: Any = None,
         deny: Any = None,
-        threads: int | None = None,
     ) -> TopK:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
@@ -78,16 +77,9 @@ class Ranker(BeamSearch):
                 columns = allow.columns if isinstance(allow, LabelMask) else allow
                 mask = LabelMask.from_columns(columns, self.tree.labels, deny=deny)
             allowed = mask.over(self.tree)
-        return self(self.parts(documents), k=k, params=params, allowed=allowed, threads=threads)
+        return self(self.parts(documents), k=k, params=params, allowed=allowed)
 
-    def score(
-        self,
-        documents: Any,
-        columns: Any,
-        *,
-        params: SearchParams | None = None,
-        threads: int | None = None,
-    ) -> Any:
+    def score(self, documents: Any, columns: Any, *, params: SearchParams | None = None) -> Any:
         """Scores of given labels, the numbers that :meth:`search` finds for them.
 
         ``columns`` is a list of m label columns, for an n x m array; or an n x labels sparse
@@ -105,7 +97,7 @@ class Ranker(BeamSearch):
                 )
             pairs = csr_parts(pattern, name="columns", finite=False)
             scores = self.score_pairs(
-                parts, indptr=pairs.indptr, columns=pairs.indices, params=params, threads=threads
+                parts, indptr=pairs.indptr, columns=pairs.indices, params=params
             )
             return with_values(pattern, scores)
         same = label_columns(columns, self.tree.labels, name="columns")
@@ -114,7 +106,6 @@ class Ranker(BeamSearch):
             indptr=np.arange(rows + 1, dtype=np.int64) * len(same),
             columns=np.tile(same, rows),
             params=params,
-            threads=threads,
         )
         return scores.reshape(rows, len(same))
 
@@ -208,14 +199,13 @@ def search_trees(
     params: SearchParams,
     allow: Any = None,
     deny: Any = None,
-    threads: int | None = None,
 ) -> TopK:
     """The k best labels by mean score over the trees: columns, scores (n x k) and counts.
 
     A label that a tree does not find counts as 0 there. If scores are margins, it counts as much as
     the worst label that the tree found for the document.
     """
-    options: dict[str, Any] = {"params": params, "allow": allow, "deny": deny, "threads": threads}
+    options: dict[str, Any] = {"params": params, "allow": allow, "deny": deny}
     if len(rankers) == 1:
         return rankers[0].search(documents, k=k, **options)
     parts = rankers[0].parts(documents)
@@ -224,7 +214,7 @@ def search_trees(
     # the same labels.
     columns, scores, _ = (np.stack(arrays) for arrays in zip(*lists, strict=True))
     combine: Combine = "mean-or-last" if params.score_kind == "margin" else "mean"
-    return merge_lists(columns, scores, k, combine=combine, threads=threads)
+    return merge_lists(columns, scores, k, combine=combine)
 
 
 def train_ranker(
@@ -240,7 +230,6 @@ def train_ranker(
     labels_only: bool = False,
     search: SearchParams | None = None,
     seed: int = 0,
-    threads: int | None = None,
     progress: Progress | None = None,
     checkpoints: Path | None = None,
     scratch: Scratch | None = None,
@@ -314,7 +303,7 @@ def train_ranker(
         mines = number > 0 and (params.mined_levels == "all" or last)
         miner = None
         if params.negatives in ("man", "tfn+man") and mines and not (last and listed is not None):
-            miner = _miner(x, tree, levels, params, search, threads)
+            miner = _miner(x, tree, levels, params, search)
         instances, positives, own_negatives = lists(number, miner)
         level: dict[str, Any] = {
             "instances": instances,
@@ -331,7 +320,7 @@ def train_ranker(
             levels.append(solve_in_pieces(x, **level))
         else:
             level["start"] = start if last else None
-            levels.append(solve_level(x, **level, scratch=scratch, threads=threads))
+            levels.append(solve_level(x, **level, scratch=scratch))
         # These lists are large, and the next level makes its own.
         del level, instances, positives, own_negatives, miner
         if saved is not None and not last:  # the last level ends the stage, which is stored
@@ -349,12 +338,11 @@ def _miner(
     levels: list[ChunkedWeights],
     params: RankerParams,
     search: SearchParams,
-    threads: int | None,
 ) -> Miner:
     """Finds the nodes that the levels above predict for some documents."""
     how: dict[str, Any] = {"bias": params.bias, "params": search, "nodes": params.mined_nodes}
     if not isinstance(x, Blocks):
-        return NodeMiner(x, tree, levels, **how, threads=threads)
+        return NodeMiner(x, tree, levels, **how)
     mined = predicted_in_blocks(x, tree, levels, **how)
     return lambda rows: as_csr(mined[rows])
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr
 from labelgrove.core.params import Params, param
+from labelgrove.core.resources import thread_count
 from labelgrove.core.scratch import ColumnLists, Scratch, entry_ranges
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.errors import ConfigError, DataError
@@ -181,7 +182,6 @@ def solve_level(
     storage: Storage | None = None,
     scratch: Scratch | None = None,
     seed: int = 0,
-    threads: int | None = None,
     on_block: Callable[[float], None] | None = None,
 ) -> ChunkedWeights:
     """Trains one classifier per child node on the instances of its parent.
@@ -250,7 +250,7 @@ def solve_level(
             children=own,
             options=options,
             seed=seed,
-            threads=threads or 0,
+            threads=thread_count(),
             on_work=report,
         )
         report(1.0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from labelgrove import _native
 from labelgrove.core.arrays import Int64
+from labelgrove.core.resources import thread_count
 from labelgrove.core.strings import StringTable
 from labelgrove.data.records import has_records, plain_text
 from labelgrove.text.feeding import feed_texts, find_analyzer, import_analyzer
@@ -89,7 +90,7 @@ def count_terms(texts: StringTable, params: TfidfParams) -> TermCounts:
         buckets=params.n_buckets or 0,
         binary=params.binary,
         keep_counts=False,
-        threads=1,
+        threads=thread_count(),
     )
     words = map(plain_text, texts) if has_records(texts) else texts
     feed_texts(words, counter, analyzer=analyzer, tables=partial(tables, params), nfc=params.nfc)
@@ -102,7 +103,7 @@ def count_terms(texts: StringTable, params: TfidfParams) -> TermCounts:
 
 def count_values(texts: StringTable) -> TermCounts:
     """Counts the values of documents' fields."""
-    counter = value_counter(texts, threads=1)
+    counter = value_counter(texts)
     occurrences, frequencies = counter.totals(*EVERYTHING)
     vocabulary = StringTable(*counter.terms())
     return TermCounts(vocabulary, occurrences.astype(np.int64), frequencies.astype(np.int64))

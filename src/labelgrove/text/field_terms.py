@@ -16,6 +16,7 @@ import numpy as np
 from labelgrove import _native
 from labelgrove.core.arrays import CsrParts, Float32
 from labelgrove.core.part import Part
+from labelgrove.core.resources import thread_count
 from labelgrove.core.strings import StringTable
 from labelgrove.data.records import BETWEEN, FieldNames, field_terms
 from labelgrove.errors import ConfigError
@@ -46,11 +47,9 @@ class FieldTerms:
         return cls(names, vocabulary, idf, model)
 
     @classmethod
-    def fit(
-        cls, records: Sequence[str], names: FieldNames, params: TfidfParams, *, threads: int
-    ) -> FieldTerms:
+    def fit(cls, records: Sequence[str], names: FieldNames, params: TfidfParams) -> FieldTerms:
         """Counts the values of all documents; ``params`` are those of the words."""
-        counter = value_counter(records, threads=threads)
+        counter = value_counter(records)
         return cls.from_counter(names, params, counter, len(records))
 
     @classmethod
@@ -84,9 +83,9 @@ class FieldTerms:
         names = FieldNames.from_dict(part.config["fields"])
         return cls.make(names, vocabulary, part.arrays["fields.idf"])
 
-    def beside(self, words: CsrParts, records: Any, norm: str, *, threads: int) -> CsrParts:
+    def beside(self, words: CsrParts, records: Any, norm: str) -> CsrParts:
         """Rows of words, unscaled, with those of the same documents' fields, scaled together."""
-        sink = _native.TfidfRows(self.model, threads=threads)
+        sink = _native.TfidfRows(self.model, threads=thread_count())
         feed_texts(records, sink, analyzer=field_terms, tables=no_tables, nfc=False)
         fields = CsrParts(*sink.finish(), len(self.idf))
         in_words, in_fields = np.diff(words.indptr), np.diff(fields.indptr)
@@ -106,10 +105,10 @@ class FieldTerms:
         return CsrParts(indptr, indices, data, words.cols + fields.cols)
 
 
-def value_counter(records: Sequence[str], *, threads: int) -> _native.TermCounter:
+def value_counter(records: Sequence[str]) -> _native.TermCounter:
     """Counts the values of documents' fields."""
     counter = _native.TermCounter(
-        _tokens(), buckets=0, binary=True, keep_counts=False, threads=threads
+        _tokens(), buckets=0, binary=True, keep_counts=False, threads=thread_count()
     )
     feed_texts(records, counter, analyzer=field_terms, tables=no_tables, nfc=False)
     return counter

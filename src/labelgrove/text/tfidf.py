@@ -20,6 +20,7 @@ import numpy as np
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, CsrParts, Float32, narrow_csr
 from labelgrove.core.part import Part
+from labelgrove.core.resources import thread_count, using
 from labelgrove.core.scratch import GrowingCsr, Scratch, row_ranges
 from labelgrove.core.strings import StringTable
 from labelgrove.data.languages import sampled
@@ -62,8 +63,8 @@ class Tfidf:
     ``texts`` may be any iterable of strings, or a :class:`StringTable`, which is read in place.
     ``analyzer`` is a function from a text to its tokens, used instead of ``params.analyzer``. No
     function is saved: you need it to load the Tfidf. ``n_jobs`` is the number of threads,
-    None for all cores; it does not change the results. A fitted Tfidf may be used from many
-    threads.
+    None for those of the caller (all cores); it does not change the results. A fitted Tfidf may be
+    used from many threads.
 
     >>> tfidf = Tfidf().fit(["red shoe", "red hat"])
     >>> tfidf.transform(["a shoe! A shoe, unseen"]).toarray().tolist()
@@ -84,15 +85,17 @@ class Tfidf:
 
     def fit(self, texts: Iterable[str]) -> Self:
         """Learns vocabulary and weights, replacing earlier ones."""
-        self._learn(texts, keep_counts=False)
+        with using(threads=self.n_jobs):
+            self._learn(texts, keep_counts=False)
         return self
 
     def fit_transform(self, texts: Iterable[str]) -> CSR:
         """The same as fit and then transform, reading the texts once."""
-        counter, texts = self._learn(texts, keep_counts=True)
-        fitted = self._get_fitted()
-        rows = CsrParts(*counter.rows(fitted.idf, fitted.weights), len(fitted.idf))
-        return _matrix(fitted.with_fields(rows, texts, self._threads))
+        with using(threads=self.n_jobs):
+            counter, texts = self._learn(texts, keep_counts=True)
+            fitted = self._get_fitted()
+            rows = CsrParts(*counter.rows(fitted.idf, fitted.weights), len(fitted.idf))
+            return _matrix(fitted.with_fields(rows, texts))
 
     def fit_transform_on(self, scratch: Scratch, texts: Sequence[str]) -> CSR:
         """The same as :meth:`fit_transform`, in blocks of texts and with the rows in ``scratch``.
@@ -110,21 +113,18 @@ class Tfidf:
         """Texts as rows of a float32 ``scipy.sparse.csr_array`` with sorted indices."""
         return _matrix(self.transform_parts(texts))
 
-    def transform_parts(self, texts: Iterable[str], *, threads: int | None = None) -> CsrParts:
-        """The bare arrays of :meth:`transform`, which is faster when texts come one by one.
-
-        ``threads`` overrides ``n_jobs`` for this call; 0 means all cores.
-        """
+    def transform_parts(self, texts: Iterable[str]) -> CsrParts:
+        """The bare arrays of :meth:`transform`, which is faster when texts come one by one."""
         fitted = self._get_fitted()
-        threads = self._threads if threads is None else max(0, threads)
-        sink = _native.TfidfRows(fitted.model, threads=threads)
         read, nfc = partial(tables, fitted.params), fitted.params.nfc
         words: Iterable[str] = texts
         if fitted.fields is not None:
             texts = texts if isinstance(texts, Sequence) else list(texts)
             words = plain_texts(texts)
-        feed_texts(words, sink, analyzer=fitted.analyzer, tables=read, nfc=nfc)
-        return fitted.with_fields(CsrParts(*sink.finish(), len(fitted.idf)), texts, threads)
+        with using(threads=self.n_jobs):
+            sink = _native.TfidfRows(fitted.model, threads=thread_count())
+            feed_texts(words, sink, analyzer=fitted.analyzer, tables=read, nfc=nfc)
+            return fitted.with_fields(CsrParts(*sink.finish(), len(fitted.idf)), texts)
 
     @classmethod
     def from_counts(
@@ -257,10 +257,6 @@ class Tfidf:
         if part is not None:
             self._fitted = type(self).from_state(part, analyzer=self.analyzer)._fitted
 
-    @property
-    def _threads(self) -> int:
-        return max(0, self.n_jobs or 0)
-
     def _get_fitted(self) -> _Fitted:
         if self._fitted is None:
             from labelgrove.errors import NotFittedError  # imports scikit-learn
@@ -293,7 +289,7 @@ class Tfidf:
             buckets=params.n_buckets or 0,
             binary=params.binary,
             keep_counts=keep_counts,
-            threads=self._threads,
+            threads=thread_count(),
         )
         read = partial(tables, params)
         n_texts = feed_texts(words, counter, analyzer=analyzer, tables=read, nfc=params.nfc)
@@ -305,7 +301,7 @@ class Tfidf:
         fields = None
         if names is not None:
             assert isinstance(texts, Sequence)
-            fields = FieldTerms.fit(texts, names, params, threads=self._threads)
+            fields = FieldTerms.fit(texts, names, params)
         self._fitted = _Fitted.make(params, analyzer, vocabulary, idf, fields)
         return counter, texts
 
@@ -347,11 +343,11 @@ class _Fitted:
     def n_features(self) -> int:
         return len(self.idf) + (0 if self.fields is None else len(self.fields.idf))
 
-    def with_fields(self, words: CsrParts, texts: Iterable[str], threads: int) -> CsrParts:
+    def with_fields(self, words: CsrParts, texts: Iterable[str]) -> CsrParts:
         """The rows of words and, if documents have fields, the rows of these beside them."""
         if self.fields is None:
             return words
-        return self.fields.beside(words, texts, self.params.norm, threads=threads)
+        return self.fields.beside(words, texts, self.params.norm)
 
 
 def _matrix(parts: CsrParts) -> CSR:

@@ -80,13 +80,12 @@ class Word2vec:
         params: Word2vecParams | None = None,
         *,
         seed: int = 0,
-        threads: int | None = None,
         progress: Progress | None = None,
     ) -> Word2vec:
         """Learns a vector for every word that is frequent enough; reads ``texts`` twice."""
         params = (params or Word2vecParams()).validate("word2vec")
         words = TfidfParams(analyzer="word", min_df=params.min_df, max_features=params.max_words)
-        vectorizer = Tfidf(words, n_jobs=threads).fit(texts)
+        vectorizer = Tfidf(words).fit(texts)
         numbers = {term: number for number, term in enumerate(vectorizer.terms())}
         ids, starts = _word_numbers(texts, numbers)
         vectors = _learn(ids, starts, len(numbers), params, seed, progress)

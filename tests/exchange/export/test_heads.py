@@ -58,7 +58,7 @@ def check(net: Any, tree: LabelTree | None, layers: int, seed: int) -> None:
             top = net.predict(states, wanted, enough=True, **allowed)
             columns, scores = top.columns.numpy(), top.scores.detach().numpy()
             order = np.lexsort((columns, -scores), axis=1)
-            found = heads.best_labels(vectors, wanted, mask=mask, threads=1)
+            found = heads.best_labels(vectors, wanted, mask=mask)
             assert (found.counts == wanted).all()
             ranked = np.take_along_axis(scores, order, 1)
             assert np.allclose(found.scores, ranked, rtol=1e-4, atol=1e-7)

@@ -97,7 +97,7 @@ def test_two_encoders_are_neither_explained_nor_exported(trained: dict[str, Any]
 def test_candidates_are_the_groups_that_the_first_network_finds(trained: dict[str, Any]) -> None:
     network = trained["static"].network_
     tokens = tokenize(TEXTS[:9], network.encoder, 24)
-    found = best_groups(network, SimpleNamespace(tokens=tokens), "cpu", "fp32")
+    found = best_groups(network, SimpleNamespace(tokens=tokens), "fp32")
     assert np.diff(found.indptr).tolist() == [2] * 9
     logits: dict[int, Any] = {}
 
@@ -105,7 +105,7 @@ def test_candidates_are_the_groups_that_the_first_network_finds(trained: dict[st
         rows = network.heads.groups(torch.cat(states, 1)).numpy()
         logits.update(zip(batch.rows.tolist(), rows, strict=True))
 
-    make_runner(network, "cpu", "fp32").each(tokens, use)
+    make_runner(network, "fp32").each(tokens, use)
     for row in range(9):
         best = np.argsort(-logits[row], kind="stable")[:2]
         assert found.indices[found.indptr[row] : found.indptr[row + 1]].tolist() == sorted(best)

@@ -16,6 +16,7 @@ from labelgrove.methods.neighbours import voting
 from labelgrove.methods.neighbours.memory import Memory, Queries, TermMemory, VectorMemory
 from labelgrove.methods.neighbours.voting import VotingParams
 from reference import neighbours as reference
+from support.threads import on_threads
 
 DOCUMENTS, TERMS, LABELS = 60, 25, 12
 
@@ -97,7 +98,7 @@ def test_scores_are_those_of_the_slow_reference(
     parts = list(zip(as_dicts(queries), dense_dicts(vectors[1]), strict=True))
     mask = LabelMask.from_columns([1, 4, 5, 11], LABELS)
     for allowed in (None, mask):
-        best = memory.best_labels(asked, 5, params, mask=allowed, threads=2)
+        best = memory.best_labels(asked, 5, params, mask=allowed)
         for number, (query, vector) in enumerate(parts):
             first = reference.label_scores(query, as_dicts(rows), own, LABELS, **values)
             second = reference.label_scores(vector, dense_dicts(vectors[0]), own, LABELS, **values)
@@ -119,7 +120,7 @@ def test_scores_are_those_of_the_slow_reference(
 
 def test_neighbours_are_those_of_the_slow_reference(problem: tuple[Any, Any, Any]) -> None:
     rows, _, queries = problem
-    near = TermMemory.of(rows).nearest(csr_parts(queries), 6, threads=1)
+    near = TermMemory.of(rows).nearest(csr_parts(queries), 6)
     for number, query in enumerate(as_dicts(queries)):
         expected = reference.nearest(query, as_dicts(rows), 6)
         used = near.scores[number] > 0
@@ -138,7 +139,7 @@ def test_nearest_vectors_are_those_of_all_documents(
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 6)
     rows, queries = vectors[0].astype(np.float64), vectors[1]
     queries = np.concatenate([queries, vectors[0][[3]].astype(np.float32)])
-    near = VectorMemory(vectors[0]).nearest(queries, count, threads=2)
+    near = VectorMemory(vectors[0]).nearest(queries, count)
     for number, query in enumerate(queries.astype(np.float64)):
         products = [sum(a * b for a, b in zip(query, row, strict=True)) for row in rows]
         order = sorted(range(len(rows)), key=lambda row: (-np.float32(products[row]), row))
@@ -163,10 +164,10 @@ def test_torch_finds_the_same_vectors(vectors: tuple[Any, Any]) -> None:
     class Device:
         type = "cuda"
 
-    near = VectorMemory(vectors[0]).nearest(vectors[1], 9, threads=1)
+    near = VectorMemory(vectors[0]).nearest(vectors[1], 9)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.Tensor, "to", lambda self, device: self)
-        other = Elsewhere(vectors[0]).nearest(vectors[1], 9, threads=1, device=Device())
+        other = Elsewhere(vectors[0]).nearest(vectors[1], 9, device=Device())
     assert np.array_equal(near.columns, other.columns)
     np.testing.assert_allclose(near.scores, other.scores, atol=1e-6)
 
@@ -177,7 +178,7 @@ def test_the_order_of_terms_and_not_threads_decides_the_bits(
     rows, _, queries = problem
     many = csr_parts(as_csr(sparse.vstack([queries] * 10)))
     memory = TermMemory.of(rows)
-    one, four = (memory.nearest(many, 9, threads=threads) for threads in (1, 4))
+    one, four = (on_threads(threads, memory.nearest, many, 9) for threads in (1, 4))
     assert one.scores.tobytes() == four.scores.tobytes()
     assert np.array_equal(one.columns, four.columns)
 

@@ -61,7 +61,7 @@ def test_the_descent_is_that_of_the_equations(count, at_once, monkeypatch):
             )
             for _ in range(count)
         ]
-        models = [head_margins(vectors, *head, tree.children(level), CPU) for head in heads]
+        models = [head_margins(vectors, *head, tree.children(level)) for head in heads]
         above = best_nodes(models, above, tree.children(level), keep)
         for d in range(DOCUMENTS):
             margins = [(weights @ vectors[d] + bias).tolist() for weights, bias in heads]
@@ -143,7 +143,6 @@ def test_a_bootstrapped_head_is_the_best_linear_model_of_the_vectors(
         alpha=alpha,
         eps=1e-3,
         seed=0,
-        threads=1,
     )
     weights = weights * (30.0 if scaled else 1.0)  # as if the texts had been of length 1
     dense = counts[level].toarray()
@@ -176,7 +175,7 @@ def test_a_linear_model_gives_the_margins_of_its_weights():
     above = chosen_nodes(counts[0], None, "tfn")
     params = RankerParams(threshold=0.0, storage="float32", relevance="induce")
     plain = RankerParams(threshold=0.0, storage="float32")
-    options = {"weighted": False, "above": above, "seed": 0, "threads": 1}
+    options = {"weighted": False, "above": above, "seed": 0}
     small = level_tree(tree, 1)
     ranker = train_level(features, counts[1], small, params, **options)
     other = train_level(features, counts[1], small, plain, **options)
@@ -196,7 +195,7 @@ def test_relevance_costs_of_a_level_are_shares_of_the_labels_below():
     """The costs come from counts, not from whether a node is borne at all."""
     _, tree, counts, vectors = problem(4)
     params = RankerParams(threshold=0.0, storage="float32", relevance="induce", eps=1e-3)
-    options = {"weighted": False, "above": None, "seed": 0, "threads": 1}
+    options = {"weighted": False, "above": None, "seed": 0}
     ranker = train_level(Features(dense=vectors), counts[0], level_tree(tree, 0), params, **options)
     weights = dense_weights(ranker.levels[0], tree.children(0), WIDTH)
     dense = counts[0].toarray()

@@ -96,7 +96,7 @@ def test_labels_are_clustered_by_the_chosen_vectors() -> None:
     trees = {}
     for kind in ("weighted", "plain"):
         params = IndexingParams(clusters=CLUSTERS, pifa=kind)
-        trees[kind] = cluster_labels(x, sparse.csr_array(y), params, 0, threads=1)
+        trees[kind] = cluster_labels(x, sparse.csr_array(y), params, 0)
         vectors = reference.label_vectors(x, y, kind).astype(np.float32)
         assert trees[kind] == cluster_tree(vectors, params)
     assert trees["weighted"] != trees["plain"]
@@ -212,12 +212,12 @@ def test_a_learnt_score_is_measured_on_the_other_half() -> None:
     features = ranker_features(rows, vectors, params)
     ranker = train_cluster_ranker(features, y, tree, matched, params, RankerParams(**EXACT))
     scorer = ClusterRanker(ranker, params)
-    found = scorer.unseen(rows, matched, y, 3, threads=1)
+    found = scorer.unseen(rows, matched, y, 3)
     assert found is not None and scorer.learnt is None
     halves = [np.arange(DOCUMENTS) % 2 == n for n in (0, 1)]
     fits = []
     for own, other in (halves, halves[::-1]):
-        scorer.learn(rows[other], matched.take(other), y[other], threads=1)
+        scorer.learn(rows[other], matched.take(other), y[other])
         fits.append(scorer.learnt)
         expected = scorer.best_labels(rows[own], matched.take(own), 3)
         for ours, theirs in zip(found, expected, strict=True):
@@ -225,9 +225,9 @@ def test_a_learnt_score_is_measured_on_the_other_half() -> None:
     assert fits[0] != fits[1]
     y.data[:] = 0
     y.eliminate_zeros()
-    assert scorer.unseen(rows, matched, y, 3, threads=1) is None
+    assert scorer.unseen(rows, matched, y, 3) is None
     with pytest.raises(DataError, match="no held-out document"):
-        scorer.learn(rows, matched, y, threads=1)
+        scorer.learn(rows, matched, y)
 
 
 @pytest.mark.parametrize("separable", ["by both margins", "all true"])

@@ -75,7 +75,7 @@ def test_the_ranker_reads_words_that_the_encoder_does_not_see() -> None:
 def test_label_texts_that_say_the_same_lie_together() -> None:
     encoder = EncoderParams(**tiny_training()["encoder"])
     names = ["red shoe", "blue hat", "red shoe", "blue hat"]
-    described = embed_strings(names, encoder, device="cpu", threads=1).arrays["vectors"]
+    described = embed_strings(names, encoder).arrays["vectors"]
     assert described is not None
     assert np.allclose(described[0], described[2], atol=1e-6)
     assert np.allclose(np.linalg.norm(described, axis=1), 1, atol=1e-5)

@@ -17,6 +17,7 @@ from labelgrove.disk.bundle import read_bundle, write_bundle
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.nn.encoders import tokens as module
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from support.threads import on_threads
 from support.tiny_encoders import FAMILIES, make_tokenizer
 
 TOKENIZERS = {family: make_tokenizer(family) for family in FAMILIES}
@@ -69,7 +70,7 @@ def test_chunks_and_any_sequence_of_texts(monkeypatch):
     assert whole.row(2).tolist() == [2, 3]
     assert (whole.ids.dtype, whole.offsets.dtype) == (np.int32, np.int64)
     for given_texts in (iter(texts), StringTable.from_strings(texts), tuple(texts)):
-        again = tokenize(given_texts, tokenizer, 8, threads=1)
+        again = on_threads(1, tokenize, given_texts, tokenizer, 8)
         assert np.array_equal(again.ids, whole.ids)
         assert np.array_equal(again.offsets, whole.offsets)
 
@@ -80,7 +81,7 @@ def test_the_callers_tokenizer_and_environment_are_left_alone(monkeypatch):
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
     monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
     tokenizer = make_tokenizer("bert")
-    tokenize(["red " * 50], tokenizer, 4, threads=2)
+    on_threads(2, tokenize, ["red " * 50], tokenizer, 4)
     assert tokenizer.truncation is None
     assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
     assert "RAYON_NUM_THREADS" not in os.environ

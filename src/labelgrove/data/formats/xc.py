@@ -22,6 +22,7 @@ import numpy.typing as npt
 from labelgrove._native import parse_xc_text
 from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.memory import check_announced
+from labelgrove.core.resources import thread_count
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats.building import make_csr, merge_repeated, no_documents
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
@@ -98,7 +99,6 @@ def read_xc(
     has_header: bool,
     pairs: bool = False,
     names: LabelTable | None = None,
-    threads: int | None = None,
 ) -> Corpus:
     """The features and labels of a repository file (with a header) or an svmlight file.
 
@@ -107,7 +107,7 @@ def read_xc(
     with open_bytes(path) as stream:
         try:
             header = _read_header(stream, path, pairs) if has_header else None
-            rows = _MatrixRows(path, options, report, header, threads or 0)
+            rows = _MatrixRows(path, options, report, header)
             rows.read(stream)
         except READ_ERRORS as error:
             raise damaged(error, path) from error
@@ -138,7 +138,6 @@ class _MatrixRows:
     options: ReadOptions
     report: ReadReport
     header: Header | None
-    threads: int
 
     def __post_init__(self) -> None:
         header, width = self.header, self.options.n_features
@@ -170,7 +169,7 @@ class _MatrixRows:
         text = np.frombuffer(chunk, np.uint8)[:size]
         # In a repository file, a blank line is a document if the header's count includes it.
         pieces, faults, lines = parse_xc_text(
-            text, self.label_limit, self.feature_limit, self.header is not None, self.threads
+            text, self.label_limit, self.feature_limit, self.header is not None, thread_count()
         )
         for line, position, code in faults:
             token = chunk[position : position + 40].split(None, 1)

@@ -78,14 +78,7 @@ class Heads:
             first += count
         return vectors
 
-    def best_labels(
-        self,
-        vectors: list[Float32],
-        k: int,
-        *,
-        mask: LabelMask | None = None,
-        threads: int | None = None,
-    ) -> TopK:
+    def best_labels(self, vectors: list[Float32], k: int, *, mask: LabelMask | None = None) -> TopK:
         """The k best columns in ``mask`` for each document's vectors; -1 where there are fewer."""
         allowed, children = self._within(mask)
         needed = nodes_needed(children, k)
@@ -95,7 +88,7 @@ class Heads:
         if bias is not None:
             logits += bias
         logits[:, ~allowed[0]] = -np.inf
-        best = top_k(logits, keep[0], threads=threads)
+        best = top_k(logits, keep[0])
         if not self.kept:
             return best._replace(scores=expit(best.scores)) if self._probabilities else best
         for level in range(1, len(self.tables)):
@@ -113,7 +106,7 @@ class Heads:
             shape = len(best.columns), self.tree.widths[level]
             matrix = sparse.csr_array((scores, nodes.astype(np.int32), pointers), shape=shape)
             matrix.sort_indices()
-            best = top_k(matrix, keep[level], threads=threads)
+            best = top_k(matrix, keep[level])
         return best
 
     def scores(self, vectors: list[Float32], columns: Int32) -> Float32:
@@ -176,7 +169,6 @@ class OnnxRunner:
 
     encoder: OnnxEncoder
     heads: Heads
-    threads: int | None = None
 
     def read(
         self,
@@ -195,9 +187,9 @@ class OnnxRunner:
         scores = np.full(columns.shape, -np.inf, np.float32)
         texts = np.zeros((len(tokens), self.heads.text_width if vectors else 0), np.float32)
         most = self.heads.documents_at_once
-        for rows, states in self.encoder.states(tokens, documents=most, threads=self.threads):
+        for rows, states in self.encoder.states(tokens, documents=most):
             levels = self.heads.vectors(states)
-            best = self.heads.best_labels(levels, k, mask=mask, threads=self.threads)
+            best = self.heads.best_labels(levels, k, mask=mask)
             width = best.columns.shape[1]
             columns[rows, :width], scores[rows, :width] = best.columns, best.scores
             if more is not None:

@@ -95,10 +95,8 @@ class ExportedModel(Model):
         """The label tree that is searched, if there is one."""
         return {} if self.engine.tree is None else {"tree": self.engine.tree}
 
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        return self.engine.predict(texts_only(self.method, X), k, mask, threads)
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+        return self.engine.predict(texts_only(self.method, X), k, mask)
 
     def paths(self, question: ExplanationRequest) -> NoReturn:
         """Refused: gradients need the network itself."""
@@ -145,18 +143,16 @@ class NetworkEngine:
     index: LabelIndex
     tree: LabelTree | None
 
-    def predict(
-        self, texts: Any, k: int, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
+    def predict(self, texts: Any, k: int, mask: LabelMask | None) -> Predictions:
         """Scores are probabilities of clusters times those of labels."""
-        tokens = self.encoder.tokens(texts, threads=threads)
-        runner: Any = OnnxRunner(self.encoder, self.heads, threads=threads)
+        tokens = self.encoder.tokens(texts)
+        runner: Any = OnnxRunner(self.encoder, self.heads)
         k = min(k, len(self.index if mask is None else mask))
         if self.reranker is None:
             columns, scores, _ = runner.read(tokens, k, mask=mask)
         else:
             columns, scores = self.reranker.best_labels(
-                runner, Documents(texts), tokens, k, mask=mask, threads=threads
+                runner, Documents(texts), tokens, k, mask=mask
             )
         counts = (columns >= 0).sum(axis=1).astype(np.int32)
         return Predictions(columns, scores, counts, self.index, "product")
@@ -176,18 +172,16 @@ class MatcherEngine:
     def tree(self) -> LabelTree:
         return self.ranker.tree
 
-    def predict(
-        self, texts: Any, k: int, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
+    def predict(self, texts: Any, k: int, mask: LabelMask | None) -> Predictions:
         """The kind of the scores depends on ``ranking.combine``."""
-        tokens = self.encoder.tokens(texts, threads=threads)
-        runner = OnnxRunner(self.encoder, self.heads, threads=threads)
+        tokens = self.encoder.tokens(texts)
+        runner = OnnxRunner(self.encoder, self.heads)
         most = min(self.ranker.clusters_for(k, mask), self.tree.widths[0])
         within = self.ranker.cluster_mask(mask)
         clusters, margins, vectors = runner.read(tokens, most, vectors=True, mask=within)
         matched = Matched(clusters, margins, unit_vectors(vectors))
         terms = self.vectorizer.transform(texts)
-        best = self.ranker.best_labels(terms, matched, k, mask=mask, threads=threads)
+        best = self.ranker.best_labels(terms, matched, k, mask=mask)
         return Predictions(*best, self.index, self.ranker.params.score_kind)
 
 
@@ -206,17 +200,13 @@ class VectorEngine:
     def tree(self) -> LabelTree:
         return self.rankers[0].tree
 
-    def predict(
-        self, texts: Any, k: int, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
+    def predict(self, texts: Any, k: int, mask: LabelMask | None) -> Predictions:
         """The kind of the scores depends on ``search``."""
         terms = None if self.vectorizer is None else self.vectorizer.transform(texts)
-        vectors = self.encoder.vectors(texts, threads=threads)
+        vectors = self.encoder.vectors(texts)
         dense = unit_vectors(vectors) if self.unit_half else beside_terms(vectors, "l2")
         documents, params = Features(terms, dense), self.search
-        best = search_trees(
-            self.rankers, documents, k=k, params=params, allow=mask, threads=threads
-        )
+        best = search_trees(self.rankers, documents, k=k, params=params, allow=mask)
         return Predictions(*best, self.index, params.score_kind)
 
 
@@ -231,15 +221,13 @@ class NeighboursEngine:
     index: LabelIndex
     tree: None = None
 
-    def predict(
-        self, texts: Any, k: int, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
+    def predict(self, texts: Any, k: int, mask: LabelMask | None) -> Predictions:
         """Scores are shares of the votes."""
         vectorizer = self.vectorizer
         terms = None if vectorizer is None else csr_parts(vectorizer.transform(texts))
-        vectors = l2_normalised(self.encoder.vectors(texts, threads=threads)).dense
+        vectors = l2_normalised(self.encoder.vectors(texts)).dense
         queries = Queries(terms, vectors)
-        best = self.memory.best_labels(queries, k, self.voting, mask=mask, threads=threads)
+        best = self.memory.best_labels(queries, k, self.voting, mask=mask)
         return Predictions(*best, self.index)
 
 

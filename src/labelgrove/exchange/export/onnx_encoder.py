@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.core.arrays import Float32, Int64
+from labelgrove.core.resources import thread_count
 from labelgrove.errors import MissingExtraError, ModelFormatError
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 
@@ -55,26 +56,26 @@ class OnnxEncoder:
         except Exception as error:  # the library raises plain Exception
             raise ModelFormatError(f"{file}: cannot be read ({error})") from error
 
-    def tokens(self, texts: Any, *, threads: int | None = None) -> Tokens:
+    def tokens(self, texts: Any) -> Tokens:
         """Token ids of texts, as in training."""
-        return tokenize(texts, self, self.max_tokens, threads=threads)
+        return tokenize(texts, self, self.max_tokens)
 
-    def session(self, threads: int | None = None) -> Any:
-        """onnxruntime's session for this many threads (None: all cores); it keeps the last one."""
-        count = max(threads or 0, 0) or os.cpu_count() or 1
+    def session(self) -> Any:
+        """onnxruntime's session for the caller's threads; it keeps the last one."""
+        count = thread_count() or os.cpu_count() or 1
         with self._lock:
             if self._session is None or self._threads != count:
                 self._session, self._threads = open_session(self.folder / GRAPH, count), count
             return self._session
 
     def states(
-        self, tokens: Tokens, *, documents: int | None = None, threads: int | None = None
+        self, tokens: Tokens, *, documents: int | None = None
     ) -> Iterator[tuple[Int64, Float32]]:
         """Rows and their states (documents x layers x width), in batches of similar length.
 
         A batch has at most ``documents``.
         """
-        session: Any = self.session(threads) if len(tokens) else None
+        session: Any = self.session() if len(tokens) else None
         for rows in batches(tokens, BATCH_TOKENS, documents or len(tokens)):
             longest = int(tokens.lengths[rows].max())
             ids = np.full((len(rows), longest), self.settings["pad_id"], np.int64)
@@ -86,11 +87,11 @@ class OnnxEncoder:
                 mask[line, place] = 1
             yield rows, session.run(None, {"ids": ids, "mask": mask})[0]
 
-    def vectors(self, texts: Any, *, threads: int | None = None) -> Float32:
+    def vectors(self, texts: Any) -> Float32:
         """The states of all layers, side by side, for each document."""
-        tokens = self.tokens(texts, threads=threads)
+        tokens = self.tokens(texts)
         vectors = np.empty((len(tokens), self.layers * self.width), np.float32)
-        for rows, states in self.states(tokens, threads=threads):
+        for rows, states in self.states(tokens):
             vectors[rows] = states.reshape(len(rows), -1)
         return vectors
 

@@ -33,16 +33,14 @@ class EncoderCosts(NamedTuple):
     device: str
 
 
-def encoder_costs(
-    work: EncoderWork, texts: Sequence[Any], labels: int, *, threads: int | None
-) -> EncoderCosts:
+def encoder_costs(work: EncoderWork, texts: Sequence[Any], labels: int) -> EncoderCosts:
     """Times a few updates of the encoder with a plain layer for its heads."""
-    params, device = work.training, choose_device(work.device)
+    params, device = work.training, choose_device()
     encoder = load_encoder(work.encoder)
     count = min(len(texts), constants.UPDATES * max(64, params.batch_size))
     rows = np.random.default_rng(0).permutation(len(texts))[:count]
     sample, start = [texts[row] for row in rows], time.perf_counter()
-    tokens = tokenize(sample, encoder, encoder.max_tokens, threads=threads)
+    tokens = tokenize(sample, encoder, encoder.max_tokens)
     per_text, mean = (time.perf_counter() - start) / count, float(tokens.lengths.mean())
     if device.type == "cpu":
         weights = sum(weight.numel() for weight in encoder.parameters())
@@ -53,7 +51,7 @@ def encoder_costs(
     parameters = [*encoder.to(device).train().parameters(), *head.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=1e-6)
     spent: list[tuple[float, float]] = []
-    batches: Any = make_batches(tokens, encoder, params, device, seed=0)
+    batches: Any = make_batches(tokens, encoder, params, seed=0)
     with own_settings(device, tf32=params.tf32):
         for batch in islice(batches.epoch(0), constants.UPDATES):
             optimizer.zero_grad()

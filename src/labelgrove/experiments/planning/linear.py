@@ -64,7 +64,7 @@ def sampled(corpus: Corpus, size: int, seed: int, vectors: int = 0) -> Corpus:
 
 
 def linear_rates(
-    cost_estimate: CostEstimate, corpus: Corpus, given: Mapping[str, Any], threads: int | None
+    cost_estimate: CostEstimate, corpus: Corpus, given: Mapping[str, Any]
 ) -> tuple[dict[str, float], float]:
     """Seconds per unit of work and terms per document of a sample that is large enough to trust.
 
@@ -76,7 +76,6 @@ def linear_rates(
         ranker=cost_estimate.ranker,
         search=cost_estimate.search or SearchParams(),
         **given,
-        n_jobs=threads,
     )
 
     def fitted(size: int) -> tuple[Corpus, float]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.core.memory import available_memory, format_size
+from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.records import names_in
 from labelgrove.errors import ConfigError, LabelgroveError, UnsupportedError
@@ -242,7 +243,8 @@ class _Planner:
         readings = ("features", "sparse_norm")
         given: dict[str, Any] = {name: settings[name] for name in readings if name in settings}
         key = f"{cost.tfidf} {cost.tree} {cost.ranker} {given} {cost.vectors}"
-        rates, terms = self._once(key, lambda: linear_rates(cost, corpus, given, model.n_jobs))
+        with using(threads=model.n_jobs):
+            rates, terms = self._once(key, lambda: linear_rates(cost, corpus, given))
         self.facts["terms_per_document"] = terms or None
         work = linear_work(corpus, widths, cost.ranker, terms=terms)
         size = terms + corpus.width
@@ -275,7 +277,8 @@ class _Planner:
         training, texts, labels = work.training, self.corpus.texts, len(self.corpus.index)
         batch = training.batch_size * training.accumulate
         key = f"{work.encoder} {batch} {work.device}"
-        costs = self._once(key, lambda: encoder_costs(work, texts, labels, threads=model.n_jobs))
+        with using(threads=model.n_jobs, device=work.device):
+            costs = self._once(key, lambda: encoder_costs(work, texts, labels))
         self.facts |= {"tokens_per_document": costs.tokens, "cut_documents": costs.cut}
         self.facts["device"] = costs.device
         spans, faster = {"tokens": Estimate.around(documents * costs.text)}, 1.0

@@ -22,6 +22,7 @@ from labelgrove.core.durations import parse_duration
 from labelgrove.core.params import AutoFloat, fixed
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
+from labelgrove.core.resources import with_own_resources
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import hold_out
@@ -101,6 +102,7 @@ class Auto(Model):
     planned_: Sequence[PlanStep] = field(default=(), init=False)
     chosen_: Model = field(init=False)
 
+    @with_own_resources
     def fit(
         self,
         X: Any,
@@ -320,9 +322,9 @@ class Auto(Model):
         """Of the chosen model."""
         return self.chosen_.trees()
 
-    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+    def read(self, X: Any, *, dense: Any = None) -> Features:
         """As the chosen model reads them."""
-        return self.chosen_.read(X, dense=dense, threads=threads)
+        return self.chosen_.read(X, dense=dense)
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Of the chosen model."""
@@ -348,13 +350,11 @@ class Auto(Model):
         """Of the chosen model."""
         return self.chosen_.parts()
 
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        return self.chosen_._best_labels(X, k, dense=dense, mask=mask, threads=threads)
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+        return self.chosen_._best_labels(X, k, dense=dense, mask=mask)
 
-    def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
-        return self.chosen_._label_scores(X, labels, dense=dense, threads=threads)
+    def _label_scores(self, X: Any, labels: Any, *, dense: Any) -> Any:
+        return self.chosen_._label_scores(X, labels, dense=dense)
 
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Self:

@@ -94,7 +94,7 @@ class CascadeXML(Model):
                 few = f"{labels:,} labels get no clusters"
                 stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
             data = networks.prepare(model, corpus, stages)
-            tree = data.tree(stages, shape, seed=model.random_state, threads=model.n_jobs)
+            tree = data.tree(stages, shape, seed=model.random_state)
             heads = CascadeHeads(tree.value, model.heads)
             trained = networks.train_network(model, data, stages, heads)
             network = CachedResult(lambda: network_from_part(trained.value, heads), trained.key)
@@ -120,14 +120,8 @@ class CascadeXML(Model):
         """The one that is fine-tuned."""
         return [self.encoder]
 
-    def use_device(self, device: str) -> None:
-        """The encoder runs there."""
-        self.device = device
-
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        return networks.predict(self, X, k, mask=mask, threads=threads)
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+        return networks.predict(self, X, k, mask=mask)
 
     def trees(self) -> dict[str, LabelTree]:
         """The tree of the labels' clusters."""

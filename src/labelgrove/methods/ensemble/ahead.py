@@ -38,9 +38,9 @@ class Ahead:
         if id(corpus) not in self._corpora:
             self._corpora[id(corpus)] = (corpus, self._engine.put(corpus))
         _, held = self._corpora[id(corpus)]
-        folder, threads = str(self._run.path.resolve()), self._engine.threads
+        folder = str(self._run.path.resolve())
         gpu = bool(model.encoders())
-        ref = self._engine.call(leave_stages, model, held, folder, threads, given, gpu=gpu)
+        ref = self._engine.call(leave_stages, model, held, folder, given, gpu=gpu)
         self._tasks[id(model)] = (model, ref)
 
     def wait(self, model: Model) -> dict[str, StageTiming] | None:
@@ -66,11 +66,9 @@ class Ahead:
 
 
 def leave_stages(
-    model: Model, corpus: Corpus, folder: str, threads: int | None, given: dict[str, Any]
+    model: Model, corpus: Corpus, folder: str, given: dict[str, Any]
 ) -> dict[str, StageTiming]:
     """Trains a model into a run folder that the process which asks for it shares."""
-    if model.get_params(deep=False).get("n_jobs") is None:
-        model.set_params(n_jobs=threads)
     with RunFolder.join(folder) as run:
         model.fit(corpus, run=run, **given)
     return dict(model.timings_)

@@ -11,6 +11,7 @@ import numpy as np
 
 from labelgrove.core.callbacks import Callback, Reporter, StageTiming
 from labelgrove.core.part import Part
+from labelgrove.core.resources import current, with_own_resources
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import hold_out, training_corpus
@@ -103,6 +104,7 @@ class Ensemble(Model):
         super().set_params(**own)
         return self
 
+    @with_own_resources
     def fit(
         self,
         X: Any,
@@ -155,6 +157,7 @@ class Ensemble(Model):
         self.remember(corpus, timings)
         return self
 
+    @with_own_resources
     def join(self, held_out: Any = None, y: Any = None) -> Self:
         """Uses the members as they are, already fitted over the same labels.
 
@@ -235,7 +238,7 @@ class Ensemble(Model):
         ranks, truth = self._ranks(1), held_out.labels
         lists = [member.predict(held_out, k=ranks) for member in self.members_]
         frequencies = self.members_[0].facts_.frequencies
-        learnt = learn_merge(lists, truth, frequencies, threads=self.n_jobs)
+        learnt = learn_merge(lists, truth, frequencies)
         reached = {"ensemble": list(learnt.precision)}
         for number, (member, part) in enumerate(zip(self.members_, lists, strict=True), 1):
             reached[f"{number} {member.method}"] = list(precision_of(part, truth))
@@ -309,23 +312,21 @@ class Ensemble(Model):
             "an ensemble cannot be exported as a whole; export its neural members one by one"
         )
 
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
         ranks = self._ranks(k)
         # Members with weight 0 are not asked.
         members = [m for m, weight in zip(self.members_, self.weights_, strict=True) if weight]
-        lists = []
+        lists, threads = [], current().threads  # members ask for theirs if the caller did not
         for member in members:
             own_dense = dense if "dense" in member.takes else None
             lists.append(member.predict(X, k=ranks, threads=threads, allow=mask, dense=own_dense))
         weights = [weight for weight in self.weights_ if weight]
         if self.merge_ is not None:
-            return self.merge_.of_needed()(lists, k=k, threads=threads)
+            return self.merge_.of_needed()(lists, k=k)
         assert self.rule_ != "learnt"
         if self.rule_ == "round-robin":
-            return merge(lists, k=k, rule=self.rule_, places=ranks, threads=threads)
-        return merge(lists, k=k, rule=self.rule_, weights=weights, places=ranks, threads=threads)
+            return merge(lists, k=k, rule=self.rule_, places=ranks)
+        return merge(lists, k=k, rule=self.rule_, weights=weights, places=ranks)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Peak bytes of fitting; members are trained one after the other."""

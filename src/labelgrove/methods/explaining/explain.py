@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import check_k, documents_of
@@ -99,9 +100,9 @@ def _explain_one(
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
     _one_document(text)
     examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
-    paths, kind = model.paths(
-        ExplanationRequest(text, column, examples, _one_row(dense), gradient_steps)
-    )
+    request = ExplanationRequest(text, column, examples, _one_row(dense), gradient_steps)
+    with using(threads=1, device=model.device):  # one text has no work for more
+        paths, kind = model.paths(request)
     score = sum(path.weight * path.score for path in paths)
     reasons = added_up(paths)
     steps = [step for path in paths for step in path.steps]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Section, reading_of, token_places
 from labelgrove.nn.heads.layers import NodeLogit
 from labelgrove.nn.network import Network
+from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import OWN_MARGIN, SearchParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.term_reader import TermReader
@@ -54,7 +56,6 @@ def network_paths(
     network: Network,
     question: ExplanationRequest,
     *,
-    device: torch.device,
     tree: LabelTree | None,
     ranker: Ranker | None = None,
     terms: TermReader | None = None,
@@ -65,7 +66,7 @@ def network_paths(
 
     ``share`` is the ranker's share of the score; with ``unit`` it reads vectors of unit length.
     """
-    reading = NetworkInput(network.encoder, network, question, device)
+    reading = NetworkInput(network.encoder, network, question)
     weights = None if ranker is None else label_weights(ranker, question.column)
     logits, vector, attribution = reading.logits(question.column, weights, unit=unit)
     steps = [
@@ -123,10 +124,13 @@ class NetworkInput:
     encoder: Encoder
     network: Network | None
     question: ExplanationRequest
-    device: torch.device
 
     def __post_init__(self) -> None:
         (self.encoder if self.network is None else self.network).to(self.device).eval()
+
+    @cached_property
+    def device(self) -> torch.device:
+        return choose_device()
 
     @property
     def text(self) -> str:

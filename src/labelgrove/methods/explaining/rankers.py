@@ -170,7 +170,7 @@ def tree_paths(
     paths = []
     trees = zip(rankers, rows, revise(steps), strict=True)
     for number, (ranker, parts, own_steps) in enumerate(trees, 1):
-        score = float(ranker.score(parts, [column], params=search, threads=1)[0, 0])
+        score = float(ranker.score(parts, [column], params=search)[0, 0])
         name = "tree" if len(rankers) == 1 else f"tree {number}"
         paths.append(Path(name, 1.0 / len(rankers), score, tuple(own_steps)))
     return DecisionPaths(paths, search.score_kind)

@@ -101,11 +101,11 @@ class LightXML(Model):
             say_what_is_idle(model.heads, labels, data.encoder.value.depth, stages.reporter)
             tree = None
             if grouped or model.rerank.reranks:  # of the groups, or for the ranker alone
-                tree = data.tree(stages, model.tree, seed=model.random_state, threads=model.n_jobs)
+                tree = data.tree(stages, model.tree, seed=model.random_state)
             groups = tree.value if tree is not None and grouped else None
             heads = LightXmlHeads(labels, groups, model.heads)
             if model.heads.is_full:
-                stages.reporter.message(size_of_full(heads, data.encoder.value, model.device))
+                stages.reporter.message(size_of_full(heads, data.encoder.value))
             if groups is None or model.heads.negatives == "dynamic":
                 trained = networks.train_network(model, data, stages, heads)
             else:
@@ -134,17 +134,30 @@ class LightXML(Model):
             training=self.training,
             seed=seed,
         )
-        run: dict[str, Any] = {"device": self.device, "reporter": stages.reporter}
-        recall = stages("network-groups", train_groups, shared=shared, encoder=data.encoder, **run)
+        reporter = stages.reporter
+        encoder = data.encoder
+        recall = stages(
+            "network-groups", train_groups, shared=shared, encoder=encoder, reporter=reporter
+        )
         labels = stages(
-            "network-labels", train_labels, shared=shared, recall=recall, tree=tree, **run
+            "network-labels",
+            train_labels,
+            shared=shared,
+            recall=recall,
+            tree=tree,
+            reporter=reporter,
         )
         if self.heads.negatives == "static-two":
             return stages.derive(
                 lambda: kept_both(recall.value, labels.value), recall=recall, labels=labels
             )
         return stages(
-            "network", train_groups_again, shared=shared, recall=recall, labels=labels, **run
+            "network",
+            train_groups_again,
+            shared=shared,
+            recall=recall,
+            labels=labels,
+            reporter=reporter,
         )
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
@@ -159,14 +172,8 @@ class LightXML(Model):
         """The one that is fine-tuned."""
         return [self.encoder]
 
-    def use_device(self, device: str) -> None:
-        """The encoder runs there."""
-        self.device = device
-
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        return networks.predict(self, X, k, mask=mask, threads=threads)
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+        return networks.predict(self, X, k, mask=mask)
 
     def trees(self) -> dict[str, LabelTree]:
         """The tree of the labels' groups, if there are any."""
@@ -305,11 +312,11 @@ def say_what_is_idle(params: LightXmlParams, labels: int, depth: int, reporter: 
         reporter.message(f"heads.layers: the encoder has {depth} layers, and all of them are read")
 
 
-def size_of_full(heads: LightXmlHeads, encoder: Encoder, device: str) -> str:
+def size_of_full(heads: LightXmlHeads, encoder: Encoder) -> str:
     """A sentence on the head over all labels."""
     labels, params = heads.labels, heads.params
     width = encoder.width * min(params.layers, encoder.depth)
-    kind = weight_type(choose_device(device))
+    kind = weight_type(choose_device())
     size = format_size(labels * (width * kind.itemsize + 4))
     return (
         f"heads.full: {labels:,} labels x {width:,} in {str(kind).removeprefix('torch.')}, "

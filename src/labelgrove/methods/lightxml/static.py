@@ -87,22 +87,17 @@ class StaticTraining:
 
 
 def train_groups(
-    shared: StaticTraining,
-    encoder: Encoder,
-    *,
-    device: str,
-    reporter: Reporter,
-    checkpoints: Path | None = None,
+    shared: StaticTraining, encoder: Encoder, *, reporter: Reporter, checkpoints: Path | None = None
 ) -> Part:
     """Fine-tunes an encoder on the groups alone; gives a network's part."""
-    where, examples = choose_device(device), shared.examples
+    examples = shared.examples
     with torch.random.fork_rng([]):
         torch.manual_seed(derived_seed(shared.seed, 0))
-        network = Network(encoder, *shared.heads(encoder, where))
+        network = Network(encoder, *shared.heads(encoder, choose_device()))
     network.heads.start_from(examples.labels)
     if network.heads.params.standardise:
-        make_runner(network, device, shared.training.precision).standardise(examples.tokens)
-    history = _learn(shared, network, _group_loss, None, where, reporter, checkpoints)
+        make_runner(network, shared.training.precision).standardise(examples.tokens)
+    history = _learn(shared, network, _group_loss, None, reporter, checkpoints)
     return network_part(network, history)
 
 
@@ -111,18 +106,16 @@ def train_labels(
     recall: Part,
     tree: LabelTree,
     *,
-    device: str,
     reporter: Reporter,
     checkpoints: Path | None = None,
 ) -> Part:
     """Fine-tunes the encoder of ``recall`` on the labels of the groups that it finds."""
     network, examples = network_from_part(recall, shared.heads), shared.examples
-    above = best_groups(network, examples, device, shared.training.precision)
+    above = best_groups(network, examples, shared.training.precision)
     if network.heads.params.truth == "forced":
         above = above.maximum(targets(examples.labels, two_levels(tree))[0])
     network.heads.weigh(examples.labels)
-    where = choose_device(device)
-    history = _learn(shared, network, _label_loss, above, where, reporter, checkpoints)
+    history = _learn(shared, network, _label_loss, above, reporter, checkpoints)
     return network_part(network, history)
 
 
@@ -131,7 +124,6 @@ def train_groups_again(
     recall: Part,
     labels: Part,
     *,
-    device: str,
     reporter: Reporter,
     checkpoints: Path | None = None,
 ) -> Part:
@@ -143,13 +135,12 @@ def train_groups_again(
     network.heads.start_from(shared.examples.labels, groups_only=True)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith("heads.groups."))
-    where = choose_device(device)
-    history = _learn(shared, network, _frozen_group_loss, None, where, reporter, checkpoints)
+    history = _learn(shared, network, _frozen_group_loss, None, reporter, checkpoints)
     histories = [recall.config["story"], labels.config["story"], history]
     return network_part(network, joined_histories(histories))
 
 
-def best_groups(network: Network, examples: TrainingExamples, device: str, precision: str) -> CSR:
+def best_groups(network: Network, examples: TrainingExamples, precision: str) -> CSR:
     """Documents x groups: the groups that the network finds for the training documents."""
     groups = network.heads.index.widths[0]
     most = min(network.heads.params.groups_kept, groups)
@@ -159,7 +150,7 @@ def best_groups(network: Network, examples: TrainingExamples, device: str, preci
         kept, mask = network.heads.best_groups(states)
         columns[batch.rows] = kept.masked_fill(~mask, -1).cpu().numpy()
 
-    make_runner(network, device, precision).each(examples.tokens, use)
+    make_runner(network, precision).each(examples.tokens, use)
     return shortlist_matrix(columns, groups)
 
 
@@ -168,7 +159,6 @@ def _learn(
     network: Network,
     loss: Callable[[Any, Any], Tensor],
     above: CSR | None,
-    device: torch.device,
     reporter: Reporter,
     checkpoints: Path | None,
 ) -> dict[str, Any]:
@@ -177,9 +167,9 @@ def _learn(
     One part ranks no labels, so nothing can be evaluated and the last weights are kept.
     """
     examples, training, seed = shared.examples, shared.training, shared.seed
-    batches = make_batches(examples.tokens, network.encoder, training, device, seed)
+    batches = make_batches(examples.tokens, network.encoder, training, seed)
     result = train(
-        network.to(device),
+        network.to(choose_device()),
         Task(LevelBatches(batches, examples.labels, above), loss),
         training,
         folder=checkpoints,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
+from labelgrove.core.resources import with_own_resources
 from labelgrove.core.scratch import Scratch
 from labelgrove.core.strings import StringTable
 from labelgrove.data.blocks import Blocks
@@ -105,6 +106,7 @@ class Linear(Model):
     n_jobs: int | None = None
     engine: str | None = None
 
+    @with_own_resources
     def fit(
         self,
         X: Any,
@@ -201,7 +203,6 @@ class Linear(Model):
                 corpus,
                 self.tfidf,
                 self.dense_norm,
-                self.n_jobs,
                 scratch,
                 sparse_norm=self.sparse_norm,
             )
@@ -216,7 +217,6 @@ class Linear(Model):
                 transform=None if reader is None else reader.of_texts,
                 seeds={f"tree{_suffix(n)}": self._tree_seed(n) for n in range(self.n_trees)},
                 scratch=scratch,
-                threads=self.n_jobs,
             )
         else:
             trees = [stages.derive(lambda: label_tree, tree=label_tree)]
@@ -233,7 +233,6 @@ class Linear(Model):
                 search=mining_search(self.search, self.ranker),
                 seed=self._tree_seed(number),
                 scratch=scratch,
-                threads=self.n_jobs,
             ).value
             for number, tree in enumerate(trees)
         ]
@@ -269,22 +268,17 @@ class Linear(Model):
             return self.random_state
         return int(np.random.SeedSequence([self.random_state, number]).generate_state(1)[0])
 
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        documents = self._document_parts(X, dense, threads)
-        return search_labels(self, documents, k, mask=mask, threads=threads)
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+        documents = self._document_parts(X, dense)
+        return search_labels(self, documents, k, mask=mask)
 
-    def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
+    def _label_scores(self, X: Any, labels: Any, *, dense: Any) -> Any:
         """The mean over all trees."""
-        documents = self._document_parts(X, dense, threads)
-        scores = [
-            ranker.score(documents, labels, params=self.search, threads=threads)
-            for ranker in self.rankers_
-        ]
+        documents = self._document_parts(X, dense)
+        scores = [ranker.score(documents, labels, params=self.search) for ranker in self.rankers_]
         return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
 
-    def _document_parts(self, X: Any, dense: Any, threads: int | None) -> CsrParts | FeatureParts:
+    def _document_parts(self, X: Any, dense: Any) -> CsrParts | FeatureParts:
         return document_parts(
             X,
             dense,
@@ -293,7 +287,6 @@ class Linear(Model):
             width=self.facts_.width,
             dense_norm=self.dense_norm,
             sparse_norm=self.sparse_norm,
-            threads=threads,
         )
 
     def _reader(self) -> TermReader | None:
@@ -302,9 +295,9 @@ class Linear(Model):
             return None
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+    def read(self, X: Any, *, dense: Any = None) -> Features:
         """tf-idf rows, the given matrix or both, and the dense block."""
-        return features_of(self._document_parts(X, dense, threads))
+        return features_of(self._document_parts(X, dense))
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Down each tree."""
@@ -314,7 +307,7 @@ class Linear(Model):
         reader = self._reader()
         return tree_paths(
             self.rankers_,
-            self._document_parts(question.documents, question.dense, 1),
+            self._document_parts(question.documents, question.dense),
             question,
             search=self.search,
             terms=None if reader is None else named_terms(question.text, reader),

@@ -76,5 +76,5 @@ def merged(engine: Engine, counts: list[Ref]) -> TermCounts:
 
 def tfidf_rows(texts: StringTable, tfidf: Tfidf) -> Features:
     """The features of a block."""
-    rows = tfidf.transform_parts(texts, threads=1)
+    rows = tfidf.transform_parts(texts)
     return Features(narrow_csr(rows.data, rows.indices, rows.indptr, (len(texts), rows.cols)))

@@ -136,7 +136,7 @@ class LinearVectors(Model):
             rows, vectorizer, read = None, None, without_matrix(corpus)
             if model.vectors.beside_tfidf:
                 source = choose_features(model.features, corpus).source
-                stage = terms_stage(stages, learnt_from, model.tfidf, source, threads=model.n_jobs)
+                stage = terms_stage(stages, learnt_from, model.tfidf, source)
                 rows, vectorizer, read = stage.value.rows, stage.value.reader.tfidf, corpus
             features = Features(rows, dense)
             linear = Linear(
@@ -146,7 +146,6 @@ class LinearVectors(Model):
                 n_trees=model.n_trees,
                 sparse_norm=None,  # rows are scaled already, or are tf-idf as its settings say
                 random_state=model.random_state,
-                n_jobs=model.n_jobs,
             ).fit(
                 Corpus(None, learnt_from.labels, corpus.index, features=features),
                 callbacks=stages.reporter.callbacks,
@@ -163,12 +162,7 @@ class LinearVectors(Model):
         assert corpus.texts is not None
         texts = plain_texts(corpus.texts)
         words = stages(
-            "word2vec",
-            Word2vec.fit,
-            texts=texts,
-            params=self.word2vec,
-            seed=self.random_state,
-            threads=self.n_jobs,
+            "word2vec", Word2vec.fit, texts=texts, params=self.word2vec, seed=self.random_state
         ).value
         return words, corpus, words.transform(texts)
 
@@ -180,9 +174,8 @@ class LinearVectors(Model):
             "vectors",
             embed_texts,
             encoder=stages.derive(lambda: encoder, content=EncoderContent(self.encoder)),
-            tokens=tokens_stage(stages, "tokens", corpus.texts, encoder, threads=self.n_jobs),
+            tokens=tokens_stage(stages, "tokens", corpus.texts, encoder),
             precision=self.training.precision,
-            device=self.device,
         )
         return encoder, corpus, vectors.value.arrays["dense"]
 
@@ -206,10 +199,6 @@ class LinearVectors(Model):
         """As ``label_texts`` says."""
         return self.label_texts is not None
 
-    def use_device(self, device: str) -> None:
-        """The encoder runs there."""
-        self.device = device
-
     def encoders(self) -> list[EncoderParams]:
         """None for word vectors."""
         return [] if self.vectors.kind == "word2vec" else [self.encoder]
@@ -223,33 +212,31 @@ class LinearVectors(Model):
         """One per tree."""
         return self.rankers_
 
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        return search_labels(self, self.read(X, threads=threads), k, mask=mask, threads=threads)
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+        return search_labels(self, self.read(X), k, mask=mask)
 
     def _reader(self) -> TermReader:
         """What reads the sparse features of documents."""
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+    def read(self, X: Any, *, dense: Any = None) -> Features:
         """Sparse rows, if there are any, and text vectors."""
         documents, terms = with_texts(self.method, X), None
         if self.vectors.beside_tfidf:
             terms = self._reader().rows(documents)
-        return scaled(Features(terms, self._vectors_of(documents.texts, threads)), "l2")
+        return scaled(Features(terms, self._vectors_of(documents.texts)), "l2")
 
-    def _vectors_of(self, texts: Any, threads: int | None) -> DenseBlock:
+    def _vectors_of(self, texts: Any) -> DenseBlock:
         embedder = self.embedder_
         if isinstance(embedder, Word2vec):
             return embedder.transform(plain_texts(texts))
         encoder = embedder.encoder if isinstance(embedder, Network) else embedder
-        tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
+        tokens = tokenize(texts, encoder, encoder.max_tokens)
         if isinstance(embedder, Network):
-            runner = make_runner(embedder, self.device, self.training.precision)
+            runner = make_runner(embedder, self.training.precision)
             return match(runner, tokens, 1).vectors
         precision = self.training.precision
-        return embed_texts(embedder, tokens, precision, device=self.device).arrays["dense"]
+        return embed_texts(embedder, tokens, precision).arrays["dense"]
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Down each tree; vectors of an encoder are traced back to words."""
@@ -257,10 +244,10 @@ class LinearVectors(Model):
         if not isinstance(embedder, Word2vec):
             network = embedder if isinstance(embedder, Network) else None
             encoder = embedder.encoder if isinstance(embedder, Network) else embedder
-            reading = NetworkInput(encoder, network, question, choose_device(self.device))
+            reading = NetworkInput(encoder, network, question)
         return vector_paths(
             self.rankers_,
-            self.read(question.documents, threads=1),
+            self.read(question.documents),
             question,
             search=self.search,
             terms=self._reader(),
@@ -333,10 +320,8 @@ class LinearVectors(Model):
         self.rankers_ = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(self.n_trees)]
 
 
-def embed_texts(
-    encoder: Encoder, tokens: Tokens, precision: str, *, device: str, progress: Any = None
-) -> Part:
+def embed_texts(encoder: Encoder, tokens: Tokens, precision: str, *, progress: Any = None) -> Part:
     """Unit vectors of texts by an encoder as it is; half precision is enough for them."""
-    encoder = encoder.to(choose_device(device))
+    encoder = encoder.to(choose_device())
     vectors = embed(encoder, tokens, precision=precision, progress=progress)
     return Part({}, {"dense": np.asarray(vectors, np.float16)})

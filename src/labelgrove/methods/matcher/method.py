@@ -13,6 +13,7 @@ from labelgrove.core.arrays import CSR, Int64, as_csr, offsets
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
+from labelgrove.core.resources import with_own_resources
 from labelgrove.core.strings import StringTable
 from labelgrove.core.topk import TopK, top_k
 from labelgrove.data.corpus import Corpus, LabelIndex
@@ -67,6 +68,7 @@ class Matcher(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
+    @with_own_resources
     def fit(
         self,
         X: Any,
@@ -99,20 +101,18 @@ class Matcher(Model):
         self.remember(corpus, stages.reporter.timings)
         return self
 
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
         texts = checked_inputs(X)
         if isinstance(texts, Features):
             raise DataError("matcher reads texts, and these documents have features only")
         rest = self.evidence_.unmatched()
         allowed = rest if mask is None else np.where(mask.allowed, rest, -np.inf)
         # The most frequent labels complete every list; they are the best of those without a match.
-        best = top_k(allowed[None], k, threads=1)
+        best = top_k(allowed[None], k)
         frequent = np.sort(best.columns[0, : best.counts[0]]).astype(np.int64)
         step = max(1, min(TEXTS_AT_ONCE, ENTRIES_AT_ONCE // max(1, len(frequent))))
         blocks = [
-            self._best_of(texts[first : first + step], k, frequent, rest, mask, threads)
+            self._best_of(texts[first : first + step], k, frequent, rest, mask)
             for first in range(0, max(1, len(texts)), step)
         ]
         width = len(frequent)  # so many labels has every list
@@ -124,13 +124,7 @@ class Matcher(Model):
         )
 
     def _best_of(
-        self,
-        texts: Sequence[str],
-        k: int,
-        frequent: Int64,
-        rest: Float64,
-        mask: LabelMask | None,
-        threads: int | None,
+        self, texts: Sequence[str], k: int, frequent: Int64, rest: Float64, mask: LabelMask | None
     ) -> TopK:
         """The best of the labels that are found and of the frequent ones."""
         found = find_candidates(self.names_, self.names_.read(texts))
@@ -146,7 +140,7 @@ class Matcher(Model):
             (values[entries], codes % width, offsets(np.bincount(codes // width, minlength=count))),
             shape=(count, width),
         )
-        return top_k(scores, k, threads=threads)
+        return top_k(scores, k)
 
     def use_index(self, index: LabelIndex) -> None:
         """Finds the names of this index from now on; weights and counts stay."""

@@ -44,6 +44,7 @@ class Queries(NamedTuple):
 
     terms: CsrParts | None = None
     vectors: Float32 | None = None
+    device: Any = None  # of torch, where vectors are compared; None: NumPy
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class TermMemory:
         """Columns of the features."""
         return len(self.postings.indptr) - 1
 
-    def nearest(self, queries: CsrParts, count: int, *, threads: int | None) -> TopK:
+    def nearest(self, queries: CsrParts, count: int) -> TopK:
         """The nearest documents and their cosines, which are at least 0."""
-        best = nearest_rows(queries, self.postings, count, threads=threads)
+        best = nearest_rows(queries, self.postings, count)
         rows = np.repeat(np.arange(len(best.counts)), np.diff(queries.indptr))
         squares = np.square(queries.data, dtype=np.float64)
         lengths = np.sqrt(np.bincount(rows, squares, minlength=len(best.counts)))
@@ -93,9 +94,7 @@ class VectorMemory:
     rows: npt.NDArray[np.float16]
     _copies: dict[Any, Any] = field(default_factory=dict, repr=False)  # the rows on GPUs
 
-    def nearest(
-        self, queries: Float32, count: int, *, threads: int | None, device: Any = None
-    ) -> TopK:
+    def nearest(self, queries: Float32, count: int, *, device: Any = None) -> TopK:
         """The nearest documents and their cosines, of all documents; ties go by their number.
 
         A ``device`` of torch other than the CPU computes the products.
@@ -110,11 +109,11 @@ class VectorMemory:
                 np.zeros(len(texts), np.int32),
             )
             for start, products in self._products(texts, device):
-                more = top_k(products, width, threads=threads)
+                more = top_k(products, width)
                 # Earlier documents come first, so that equal ones keep their order.
                 scores = np.concatenate([best.scores, more.scores], axis=1)
                 columns = np.concatenate([best.columns, more.columns + start], axis=1)
-                best = top_k(scores, width, threads=threads)
+                best = top_k(scores, width)
                 best = best._replace(columns=np.take_along_axis(columns, best.columns, axis=1))
             blocks.append(best)
         return TopK(
@@ -177,35 +176,25 @@ class Memory:
             None if vectors is None else VectorMemory(vectors),
         )
 
-    def nearest(
-        self, queries: Queries, count: int, *, threads: int | None, device: Any = None
-    ) -> list[TopK]:
+    def nearest(self, queries: Queries, count: int) -> list[TopK]:
         """The nearest documents: by terms, if there are any, then by vectors, if there are any."""
         near = []
         if self.terms is not None and queries.terms is not None:
-            near.append(self.terms.nearest(queries.terms, count, threads=threads))
+            near.append(self.terms.nearest(queries.terms, count))
         if self.vectors is not None and queries.vectors is not None:
-            found = self.vectors.nearest(queries.vectors, count, threads=threads, device=device)
-            near.append(found)
+            near.append(self.vectors.nearest(queries.vectors, count, device=queries.device))
         return near
 
     def best_labels(
-        self,
-        queries: Queries,
-        k: int,
-        params: VotingParams,
-        *,
-        mask: LabelMask | None,
-        threads: int | None,
-        device: Any = None,
+        self, queries: Queries, k: int, params: VotingParams, *, mask: LabelMask | None
     ) -> TopK:
         """The k allowed labels of each query with the largest shares of the votes."""
-        near = self.nearest(queries, params.neighbours, threads=threads, device=device)
+        near = self.nearest(queries, params.neighbours)
         cast = [ballots(one, params) for one in near]
         votes = cast[0]
         if len(cast) > 1:
             votes = joined(cast, [1 - params.encoder_share, params.encoder_share])
-        return self.voters.best_labels(votes, k, params, mask=mask, threads=threads)
+        return self.voters.best_labels(votes, k, params, mask=mask)
 
     def state(self) -> Part:
         """For the model folder."""

@@ -12,6 +12,7 @@ from labelgrove.core.arrays import CsrParts, Float32, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
+from labelgrove.core.resources import with_own_resources
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_texts_alone, with_texts
@@ -78,6 +79,7 @@ class Neighbours(Model):
     def _reads_vectors(self) -> bool:
         return self.vectors != "tfidf"
 
+    @with_own_resources
     def fit(
         self,
         X: Any,
@@ -101,13 +103,11 @@ class Neighbours(Model):
         vectors = None
         self.reader_: TextReader | None = None
         if self._reads_vectors:
-            self.reader_, vectors = _reading().read_training(
-                stages, choice.corpus, plain.encoder, device=self.device, threads=self.n_jobs
-            )
+            self.reader_, vectors = _reading().read_training(stages, choice.corpus, plain.encoder)
         terms = reader = None
         remembered = choice.corpus
         if self._reads_terms:
-            features, reader = features_stage(stages, choice.read, self.tfidf, None, self.n_jobs)
+            features, reader = features_stage(stages, choice.read, self.tfidf, None)
             terms = features.value.sparse
         elif given_matrix(choice.corpus) is not None:
             stages.reporter.message("features: text vectors are compared, and no matrix is read")
@@ -120,14 +120,13 @@ class Neighbours(Model):
         self.derived_ = plain.derived_ if plain is not self else {}
         return self
 
+    @with_own_resources
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` says which features are used and how an encoder reads texts."""
         derived = dict(choose_features(self.features, corpus).derived)
         read: dict[str, tuple[Any, str]] = {}
         if self._reads_vectors and corpus.texts is not None:
-            read = _reading().derived_reading(
-                self.encoder, corpus, device=self.device, threads=self.n_jobs
-            )
+            read = _reading().derived_reading(self.encoder, corpus)
         if not derived and not read:
             return self
         plain = copy.copy(self)
@@ -140,40 +139,24 @@ class Neighbours(Model):
         """None for tf-idf alone."""
         return [self.encoder] if self._reads_vectors else []
 
-    def use_device(self, device: str) -> None:
-        """The encoder runs there, and text vectors are compared there."""
-        self.device = device
-
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        queries = self._queries(X, threads)
-        device = None if self.reader_ is None else self.reader_.device(self.device)
-        best = self.memory_.best_labels(
-            queries, k, self.voting, mask=mask, threads=threads, device=device
-        )
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+        best = self.memory_.best_labels(self._queries(X), k, self.voting, mask=mask)
         return Predictions(*best, self.index_)
 
-    def _queries(self, X: Any, threads: int | None) -> Queries:
+    def _queries(self, X: Any) -> Queries:
         """Documents as they are compared."""
         rows: CsrParts | None = None
         vectors: Float32 | None = None
         terms = self.memory_.terms
         if terms is not None:
             read = document_parts(
-                X,
-                None,
-                reader=self._reader(),
-                terms=terms.columns,
-                width=0,
-                dense_norm=None,
-                threads=threads,
+                X, None, reader=self._reader(), terms=terms.columns, width=0, dense_norm=None
             )
             assert isinstance(read, CsrParts)
             rows = read
         if self.reader_ is not None:
-            texts = with_texts(self.method, X).texts
-            vectors = self.reader_.vectors(texts, device=self.device, threads=threads)
+            vectors = self.reader_.vectors(with_texts(self.method, X).texts)
+            return Queries(rows, vectors, self.reader_.device)
         return Queries(rows, vectors)
 
     def _reader(self) -> TermReader | None:
@@ -189,8 +172,8 @@ class Neighbours(Model):
         """
         from labelgrove.methods.explaining import explanation
 
-        queries, params = self._queries(question.documents, 1), self.voting
-        near = self.memory_.nearest(queries, params.neighbours, threads=1)
+        queries, params = self._queries(question.documents), self.voting
+        near = self.memory_.nearest(queries, params.neighbours)
         supports = [self.memory_.voters.support(one, question.column, params) for one in near]
         steps = {}
         if queries.terms is not None:
@@ -229,7 +212,7 @@ class Neighbours(Model):
         direction = self.memory_.vectors.direction(support)
         product = float(direction @ vector)
         step = self._step(question, support.prior, product, vector=product)
-        return self.reader_.traced(step, direction, question, device=self.device)
+        return self.reader_.traced(step, direction, question)
 
     def _step(self, question: ExplanationRequest, prior: float, votes: float, **parts: Any) -> Step:
         """The one step of a path: the score of the label itself."""

@@ -50,26 +50,25 @@ class TextReader:
     encoder: Encoder
     standard: Standard
 
-    def vectors(self, texts: Any, *, device: str, threads: int | None) -> Float32:
+    def vectors(self, texts: Any) -> Float32:
         """A row for each text."""
-        tokens = tokenize(texts, self.encoder, self.encoder.max_tokens, threads=threads)
+        tokens = tokenize(texts, self.encoder, self.encoder.max_tokens)
         rows = np.zeros((len(tokens), self.encoder.width), np.float32)
-        _embed(self._network(), tokens, rows, device=device)
+        _embed(self._network(), tokens, rows)
         return rows
 
-    def device(self, name: str) -> torch.device:
+    @property
+    def device(self) -> torch.device:
         """Where vectors are made and compared."""
-        return choose_device(name)
+        return choose_device()
 
     def _network(self) -> Network:
         network = network_of(self.encoder, LastState(), self.standard)
         return network.train(self.encoder.training)
 
-    def traced(
-        self, step: Step, direction: Float64, question: ExplanationRequest, *, device: str
-    ) -> Step:
+    def traced(self, step: Step, direction: Float64, question: ExplanationRequest) -> Step:
         """The step with the vector's contribution, its product with ``direction``, as words."""
-        reading = NetworkInput(self.encoder, self._network(), question, choose_device(device))
+        reading = NetworkInput(self.encoder, self._network(), question)
         return traced_step(reading, step, reading.products(direction[None]).shares[0])
 
     def exported_parts(self, parts: dict[str, Part]) -> ExportedParts:
@@ -93,7 +92,7 @@ class TextReader:
 
 
 def read_training(
-    stages: Stages, corpus: Corpus, params: EncoderParams, *, device: str, threads: int | None
+    stages: Stages, corpus: Corpus, params: EncoderParams
 ) -> tuple[TextReader, npt.NDArray[np.float16]]:
     """What reads texts, and the unit vectors of the training documents."""
     check_fields(params, corpus)
@@ -102,25 +101,22 @@ def read_training(
         "neighbour-vectors",
         training_vectors,
         encoder=stages.derive(lambda: encoder, content=EncoderContent(params)),
-        tokens=tokens_stage(stages, "tokens", corpus.texts, encoder, threads=threads),
-        device=device,
+        tokens=tokens_stage(stages, "tokens", corpus.texts, encoder),
     ).value
     return TextReader(encoder, Standard.from_state(part)), part.arrays["vectors"]
 
 
-def training_vectors(
-    encoder: Encoder, tokens: Tokens, *, device: str, progress: Any = None
-) -> Part:
+def training_vectors(encoder: Encoder, tokens: Tokens, *, progress: Any = None) -> Part:
     """Unit vectors of the training documents, and how their states were standardised."""
-    standard = standardise(encoder, tokens, "auto", device=device)
+    standard = standardise(encoder, tokens, "auto")
     rows = np.zeros((len(tokens), encoder.width), np.float16)
     network = network_of(encoder, LastState(), standard).train(encoder.training)
-    _embed(network, tokens, rows, device=device, progress=progress)
+    _embed(network, tokens, rows, progress=progress)
     return Part({}, standard.state().arrays | {"vectors": rows})
 
 
 def _embed(
-    network: Network, tokens: Tokens, rows: npt.NDArray[Any], *, device: str, progress: Any = None
+    network: Network, tokens: Tokens, rows: npt.NDArray[Any], *, progress: Any = None
 ) -> None:
     """Fills ``rows``; in half precision there is never a second copy of them."""
     done = 0
@@ -132,17 +128,15 @@ def _embed(
         if progress is not None:
             progress(done, len(tokens))
 
-    make_runner(network, device, "auto").each(tokens, use)
+    make_runner(network, "auto").each(tokens, use)
 
 
-def derived_reading(
-    params: EncoderParams, corpus: Corpus, *, device: str, threads: int | None
-) -> dict[str, tuple[Any, str]]:
+def derived_reading(params: EncoderParams, corpus: Corpus) -> dict[str, tuple[Any, str]]:
     """Values for settings of the encoder that are "auto", with reasons."""
     settings = {f"encoder.{name}": value for name, value in params.get_params().items()}
     if "auto" not in (params.max_tokens, params.pooling):
         return {}
-    case = situation(corpus, params, device=device, threads=threads)
+    case = situation(corpus, params)
     return {
         name: (value, why) for name, (value, why) in derive(settings, case, TrainingNeeds()).items()
     }

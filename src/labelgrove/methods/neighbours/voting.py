@@ -106,13 +106,7 @@ class Voters:
         return np.bincount(self.labels.indices, minlength=self.labels.shape[1])
 
     def best_labels(
-        self,
-        cast: Ballots,
-        k: int,
-        params: VotingParams,
-        *,
-        mask: LabelMask | None,
-        threads: int | None,
+        self, cast: Ballots, k: int, params: VotingParams, *, mask: LabelMask | None
     ) -> TopK:
         """The k allowed labels of each row with the largest shares of the votes."""
         documents, weights, totals = cast
@@ -120,7 +114,7 @@ class Voters:
         prior = self._prior(params) * factors
         # The most frequent labels complete every list; they are the best of those without votes.
         allowed = prior if mask is None else np.where(mask.allowed, prior, -np.inf)
-        best = top_k(allowed[None], k, threads=1)
+        best = top_k(allowed[None], k)
         frequent = np.sort(best.columns[0, : best.counts[0]])
         added = prior.copy()
         added[frequent] = 0  # they are added to every row, with votes or without
@@ -135,7 +129,7 @@ class Voters:
             votes.data += added[votes.indices]
             votes = votes + _same_rows(frequent, prior, votes.shape)
             votes.data /= totals[block][entry_rows(votes)]
-            blocks.append(top_k(votes, k, threads=threads))
+            blocks.append(top_k(votes, k))
         width = len(frequent)  # so many labels has every list
         return TopK(
             np.concatenate([block.columns[:, :width] for block in blocks]),

@@ -39,7 +39,7 @@ class GrowthView:
     rankers: list[Ranker]
     params: RankerParams
     leaf_size: int
-    read: Callable[[Any, int | None], Read]
+    read: Callable[[Any], Read]
     replaced: Callable[[list[Ranker]], dict[str, Any]]
     reads_names: bool = True
 

@@ -45,11 +45,10 @@ def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[dict[str
     if task.documents is not None:
         counts = np.bincount(task.documents.labels.indices, minlength=len(task.index))
     learnt, silent = new[counts[new] > 0], new[counts[new] == 0]
-    threads = model.n_jobs
     unknown_names = 0
     with task.reporter.stage("read"):
-        fresh = None if task.documents is None else view.read(task.documents, threads)
-        old = None if task.old is None else view.read(task.old, threads)
+        fresh = None if task.documents is None else view.read(task.documents)
+        old = None if task.old is None else view.read(task.old)
         texts = None if len(silent) == 0 else _label_texts(model, view, task.index, silent)
         if texts is not None and texts.features.sparse is not None and not texts.features.width:
             unknown_names = int((np.diff(texts.features.sparse.indptr) == 0).sum())
@@ -111,20 +110,13 @@ class _Growing:
     def solved(
         self, examples: GrowthExamples, labels: Int64, start: Columns | None = None
     ) -> Columns:
-        seed, threads = self.model.random_state, self.model.n_jobs
+        seed = self.model.random_state
         params, frequencies = self.view.params, None
         if params.label_weights == "propensity":
             facts = grown_facts(self.model.facts_, self.task.index, self.task.documents)
             frequencies = Frequencies(facts.frequencies, facts.documents)
         return solve_columns(
-            self.tree,
-            examples,
-            labels,
-            params,
-            frequencies=frequencies,
-            start=start,
-            seed=seed,
-            threads=threads,
+            self.tree, examples, labels, params, frequencies=frequencies, start=start, seed=seed
         )
 
     def trained(self, examples: GrowthExamples, learnt: Int64, changed: Int64) -> list[Columns]:
@@ -167,7 +159,7 @@ def _label_texts(model: Fitted, view: GrowthView, index: LabelIndex, columns: In
             "labels without documents need a model that reads only text; give their documents"
         )
     strings = index.words
-    read = view.read([strings[column] for column in columns], model.n_jobs)
+    read = view.read([strings[column] for column in columns])
     if read.features.sparse is not None and read.features.dense is None:
         # A text without a known term leads to no cluster.
         empty = np.diff(read.features.sparse.indptr) == 0
@@ -178,7 +170,7 @@ def _label_texts(model: Fitted, view: GrowthView, index: LabelIndex, columns: In
     # The mean of text vectors is large and says nothing about a label.
     known = len(model.index_)
     sample = np.unique(np.linspace(0, known - 1, min(known, SAMPLED_NAMES)).astype(int))
-    others = view.read([strings[column] for column in sample], model.n_jobs).features.dense
+    others = view.read([strings[column] for column in sample]).features.dense
     assert others is not None
     dense = np.asarray(read.features.dense, np.float32)
     dense = dense - np.asarray(others, np.float32).mean(axis=0)

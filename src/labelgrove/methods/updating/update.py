@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.resources import with_own_resources
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import training_corpus
 from labelgrove.errors import DataError
@@ -130,6 +131,7 @@ def _singles(model: Fitted) -> list[Fitted]:
     return [single for member in model.submodels() for single in _singles(member)]
 
 
+@with_own_resources
 def _planned(model: Fitted, task: Task) -> tuple[list[Change], Growth]:
     """What must be set in the model and its members, and the report."""
     view = model.growth()

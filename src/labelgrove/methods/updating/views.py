@@ -28,11 +28,7 @@ Change = tuple[Fitted, dict[str, Any]]  # a model and the attributes to set
 
 
 def routed_documents(
-    features: Features,
-    rankers: list[Ranker],
-    params: RankerParams,
-    search: SearchParams,
-    threads: int | None,
+    features: Features, rankers: list[Ranker], params: RankerParams, search: SearchParams
 ) -> Read:
     """The clusters that the upper levels of each tree find, as when mining for training."""
     widths = rankers[0].tree.widths
@@ -42,7 +38,7 @@ def routed_documents(
         terms = features.sparse.nnz / max(1, len(features))
     mined = nodes_to_mine(params.mined_nodes, terms, beam=beam)
     most = max(mined, beam)
-    routed = [route(ranker, features, search, most=most, threads=threads) for ranker in rankers]
+    routed = [route(ranker, features, search, most=most) for ranker in rankers]
     return Read(features, routed, mined)
 
 

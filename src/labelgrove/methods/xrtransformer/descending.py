@@ -18,6 +18,7 @@ from labelgrove.core.late import sparse
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features, row_blocks
 from labelgrove.labels.tree import LabelTree, children_of
+from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import OWN_MARGIN, log_transformed
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.relevance import normalised
@@ -35,9 +36,7 @@ def below_root(documents: int) -> CSR:
     return _csr(np.zeros(documents, np.float32), np.zeros(documents), np.arange(documents + 1), 1)
 
 
-def best_nodes(
-    models: Sequence[Margins], above: CSR, children: Int64, keep: int, *, threads: int | None = None
-) -> CSR:
+def best_nodes(models: Sequence[Margins], above: CSR, children: Int64, keep: int) -> CSR:
     """The ``keep`` best nodes of each document among the children of its nodes in ``above``.
 
     A node's score is the mean over the models.
@@ -48,7 +47,7 @@ def best_nodes(
         logs = [log_transformed(model(rows, pattern), "l3-hinge") for model in models]
         score = np.logaddexp.reduce(logs, axis=0) - np.float32(np.log(len(logs)))
         pattern.data = (pattern.data + score).astype(np.float32)
-        best = top_k(pattern, keep, threads=threads).to_csr(pattern.shape[1])
+        best = top_k(pattern, keep).to_csr(pattern.shape[1])
         blocks.append(_csr(best.data, best.indices, best.indptr, pattern.shape[1]))
     return sparse.vstack(blocks, format="csr") if len(blocks) > 1 else blocks[0]
 
@@ -60,25 +59,24 @@ def candidates(above: CSR, children: Int64) -> CSR:
     return _csr(np.repeat(above.data, counts), nodes, indptr, int(children[-1]))
 
 
-def linear_margins(features: Features, ranker: Ranker, *, threads: int | None = None) -> Margins:
+def linear_margins(features: Features, ranker: Ranker) -> Margins:
     """Margins by a linear model of one level."""
 
     def margins(rows: slice, pattern: CSR) -> Float32:
-        scores = ranker.score(features.take(rows), pattern, params=OWN_MARGIN, threads=threads)
+        scores = ranker.score(features.take(rows), pattern, params=OWN_MARGIN)
         values: Float32 = scores.data
         return values
 
     return margins
 
 
-def head_margins(
-    vectors: Any, weights: Float32, bias: Float32, children: Int64, device: torch.device
-) -> Margins:
+def head_margins(vectors: Any, weights: Float32, bias: Float32, children: Int64) -> Margins:
     """Margins by a level's head, from text vectors; patterns must contain all children of a node.
 
     There is one product per node above the level, of its documents and its children. Looking up a
     weight vector for every entry of the pattern takes many times as long.
     """
+    device = choose_device()
     table, added = (torch.from_numpy(np.array(a, np.float32)).to(device) for a in (weights, bias))
     above = np.repeat(np.arange(len(children) - 1), np.diff(children))
     is_first = np.zeros(len(above), bool)
@@ -124,7 +122,6 @@ def train_level(
     weighted: bool,
     above: CSR | None,
     seed: int,
-    threads: int | None,
 ) -> Ranker:
     """A linear model of one level; ``tree`` has this level and the one above.
 
@@ -144,7 +141,6 @@ def train_level(
         shortlist=above,
         labels_only=above is not None,
         seed=seed,
-        threads=threads,
     )
 
 
@@ -160,7 +156,6 @@ def bootstrapped(
     alpha: float | None = None,
     eps: float = 0.1,
     seed: int,
-    threads: int | None,
 ) -> tuple[Float32, Float32]:
     """Weights (nodes x width) and biases of a linear model on text vectors, to initialise a head.
 
@@ -184,7 +179,6 @@ def bootstrapped(
         weighted=weighted or alpha is not None,
         above=above,
         seed=seed,
-        threads=threads,
     )
     level = ranker.levels[-1]
     weights = dense_weights(level, tree.children(len(tree.parents) - 1), ranker.width)

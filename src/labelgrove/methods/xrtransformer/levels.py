@@ -36,16 +36,11 @@ def make_descent(
     model: LevelSettings, data: Prepared, stages: Stages, tree: CachedResult[LabelTree]
 ) -> CachedResult[LevelInputs]:
     """What all levels of the fine-tuning share."""
-    precision, device = model.training.precision, model.device
+    precision = model.training.precision
     standard: CachedResult[Standard] | None = None
     if model.heads.standardise:
         standard = stages(
-            "standard",
-            standardise,
-            encoder=data.encoder,
-            tokens=data.tokens,
-            precision=precision,
-            device=device,
+            "standard", standardise, encoder=data.encoder, tokens=data.tokens, precision=precision
         )
     inputs: dict[str, CachedResult[Any]] = {"examples": data.examples(stages), "terms": data.terms}
     inputs |= {"encoder": data.encoder, "tree": tree}
@@ -54,9 +49,7 @@ def make_descent(
             **{name: made.value for name, made in inputs.items()},
             standard=None if standard is None else standard.value,
             precision=precision,
-            device=device,
             seed=model.random_state,
-            threads=model.n_jobs,
         ),
         **inputs,
         standard=standard,

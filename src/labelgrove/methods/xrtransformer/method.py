@@ -51,7 +51,6 @@ from labelgrove.methods.xrtransformer.vectors import (
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams, states_width
 from labelgrove.nn.encoders.tokens import tokenize
-from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
@@ -118,8 +117,8 @@ class XRTransformer(Model):
         with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
             model._check(len(corpus.index))
             data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
-            seed, threads, returned = model.random_state, model.n_jobs, model.return_held_out
-            tree = data.tree(stages, model.tree, seed=seed, threads=threads)
+            seed, returned = model.random_state, model.return_held_out
+            tree = data.tree(stages, model.tree, seed=seed)
             inputs = make_descent(model, data, stages, tree)
             network, vectors, shortlists, histories = go_down(model, stages, inputs)
             model.encoder_ = restore(data.encoder.value, network.value).eval()
@@ -146,7 +145,6 @@ class XRTransformer(Model):
                     model.refined,
                     transform=lambda texts: model._of_texts(texts, data.terms.value.reader),
                     seeds={"refined-tree": seed},
-                    threads=threads,
                 )
             ranker = stages(
                 "ranker",
@@ -157,7 +155,6 @@ class XRTransformer(Model):
                 params=model.ranker,
                 search=mining_search(model.search, model.ranker),
                 seed=seed,
-                threads=threads,
             )
             model.rankers_, model.tree_ = [ranker.value], tree.value
             read = corpus if model.ranker_input == "both" else without_matrix(corpus)
@@ -165,7 +162,7 @@ class XRTransformer(Model):
             model.history_, model.report_ = joined_histories(histories), {}
             if data.held_out is not None and not returned:
                 judged = model._seen(inputs.value.features(vectors.value, held_out=True))
-                predictions = search_labels(model, judged, 10, mask=None, threads=threads)
+                predictions = search_labels(model, judged, 10, mask=None)
                 pairs = zip(shortlists, inputs.value.held_out_counts, strict=False)
                 recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
                 model.report_ = neural.compared(model.method, data, stages, predictions, recall)
@@ -203,10 +200,6 @@ class XRTransformer(Model):
         """The one that is fine-tuned."""
         return [self.encoder]
 
-    def use_device(self, device: str) -> None:
-        """The encoder runs there."""
-        self.device = device
-
     @property
     def score_kind(self) -> ScoreKind:
         """As ``search`` says."""
@@ -216,31 +209,27 @@ class XRTransformer(Model):
         """The one that goes down the refined tree."""
         return self.rankers_
 
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        return search_labels(self, self.read(X, threads=threads), k, mask=mask, threads=threads)
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
+        return search_labels(self, self.read(X), k, mask=mask)
 
     def _reader(self) -> TermReader:
         """What reads the sparse features of documents."""
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+    def read(self, X: Any, *, dense: Any = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
         documents = with_texts(self.method, X)
-        vectors = self._vectors_of(documents.texts, threads)
+        vectors = self._vectors_of(documents.texts)
         return self._seen(beside(self._reader().rows(documents), vectors))
 
     def _of_texts(self, texts: Any, reader: TermReader) -> Features:
         """Labels' own texts, as documents without a row in a given matrix."""
-        return self._seen(beside(reader.of_texts(texts), self._vectors_of(texts, self.n_jobs)))
+        return self._seen(beside(reader.of_texts(texts), self._vectors_of(texts)))
 
-    def _vectors_of(self, texts: Any, threads: int | None) -> Float32:
+    def _vectors_of(self, texts: Any) -> Float32:
         encoder = self.encoder_
-        tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
-        return embedded(
-            encoder, tokens, self.standard_, device=self.device, precision=self.training.precision
-        )
+        tokens = tokenize(texts, encoder, encoder.max_tokens)
+        return embedded(encoder, tokens, self.standard_, precision=self.training.precision)
 
     def _seen(self, features: Features) -> Features:
         """What the ranker is given of tf-idf and vectors."""
@@ -248,10 +237,10 @@ class XRTransformer(Model):
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Down the refined tree; text vectors are traced back to words."""
-        reading = NetworkInput(self.encoder_, None, question, choose_device(self.device))
+        reading = NetworkInput(self.encoder_, None, question)
         return vector_paths(
             self.rankers_,
-            self.read(question.documents, threads=1),
+            self.read(question.documents),
             question,
             search=self.search,
             terms=self._reader(),

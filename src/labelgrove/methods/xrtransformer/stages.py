@@ -66,9 +66,7 @@ class LevelInputs:
     tree: LabelTree
     standard: Standard | None
     precision: str
-    device: str
     seed: int
-    threads: int | None
 
     @cached_property
     def counts(self) -> list[CSR]:
@@ -89,8 +87,7 @@ class LevelInputs:
 
     def embedded(self, encoder: Encoder, tokens: Tokens, *, progress: Any = None) -> Float32:
         """Text vectors by the encoder as it is now."""
-        run: dict[str, Any] = {"device": self.device, "precision": self.precision}
-        return embedded(encoder, tokens, self.standard, **run, progress=progress)
+        return embedded(encoder, tokens, self.standard, precision=self.precision, progress=progress)
 
     def features(self, vectors: LevelVectors, *, held_out: bool = False) -> Features:
         """tf-idf and unit-length vectors of documents."""
@@ -178,7 +175,6 @@ def start_head(
             alpha=heads.alpha if heads.bootstrap == "cost-linear" else None,
             above=_chosen(inputs, level, above, heads),
             seed=inputs.seed,
-            threads=inputs.threads,
         )
     return Part({}, {"weights": weights, "bias": bias})
 
@@ -217,8 +213,7 @@ def fine_tune(
     if start is not None:
         head.start_from(start.arrays["weights"], start.arrays["bias"])
     network = network_of(encoder, head, inputs.standard)
-    device = choose_device(inputs.device)
-    batches = make_batches(examples.tokens, encoder, training, device, seed)
+    batches = make_batches(examples.tokens, encoder, training, seed)
     nodes = LabelIndex([str(node) for node in range(inputs.tree.widths[level - 1])])
 
     def score() -> float:
@@ -226,7 +221,7 @@ def fine_tune(
         vectors = inputs.embedded(encoder, examples.held_out_tokens)
         weights, bias = network.heads.weights()
         children = inputs.tree.children(level - 1)
-        margins = head_margins(vectors, weights, bias, children, device)
+        margins = head_margins(vectors, weights, bias, children)
         best = top_k(_predicted(inputs, level, [margins], above, keep=5, held_out=True), 5)
         predictions = Predictions(best.columns, best.scores, best.counts, nodes, "margin")
         truth = with_values(inputs.held_out_counts[level - 1], 1)
@@ -234,7 +229,7 @@ def fine_tune(
         return float(np.mean([values[metric] for metric in CHOSEN_BY]))
 
     result = train(
-        network.to(device),
+        network.to(choose_device()),
         Task(
             LevelBatches(batches, true, chosen),
             _level_loss,
@@ -279,19 +274,17 @@ def shortlist_nodes(
             weighted=False,
             above=_chosen(inputs, level, above, heads),
             seed=inputs.seed,
-            threads=inputs.threads,
         )
 
     def predicted(held_out: bool) -> CSR:
         models: list[Margins] = []
         if linear is not None:
             features = inputs.features(vectors, held_out=held_out)
-            models.append(linear_margins(features, linear, threads=inputs.threads))
+            models.append(linear_margins(features, linear))
         if heads.matcher != "linear":
             weights, bias = (network.arrays[f"heads/table.{n}"] for n in ("weight", "bias"))
             texts = vectors.held_out if held_out else vectors.train
-            children, device = inputs.tree.children(level - 1), choose_device(inputs.device)
-            models.append(head_margins(texts, weights, bias, children, device))
+            models.append(head_margins(texts, weights, bias, inputs.tree.children(level - 1)))
         return _predicted(inputs, level, models, above, keep=keep, held_out=held_out)
 
     return Shortlists(predicted(False), None if vectors.held_out is None else predicted(True))
@@ -314,7 +307,7 @@ def _predicted(
         assert shortlist is not None
         over = shortlist
     children = inputs.tree.children(level - 1)
-    return best_nodes(models, over, children, keep, threads=inputs.threads)
+    return best_nodes(models, over, children, keep)
 
 
 def _chosen(

@@ -48,10 +48,10 @@ def network_of(encoder: Encoder, head: torch.nn.Module, standard: Standard | Non
     return network
 
 
-def standardise(encoder: Encoder, tokens: Tokens, precision: str, *, device: str) -> Standard:
+def standardise(encoder: Encoder, tokens: Tokens, precision: str) -> Standard:
     """The standardisation of text vectors on all levels."""
     network = network_of(encoder, torch.nn.Identity(), None)
-    make_runner(network, device, precision).standardise(tokens)
+    make_runner(network, precision).standardise(tokens)
     return Standard(network.mean.cpu().numpy(), network.scale.cpu().numpy())
 
 
@@ -60,13 +60,12 @@ def embedded(
     tokens: Tokens,
     standard: Standard | None,
     *,
-    device: str,
     precision: str,
     progress: Any = None,
 ) -> Float32:
     """Text vectors, computed on this device in this precision."""
     network = network_of(encoder, torch.nn.Identity(), standard)
-    runner = make_runner(network.train(encoder.training), device, precision)
+    runner = make_runner(network.train(encoder.training), precision)
     vectors = np.zeros((len(tokens), encoder.width), np.float32)
     done = 0
 

@@ -115,17 +115,11 @@ class ClusterMatcher:
                     embed_strings,
                     strings=strings,
                     encoder=stages.derive(lambda: encoder, content=EncoderContent(encoder)),
-                    device=self.model.device,
-                    threads=self.model.n_jobs,
                 )
             )
         if self.indexing.vectors == "pifa-neural" and self.indexing.embeddings == "pretrained":
             vectors = stages(
-                "pretrained-vectors",
-                embed_documents,
-                encoder=data.encoder,
-                tokens=data.tokens,
-                device=self.model.device,
+                "pretrained-vectors", embed_documents, encoder=data.encoder, tokens=data.tokens
             )
             return self._clusters(vectors, labels)
         terms = data.terms
@@ -160,7 +154,6 @@ class ClusterMatcher:
                 *("clusters", "kmeans_iterations", *(() if labels is None else ("pifa",)))
             ),
             seed=self.model.random_state,
-            threads=self.model.n_jobs,
         )
 
     def train(self, tree: CachedResult[LabelTree]) -> CachedResult[TrainedMatcher]:
@@ -182,7 +175,6 @@ class ClusterMatcher:
             heads=MatcherHeads(tree.value.widths[0], self.heads),
             training=self.model.training,
             seed=self.model.random_state,
-            device=self.model.device,
             reporter=self.stages.reporter,
         )
 
@@ -211,7 +203,6 @@ class ClusterMatcher:
             tokens=tokens,
             most=max(REMEMBERED, at_least),
             precision=self.model.training.precision,
-            device=self.model.device,
         )
 
 
@@ -232,24 +223,22 @@ def lifted_examples(examples: TrainingExamples, tree: LabelTree) -> TrainingExam
     return replace(examples, labels=labels, index=index, held_out=held_out)
 
 
-def embed_strings(
-    strings: Strings, encoder: EncoderParams, *, device: str, threads: int | None
-) -> Part:
+def embed_strings(strings: Strings, encoder: EncoderParams) -> Part:
     """Label vectors from the labels' own texts: the mean of the tokens' states."""
     reader = load_encoder(EncoderParams(**encoder.get_params() | {"pooling": "mean"}))
-    tokens = tokenize(strings, reader, reader.max_tokens, threads=threads)
-    vectors = l2_normalised(embed(reader.to(choose_device(device)), tokens)).dense
+    tokens = tokenize(strings, reader, reader.max_tokens)
+    vectors = l2_normalised(embed(reader.to(choose_device()), tokens)).dense
     assert vectors is not None
     return Part({}, {"vectors": vectors})
 
 
-def embed_documents(encoder: Encoder, tokens: Tokens, *, device: str) -> Part:
+def embed_documents(encoder: Encoder, tokens: Tokens) -> Part:
     """Vectors of documents by an encoder as it is."""
-    return Part({}, {"vectors": embed(encoder.to(choose_device(device)), tokens)})
+    return Part({}, {"vectors": embed(encoder.to(choose_device()), tokens)})
 
 
 def cluster_labels(
-    vectors: Any, labels: CSR | None, params: IndexingParams, seed: int, *, threads: int | None
+    vectors: Any, labels: CSR | None, params: IndexingParams, seed: int
 ) -> LabelTree:
     """Clusters of labels by their documents' ``vectors``, or, without ``labels``, by their own."""
     rows = vectors.arrays["vectors"] if isinstance(vectors, Part) else vectors
@@ -257,8 +246,8 @@ def cluster_labels(
         described = Features(dense=rows)
     else:
         weighted = params.pifa == "weighted"
-        described = pifa(rows, labels, row_weights=weighted, threads=threads)
-    return cluster_tree(described, params, seed=seed, threads=threads)
+        described = pifa(rows, labels, row_weights=weighted)
+    return cluster_tree(described, params, seed=seed)
 
 
 def cluster_count(labels: int, clusters: int | Literal["auto"] = "auto") -> int:
@@ -277,9 +266,7 @@ def cluster_count(labels: int, clusters: int | Literal["auto"] = "auto") -> int:
     return clusters
 
 
-def cluster_tree(
-    vectors: Any, params: IndexingParams, *, seed: int = 0, threads: int | None = None
-) -> LabelTree:
+def cluster_tree(vectors: Any, params: IndexingParams, *, seed: int = 0) -> LabelTree:
     """Clusters of nearly equal size over the labels' ``vectors``, as a tree of two levels."""
     labels = len(vectors)
     clusters = cluster_count(labels, params.clusters)
@@ -288,17 +275,15 @@ def cluster_tree(
         max_leaf_size=-(-labels // clusters),
         kmeans_iterations=params.kmeans_iterations,
     )
-    grown = build_tree(vectors, shape, seed=seed, threads=threads)
+    grown = build_tree(vectors, shape, seed=seed)
     if len(grown.parents) > 1:
         return grown
     return LabelTree([np.zeros(1, np.int32), grown.parents[0]], grown.leaf_labels)
 
 
-def match_documents(
-    matcher: TrainedMatcher, tokens: Tokens, most: int, precision: str, *, device: str
-) -> Matched:
+def match_documents(matcher: TrainedMatcher, tokens: Tokens, most: int, precision: str) -> Matched:
     """The best clusters of documents."""
-    return match(make_runner(matcher.network, device, precision), tokens, most)
+    return match(make_runner(matcher.network, precision), tokens, most)
 
 
 def match(runner: Runner, tokens: Tokens, most: int, *, mask: LabelMask | None = None) -> Matched:

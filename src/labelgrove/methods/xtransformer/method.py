@@ -66,7 +66,6 @@ from labelgrove.methods.xtransformer.ranking import (
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.network import network_part
-from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import transformed
 from labelgrove.ranking.growing import Routed
@@ -145,7 +144,6 @@ class XTransformer(Model):
                 params=model.ranking.only("clusters_kept") if mines else RankingParams(),
                 ranker=model.ranker,
                 seed=model.random_state,
-                threads=model.n_jobs,
             )
             model.network_, model.history_ = matcher.value
             model.vectorizer_ = data.terms.value.reader.tfidf
@@ -161,7 +159,6 @@ class XTransformer(Model):
         """This method beside the linear one on the held-out part, if there is one."""
         if data.held_out is None or data.held_out_tokens is None or self.return_held_out:
             return {}
-        threads = self.n_jobs
         matched = training.match(
             matcher, data.held_out_tokens, at_least=self.orderer_.clusters_for(10), part="held-out-"
         ).value
@@ -169,14 +166,14 @@ class XTransformer(Model):
         best = None
         if self.ranking.combine == "learnt":
             validation = terms, matched, data.held_out.labels
-            self.orderer_.learn(*validation, threads=threads)
-            best = self.orderer_.unseen(*validation, 10, threads=threads)
+            self.orderer_.learn(*validation)
+            best = self.orderer_.unseen(*validation, 10)
             if best is None:
                 training.stages.reporter.message(
                     "ranking.combine: too few held-out documents to measure the learnt score on "
                     "others than it was fitted to; the held-out numbers are too good"
                 )
-        best = best or self.orderer_.best_labels(terms, matched, 10, threads=threads)
+        best = best or self.orderer_.best_labels(terms, matched, 10)
         predictions = Predictions(*best, self.index_, self.score_kind)
         recall = [self.orderer_.recall(matched, data.held_out.labels)]
         return neural.compared(self.method, data, training.stages, predictions, recall)
@@ -188,10 +185,6 @@ class XTransformer(Model):
     def learns_names(self) -> bool:
         """As ``label_texts`` says."""
         return self.label_texts is not None
-
-    def use_device(self, device: str) -> None:
-        """The encoder runs there."""
-        self.device = device
 
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned, and the one that reads the labels' names."""
@@ -209,15 +202,13 @@ class XTransformer(Model):
         """The one that orders the labels of clusters."""
         return [self.orderer_.ranker]
 
-    def _matched(
-        self, X: Any, most: int, threads: int | None, mask: LabelMask | None = None
-    ) -> tuple[CSR, Matched]:
+    def _matched(self, X: Any, most: int, mask: LabelMask | None = None) -> tuple[CSR, Matched]:
         """Sparse rows of documents, and what the matcher makes of their texts."""
         documents = with_texts(self.method, X)
         assert documents.texts is not None
         encoder = self.network_.encoder
-        tokens = tokenize(documents.texts, encoder, encoder.max_tokens, threads=threads)
-        runner = make_runner(self.network_, self.device, self.training.precision)
+        tokens = tokenize(documents.texts, encoder, encoder.max_tokens)
+        runner = make_runner(self.network_, self.training.precision)
         matched = match(runner, tokens, most, mask=mask)
         return self._reader().rows(documents), matched
 
@@ -225,18 +216,16 @@ class XTransformer(Model):
         """What reads the sparse features of documents."""
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
+    def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
         most = self.orderer_.clusters_for(k, mask)
         clusters = self.orderer_.cluster_mask(mask)
-        terms, matched = self._matched(X, most, threads, clusters)
-        best = self.orderer_.best_labels(terms, matched, k, mask=mask, threads=threads)
+        terms, matched = self._matched(X, most, clusters)
+        best = self.orderer_.best_labels(terms, matched, k, mask=mask)
         return Predictions(*best, self.index_, self.score_kind)
 
-    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+    def read(self, X: Any, *, dense: Any = None) -> Features:
         """tf-idf rows and text vectors, scaled as ``ranking`` says."""
-        terms, matched = self._matched(X, 1, threads)
+        terms, matched = self._matched(X, 1)
         return ranker_features(terms, np.asarray(matched.vectors), self.ranking)
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
@@ -244,9 +233,7 @@ class XTransformer(Model):
         ranker, params, learnt = self.orderer_.ranker, self.orderer_.params, self.orderer_.learnt
         column = question.column
         cluster = node_path(ranker.tree, column)[0]
-        reading = NetworkInput(
-            self.network_.encoder, self.network_, question, choose_device(self.device)
-        )
+        reading = NetworkInput(self.network_.encoder, self.network_, question)
         reader = self._reader()
         terms = reader.rows(question.documents)
         # How long the vector is beside the terms does not depend on its direction.
@@ -284,9 +271,9 @@ class XTransformer(Model):
         mined = self.ranker.mined_nodes
         mined = mined if isinstance(mined, int) else self.ranking.clusters_kept
 
-        def read(documents: Any, threads: int | None) -> Read:
+        def read(documents: Any) -> Read:
             most = max(mined, self.ranking.clusters_kept)
-            terms, matched = self._matched(documents, most, threads)
+            terms, matched = self._matched(documents, most)
             features = ranker_features(terms, np.asarray(matched.vectors), self.ranking)
             scores = transformed(matched.margins, "sigmoid")
             return Read(features, [Routed(matched.clusters, scores)], mined)

@@ -118,7 +118,6 @@ def train_cluster_ranker(
     ranker: RankerParams,
     *,
     seed: int = 0,
-    threads: int | None = None,
     progress: Any = None,
 ) -> Ranker:
     """A classifier per label, trained on the documents that see the label's cluster.
@@ -137,7 +136,6 @@ def train_cluster_ranker(
         shortlist=seen,
         labels_only=True,
         seed=seed,
-        threads=threads,
         progress=progress,
     )
 
@@ -215,13 +213,7 @@ class ClusterRanker:
         return max(*nodes_needed([self._allowed(mask)], k), self.params.clusters_kept)
 
     def best_labels(
-        self,
-        terms: CSR,
-        matched: Matched,
-        k: int,
-        *,
-        mask: LabelMask | None = None,
-        threads: int | None = None,
+        self, terms: CSR, matched: Matched, k: int, *, mask: LabelMask | None = None
     ) -> tuple[Int32, Float32, Int32]:
         """Columns, scores and counts of the k best labels in ``mask``, the one of ``matched``."""
         k = min(k, self.tree.labels if mask is None else len(mask))
@@ -229,23 +221,23 @@ class ClusterRanker:
         scores = np.full(columns.shape, -np.inf, np.float32)
         counts = np.zeros(len(columns), np.int32)
         clusters = self.clusters_for(k, mask)
-        for rows, g, h in self._margins(terms, matched, clusters, threads, mask):
+        for rows, g, h in self._margins(terms, matched, clusters, mask):
             g.data = self._combined(g.data, h)
-            best = top_k(g, k, threads=threads)
+            best = top_k(g, k)
             width = best.columns.shape[1]
             columns[rows, :width], scores[rows, :width] = best.columns, best.scores
             counts[rows] = best.counts
         return columns, scores, counts
 
-    def learn(self, terms: CSR, matched: Matched, labels: CSR, *, threads: int | None) -> None:
+    def learn(self, terms: CSR, matched: Matched, labels: CSR) -> None:
         """Learns how to combine both margins from documents that neither model has seen."""
-        learnt = self._fit_score(terms, matched, labels, threads)
+        learnt = self._fit_score(terms, matched, labels)
         if learnt is None:
             raise DataError("ranking.combine: no held-out document has its labels on its shortlist")
         self.learnt = learnt
 
     def unseen(
-        self, terms: CSR, matched: Matched, labels: CSR, k: int, *, threads: int | None
+        self, terms: CSR, matched: Matched, labels: CSR, k: int
     ) -> tuple[Int32, Float32, Int32] | None:
         """:meth:`best_labels` of the documents of :meth:`learn`, each scored by the other half.
 
@@ -255,11 +247,11 @@ class ClusterRanker:
         even = np.arange(len(matched.clusters)) % 2 == 0
         parts: list[tuple[Any, tuple[Any, ...]]] = []
         for rows, others in ((even, ~even), (~even, even)):
-            score = self._fit_score(terms[others], matched.take(others), labels[others], threads)
+            score = self._fit_score(terms[others], matched.take(others), labels[others])
             if score is None:
                 return None
             half = replace(self, learnt=score)
-            best = half.best_labels(terms[rows], matched.take(rows), k, threads=threads)
+            best = half.best_labels(terms[rows], matched.take(rows), k)
             parts.append((rows, best))
         joined = [np.empty((len(even), *part.shape[1:]), part.dtype) for part in parts[0][1]]
         for rows, best in parts:
@@ -268,11 +260,9 @@ class ClusterRanker:
         columns, scores, counts = joined
         return columns, scores, counts
 
-    def _fit_score(
-        self, terms: CSR, matched: Matched, labels: CSR, threads: int | None
-    ) -> LearntScore | None:
+    def _fit_score(self, terms: CSR, matched: Matched, labels: CSR) -> LearntScore | None:
         pairs = []
-        for rows, g, h in self._margins(terms, matched, self.params.clusters_kept, threads):
+        for rows, g, h in self._margins(terms, matched, self.params.clusters_kept):
             pairs.append((g.data, h, _is_label(labels[rows], g)))
             if sum(len(part[1]) for part in pairs) >= PAIRS_AT_ONCE:
                 break  # more than enough for three numbers
@@ -289,12 +279,7 @@ class ClusterRanker:
         return float(hits.mean()) if len(hits) else 0.0
 
     def _margins(
-        self,
-        terms: CSR,
-        matched: Matched,
-        count: int,
-        threads: int | None,
-        mask: LabelMask | None = None,
+        self, terms: CSR, matched: Matched, count: int, mask: LabelMask | None = None
     ) -> Iterator[tuple[slice, CSR, Float32]]:
         """Blocks of documents: rows, a sparse matrix of g over their candidates, and h."""
         clusters = matched.clusters[:, :count]
@@ -304,7 +289,7 @@ class ClusterRanker:
             rows = slice(first, first + step)
             g = self._candidates(clusters[rows], matched.margins[rows, :count], mask)
             features = ranker_features(terms[rows], matched.vectors[rows], self.params)
-            h = self.ranker.score(features, g, params=OWN_MARGIN, threads=threads)
+            h = self.ranker.score(features, g, params=OWN_MARGIN)
             yield rows, g, h.data
 
     def _candidates(self, clusters: Int32, margins: Float32, mask: LabelMask | None) -> CSR:

@@ -23,13 +23,13 @@ SAMPLED_TEXTS = 1000  # whose tokens are counted
 class LengthSample:
     """Tokens of texts that are spread over the corpus: the same ones whenever it is asked."""
 
-    def __init__(self, texts: Sequence[str], encoder: EncoderParams, threads: int | None) -> None:
+    def __init__(self, texts: Sequence[str], encoder: EncoderParams) -> None:
         count = min(len(texts), SAMPLED_TEXTS)
         sample = [texts[row * len(texts) // count] for row in range(count)]
         self.texts = [
             read_record(text, encoder.fields, "\n") if is_record(text) else text for text in sample
         ]
-        self.encoder, self.threads = encoder, threads
+        self.encoder = encoder
 
     @cached_property
     def _tokenizer(self) -> PreTrainedTokenizerFast:
@@ -37,5 +37,5 @@ class LengthSample:
 
     def lengths(self, most: int) -> Int64:
         """How many tokens are read of each text, at most ``most``."""
-        tokens = tokenize(self.texts, self._tokenizer, most, threads=self.threads)
+        tokens = tokenize(self.texts, self._tokenizer, most)
         return np.asarray(tokens.lengths, np.int64)

@@ -21,6 +21,7 @@ import numpy as np
 from labelgrove.core.arrays import Int32, Int64, offsets
 from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.core.part import Part
+from labelgrove.core.resources import thread_count, using
 from labelgrove.data.records import field_parts, is_record, text_parts
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 
@@ -101,14 +102,13 @@ def tokenize(
     tokenizer: AnyTokenizer,
     max_tokens: int,
     *,
-    threads: int | None = None,
     progress: Progress | None = None,
 ) -> Tokens:
     """Every text's first ``max_tokens`` token numbers, the encoder's special tokens included.
 
-    All cores work unless ``threads`` is 1; other numbers only matter when the process tokenises for
-    the first time, because that starts the tokenizer's threads. ``progress(done, total)`` gets
-    numbers of documents; the total is 0 if it is unknown.
+    All cores work unless the caller has one thread; other numbers only matter when the process
+    tokenises for the first time, because that starts the tokenizer's threads.
+    ``progress(done, total)`` gets numbers of documents; the total is 0 if it is unknown.
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
@@ -116,7 +116,7 @@ def tokenize(
     total = len(texts) if isinstance(texts, Sized) else 0
     ids, offsets = bytearray(), array("q", [0])  # one growing block each, no pieces to join
     source, done = iter(texts), 0
-    with _rayon(threads):
+    with _rayon(thread_count()):
         while chunk := list(islice(source, _TEXTS_PER_CHUNK)):
             _check_strings(chunk, done)
             chunk = [_read(nfc(text), tokenizer, separator) for text in chunk]
@@ -145,7 +145,8 @@ def token_places(
     Places count characters and exclude white space around a token.
     """
     cutter, _, separator = _prepared(tokenizer, max_tokens)
-    ids = tokenize([text], tokenizer, max_tokens, threads=1).row(0)
+    with using(threads=1):
+        ids = tokenize([text], tokenizer, max_tokens).row(0)
     if nfc(text) != text:
         composed, origins = nfc_places(text)
         _, places = token_places(composed, tokenizer, max_tokens)
@@ -341,10 +342,10 @@ def _check_strings(chunk: list[str], first: int) -> None:
 
 
 @contextmanager
-def _rayon(threads: int | None) -> Iterator[None]:
+def _rayon(threads: int) -> Iterator[None]:
     """Only the environment controls the tokenizer's threads."""
     variables = {"TOKENIZERS_PARALLELISM": "false" if threads == 1 else "true"}
-    if threads and threads > 1:
+    if threads > 1:
         variables["RAYON_NUM_THREADS"] = str(threads)
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

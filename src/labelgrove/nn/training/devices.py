@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrove.core.processes import join, process_count
+from labelgrove.core.resources import current
 from labelgrove.errors import ConfigError
 from labelgrove.nn.heads.sharded import divided_tensors
 
@@ -24,7 +25,8 @@ _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def choose_device(name: str | torch.device | None = None) -> torch.device:
-    """The named device; for None or "auto" the first GPU, or the CPU if there is none."""
+    """The named device, or the caller's; for "auto" the first GPU, or the CPU without one."""
+    name = current().device if name is None else name
     if name is None or name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

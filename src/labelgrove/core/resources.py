@@ -1,0 +1,84 @@
+"""What a computation may use: set once, where a caller comes in, and read where work is done.
+
+Methods of a model, commands and public classes are such doors. Between them and the kernels, no
+function passes threads or devices on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Threads (0 and -1 are all cores) and the device of networks; None is the caller's choice."""
+
+    threads: int | None = None
+    device: str | None = None
+
+
+class Owner(Protocol):
+    """What has resources as settings, such as a model."""
+
+    @property
+    def n_jobs(self) -> int | None: ...
+    @property
+    def device(self) -> str | None: ...
+
+
+Owning = TypeVar("Owning", bound=Owner)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NOTHING = Resources()
+_CURRENT: ContextVar[Resources] = ContextVar("resources", default=_NOTHING)
+
+
+def current() -> Resources:
+    """What the code that runs now may use."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def using(*, threads: int | None = None, device: str | None = None) -> Iterator[None]:
+    """Sets what everything inside may use. None leaves it as it is.
+
+    A thread starts without it: run its work in a copy of the context (``contextvars``).
+
+    >>> with using(threads=2), using(device="cpu"):
+    ...     current()
+    Resources(threads=2, device='cpu')
+    """
+    outer = _CURRENT.get()
+    own = Resources(
+        outer.threads if threads is None else threads,
+        outer.device if device is None else device,
+    )
+    token = _CURRENT.set(own)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def with_own_resources(
+    function: Callable[Concatenate[Owning, P], R],
+) -> Callable[Concatenate[Owning, P], R]:
+    """A door: the function may use what the settings of its first argument say."""
+
+    @wraps(function)
+    def run(owner: Owning, /, *arguments: P.args, **options: P.kwargs) -> R:
+        with using(threads=owner.n_jobs, device=owner.device):
+            return function(owner, *arguments, **options)
+
+    return run
+
+
+def thread_count() -> int:
+    """The threads of a kernel; 0 is all cores."""
+    return max(0, _CURRENT.get().threads or 0)
