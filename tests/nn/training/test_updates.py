@@ -1,6 +1,8 @@
 """Updates of a model with a full head, which learns while its loss is computed."""
 
+from collections import deque
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +13,7 @@ from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.heads.full import FullHead  # noqa: E402
 from labelgrove.nn.heads.sharded import divide  # noqa: E402
 from labelgrove.nn.training.devices import Workers  # noqa: E402
-from labelgrove.nn.training.updates import Updates  # noqa: E402
+from labelgrove.nn.training.updates import Share, Updates, shared  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
 from support.toy_training import LABELS, PARAMS, WIDTH, Batches, run  # noqa: E402
 
@@ -142,3 +144,29 @@ def test_rows_of_other_processes_count_in_the_norm_of_gradients():
     gradients = [parameter.grad for parameter in model.parameters()]
     # Four numbers are in both processes, six are rows of this one.
     assert updates._norm(gradients).item() == pytest.approx((4 + 6 + 9) ** 0.5)
+
+
+SIZES = (3, 1, 2, 2, 5)  # of batches that are shared out among processes and updates
+
+
+def split(accumulate, count, rank):
+    batches = [SimpleNamespace(rows=[0] * n, tokens=10 * n) for n in SIZES]
+    shares = deque()
+    own = list(shared(iter(batches), shares, accumulate=accumulate, count=count, rank=rank))
+    return [len(batch.rows) for batch in own], list(shares)
+
+
+def test_every_document_of_an_update_counts_the_same():
+    sizes, shares = split(2, 1, 0)
+    assert sizes == list(SIZES)
+    assert shares == [Share([0.75, 0.25], 2, 40), Share([0.5, 0.5], 2, 40), Share([1.0], 1, 50)]
+
+
+def test_processes_take_turns_and_wait_for_each_other():
+    first, shares = split(1, 2, 0)
+    second, others = split(1, 2, 1)
+    assert (first, second) == ([3, 2, 5], [1, 2, 5])  # the last batch fills up, with weight 0
+    # Gradients are averaged over two processes, so weights of an update add up to 2.
+    assert [share.weights for share in shares] == [[1.5], [1.0], [2.0]]
+    assert [share.weights for share in others] == [[0.5], [1.0], [0.0]]
+    assert [(share.batches, share.tokens) for share in others] == [(2, 40), (2, 40), (1, 50)]

@@ -5,7 +5,7 @@ the document states of all processes and scores them on its own rows. What it fi
 the process that reads the document, where losses, logits or best labels of all rows are merged.
 
 Gradients go the same ways back, each of them once. Processes weight their losses so that the mean
-over processes is the loss of the update (``training/shares.py``), and gradients of parameters that
+over processes is the loss of the update (``training/updates.py``), and gradients of parameters that
 all processes have are averaged. The gradient of a row is in one process and already the sum over
 all documents. So gradients are divided by the number of processes where they leave home, and
 multiplied by it where they return to the states.

@@ -33,10 +33,9 @@ from labelgrove.nn.training.devices import (
     memory_in_use,
     own_settings,
 )
+from labelgrove.nn.training.optim import rate_factor
 from labelgrove.nn.training.params import LoopParams
-from labelgrove.nn.training.schedules import rate_factor
-from labelgrove.nn.training.shares import BatchesLike, Share, shared
-from labelgrove.nn.training.updates import LossOf, Updates
+from labelgrove.nn.training.updates import BatchesLike, LossOf, Share, Updates, shared
 
 __all__ = ["BatchesLike", "LoopParams", "LoopResult", "Task", "train"]
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +17,7 @@ from torch import Tensor, nn
 from labelgrove.errors import ConfigError
 from labelgrove.nn.batches.padded import BatchLike
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.heads.full import ONE_PROCESS, FullHead, full_heads
-from labelgrove.nn.heads.full_descent import FullDescent
+from labelgrove.nn.heads.full import ONE_PROCESS, FullDescent, FullHead, full_heads
 from labelgrove.nn.heads.row_step import RowStep
 from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
 from labelgrove.nn.heads.sharded import divided_tensors, shard_of
@@ -28,15 +30,65 @@ from labelgrove.nn.training.devices import (
     derived_seed,
     seed_torch,
 )
-from labelgrove.nn.training.optim import LossScale, adamw, clip_gradients, joint_norm
+from labelgrove.nn.training.optim import (
+    LossScale,
+    adamw,
+    clip_gradients,
+    first_beta,
+    joint_norm,
+    rate_factor,
+    share_of_steps,
+)
 from labelgrove.nn.training.params import LoopParams
-from labelgrove.nn.training.schedules import first_beta, rate_factor, share_of_steps
-from labelgrove.nn.training.shares import Share
 
 FEWEST_SAMPLES = 3  # of a mean of weights, after the first; one sample alone is no mean
 
 LossOf = Callable[[Any, Any], Tensor]  # of a model and one of its batches
 Cast = Callable[[], contextlib.AbstractContextManager[object]]
+
+
+class BatchesLike(Protocol):
+    """Batches by epoch; the same epoch always has the same batches."""
+
+    def __len__(self) -> int: ...
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[BatchLike]: ...
+
+
+@dataclass(frozen=True)
+class Share:
+    """One process's part of an update: a weight for the mean loss of each of its batches.
+
+    ``batches`` and ``tokens`` count those of all processes.
+    """
+
+    weights: list[float]
+    batches: int
+    tokens: int
+
+
+def shared(
+    batches: Iterator[BatchLike],
+    shares: deque[Share],
+    *,
+    accumulate: int,
+    count: int = 1,
+    rank: int = 0,
+) -> Iterator[BatchLike]:
+    """The batches of process ``rank`` of ``count``; queues each update's share before its batches.
+
+    Every process sees all batches. So each knows how many documents an update has, and every
+    document counts the same even if batches differ in size.
+    """
+    while together := list(itertools.islice(batches, accumulate * count)):
+        documents = sum(len(batch.rows) for batch in together)
+        own = [(batch, count * len(batch.rows) / documents) for batch in together[rank::count]]
+        if len(own) < math.ceil(len(together) / count):
+            # The other processes wait for gradients from this one: it sends zeros.
+            own.append((together[0], 0.0))
+        tokens = sum(batch.tokens for batch in together)
+        shares.append(Share([weight for _, weight in own], len(together), tokens))
+        yield from (batch for batch, _ in own)
 
 
 class Updates:
