@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labelgrove.core.callbacks import Event, Reporter
 from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.disk.tensors import write_tensors
 from labelgrove.nn.batches.padded import Movable
@@ -107,6 +108,16 @@ def run(
 
     task = Task(Batches(), options.pop("loss", loss_of), options.pop("evaluate", evaluate))
     return train(model, task, params, folder=folder, **{"seed": 5} | options)
+
+
+def interrupting(step: int) -> Reporter:
+    """A reporter that presses Ctrl-C in update ``step``, before its checkpoint is saved."""
+
+    def callback(event: Event) -> None:
+        if event.kind == "progress" and event.done == step:
+            raise KeyboardInterrupt
+
+    return Reporter([callback], interval=0)
 
 
 @contextlib.contextmanager

@@ -72,25 +72,6 @@ def test_adam_is_the_literal_lazy_adam(updates):
     assert not any(state[untouched].any() for state in optimizer.state().values())
 
 
-@settings(max_examples=20)
-@given(gradients)
-def test_adam_agrees_with_torch_sparse_adam(updates):
-    # SparseAdam adds eps before correcting the bias, AdamW and we after it: hence a small one.
-    table = table_with(START)
-    optimizer = RowOptimizer({"t": table})
-    embedding = torch.nn.Embedding(ROWS, WIDTH, sparse=True)
-    embedding.weight.data.copy_(torch.tensor(START))
-    theirs = torch.optim.SparseAdam(embedding.parameters(), lr=0.05, eps=1e-12)
-    for gradient in updates:
-        give(table, gradient)
-        optimizer.collect()
-        optimizer.step(RowStep(lr=0.05, eps=1e-12))
-        theirs.zero_grad()
-        embedding(torch.tensor(list(gradient))).backward(torch.tensor(list(gradient.values())))
-        theirs.step()
-    assert torch.allclose(table.weight, embedding.weight, atol=1e-5)
-
-
 def test_with_every_row_touched_it_is_adamw():
     table = table_with(START)
     optimizer = RowOptimizer({"t": table})

@@ -20,7 +20,7 @@ from labelgrove.nn.heads.rows import RowTable  # noqa: E402
 from labelgrove.nn.training.loop import LoopParams, Task, train  # noqa: E402
 from support import toy_training  # noqa: E402
 from support.together import run_together  # noqa: E402
-from support.toy_training import PARAMS, Batches, Model, loss_of, run, stopped_after  # noqa: E402
+from support.toy_training import PARAMS, Batches, Model, interrupting, loss_of, run, stopped_after  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -91,17 +91,10 @@ def test_a_stopped_and_resumed_run_ends_with_the_same_bits(tmp_path, settings):
     whole = Model()
     expected = run(whole, params)
 
-    def stop_at(step):
-        def callback(event):
-            if event.kind == "progress" and event.done == step:
-                raise KeyboardInterrupt
-
-        return Reporter([callback], interval=0)
-
     resumed = Model()
     for step in (3, 9):
         with pytest.raises(KeyboardInterrupt):
-            run(resumed, params, folder=tmp_path, reporter=stop_at(step))
+            run(resumed, params, folder=tmp_path, reporter=interrupting(step))
         resumed = Model()  # a new process starts with a new model
     result = run(resumed, params, folder=tmp_path)
     assert result.resumed_from == 8

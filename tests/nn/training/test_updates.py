@@ -8,14 +8,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.core.callbacks import Reporter  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.heads.full import FullHead  # noqa: E402
 from labelgrove.nn.heads.sharded import divide  # noqa: E402
 from labelgrove.nn.training.devices import Workers  # noqa: E402
 from labelgrove.nn.training.updates import Share, Updates, shared  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
-from support.toy_training import LABELS, PARAMS, WIDTH, Batches, run  # noqa: E402
+from support.toy_training import LABELS, PARAMS, WIDTH, Batches, interrupting, run  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -32,14 +31,6 @@ class Model(torch.nn.Module):
 
     def loss(self, batch):
         return self.heads.loss(self.encoder(batch.x), batch.y[:, None])
-
-
-def stopped_at(step):
-    def callback(event):
-        if event.kind == "progress" and event.done == step:
-            raise KeyboardInterrupt
-
-    return Reporter([callback], interval=0)
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -69,7 +60,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, settings):
     run(whole, params)
     for step in (3, 9):
         with pytest.raises(KeyboardInterrupt):
-            run(parts, params, folder=tmp_path, reporter=stopped_at(step))
+            run(parts, params, folder=tmp_path, reporter=interrupting(step))
         parts = Model()
     result = run(parts, params, folder=tmp_path)
     assert result.resumed_from > 0
@@ -86,7 +77,7 @@ def test_bfloat16_weights_are_resumed_with_the_same_bits(tmp_path):
     params = replace(PARAMS, checkpoint_minutes=0, average="swa", swa_every=2)
     whole, first, second = model(), model(), model()
     run(whole, params)
-    pytest.raises(KeyboardInterrupt, run, first, params, folder=tmp_path, reporter=stopped_at(9))
+    pytest.raises(KeyboardInterrupt, run, first, params, folder=tmp_path, reporter=interrupting(9))
     run(second, params, folder=tmp_path)
     assert second.heads.weight.dtype == torch.bfloat16
     assert torch.equal(whole.heads.weight, second.heads.weight)
