@@ -273,17 +273,6 @@ def test_a_stored_encoder_is_the_same_and_needs_no_other_file(family, tmp_path):
     assert np.array_equal(embed(again, tokens), embed(encoder, tokens))
 
 
-def test_half_precision_halves_what_is_stored(load):
-    encoder = load("bert").eval()
-    part = encoder.state(dtype="float16")
-    weights = [a for name, a in part.arrays.items() if name.startswith("weights/")]
-    assert {a.dtype for a in weights} == {np.dtype(np.float16)}
-    again = Encoder.from_state(part).eval()
-    ids = torch.tensor([[2, 5, 6, 3]])
-    assert next(again.parameters()).dtype == torch.float32
-    torch.testing.assert_close(again(ids, None)[0], encoder(ids, None)[0], atol=0.02, rtol=0.02)
-
-
 def test_a_damaged_part_is_refused(load):
     part = load("bert").state()
     name = next(name for name in part.arrays if name.startswith("weights/"))

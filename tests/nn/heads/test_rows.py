@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.heads.row_step import RowStep  # noqa: E402
 from labelgrove.nn.heads.rows import (  # noqa: E402
     RowOptimizer,
@@ -129,7 +128,6 @@ def test_tables_are_saved_and_states_have_the_promised_sizes():
     assert list(model.parameters()) == []
     assert sorted(model.state_dict()) == ["labels.bias", "labels.weight"]
     assert row_tables(model) == {"labels": model.labels}
-    pytest.raises(ConfigError, RowTable, 3, 2, dtype=torch.float16).match("float32 or bfloat16")
 
     table = RowTable(10, 4, bias=True)
 
@@ -174,17 +172,6 @@ def test_gradients_of_several_readings_add_up():
     unique, total = sum_by_row(ids, torch.tensor([1.0, 2.0, 3.0, 4.0]))
     assert unique.tolist() == [0, 4]
     assert total.tolist() == [3.0, 7.0]
-
-
-def test_bfloat16_rounding_keeps_changes_that_are_too_small_for_it():
-    table = RowTable(2000, 1, std=0, dtype=torch.bfloat16)
-    table.weight.fill_(1.0)
-    optimizer = RowOptimizer({"t": table}, kind="sgd")
-    for step in range(20):  # each change is a twentieth of what bfloat16 can tell from 1
-        table.rows(torch.arange(2000)).sum().backward()
-        optimizer.collect()
-        optimizer.step(RowStep(lr=2.0**-8 / 20, seed=step))
-    assert table.weight.float().mean().item() == pytest.approx(1 - 2.0**-8, abs=3e-4)
 
 
 def test_bfloat16_moments_learn_nearly_as_float32_ones_do():

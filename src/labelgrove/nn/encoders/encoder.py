@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,9 @@ try:
     import torch
     from torch import Tensor
 
+    from labelgrove.nn.batches.packing import PackedBatch
     from labelgrove.nn.encoders import setup
-    from labelgrove.nn.encoders.packed_bert import PackedTexts, packed_states, packing_obstacle
+    from labelgrove.nn.encoders.packed_bert import packed_states, packing_obstacle
 except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
 
@@ -144,7 +145,7 @@ class Encoder(torch.nn.Module):
         """Why :meth:`packed` does not work; None if it does."""
         return packing_obstacle(self.model, self.pooling)
 
-    def packed(self, batch: PackedTexts, layers: Sequence[int] = (-1,)) -> list[Tensor]:
+    def packed(self, batch: PackedBatch, layers: Sequence[int] = (-1,)) -> list[Tensor]:
         """Like :meth:`forward`, for packed texts."""
         numbers = [self.layer_number(layer) for layer in layers]
         kind = batch.ids.device.type
@@ -176,14 +177,11 @@ class Encoder(torch.nn.Module):
             raise ConfigError(f"layer {layer}: this encoder has layers 1 to {self.depth}")
         return number
 
-    def state(self, *, dtype: Literal["float32", "float16"] = "float32") -> Part:
-        """Settings, tokenizer and weights: all that is needed to load the encoder offline.
-
-        float16 halves the size and keeps three digits.
-        """
+    def state(self) -> Part:
+        """Settings, tokenizer and weights: all that is needed to load the encoder offline."""
         settings = _harmless(json.loads(self.model.config.to_json_string(use_diff=False)))
         arrays: dict[str, npt.NDArray[np.generic]] = {
-            f"weights/{name}": weight.detach().cpu().float().numpy().astype(dtype)
+            f"weights/{name}": weight.detach().cpu().float().numpy().copy()
             for name, weight in self.model.state_dict().items()
         }
         arrays["tokenizer.json"] = np.frombuffer(self.tokenizer.to_str().encode(), dtype=np.uint8)

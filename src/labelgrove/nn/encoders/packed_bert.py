@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,21 +21,6 @@ if TYPE_CHECKING:
 
 # Families with BERT's layers whose parts have the same names in transformers.
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")
-
-
-class PackedTexts(Protocol):
-    """What :func:`packed_states` needs of a ``PackedBatch``."""
-
-    @property
-    def ids(self) -> Tensor: ...
-    @property
-    def positions(self) -> Tensor: ...
-    @property
-    def bounds(self) -> Tensor: ...
-    @property
-    def longest(self) -> int: ...
-
-    def __len__(self) -> int: ...
 
 
 def packing_obstacle(model: PreTrainedModel, pooling: str) -> str | None:

@@ -14,7 +14,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from labelgrove.errors import ConfigError
 from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded
 from labelgrove.nn.heads.sharded import shard_of
 
@@ -39,14 +38,11 @@ class RowTable(nn.Module):
         *,
         bias: bool = False,
         std: float = 0.02,
-        dtype: torch.dtype = torch.float32,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        if dtype not in (torch.float32, torch.bfloat16):
-            raise ConfigError(f"a row table is stored in float32 or bfloat16, not {dtype}")
-        weight = torch.empty(rows, width, dtype=dtype, device=device)
+        weight = torch.empty(rows, width, device=device)
         if std > 0:
             weight.normal_(std=std, generator=generator)
         else:
@@ -59,7 +55,7 @@ class RowTable(nn.Module):
         return len(self.weight)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """The rows ``ids`` as float32; unless gradients are off, the optimiser gets theirs.
+        """The rows ``ids``; unless gradients are off, the optimiser gets theirs.
 
         The ids of one call must be distinct: a row that occurs twice would be updated by only one
         of its gradients. Gradients of the same row in different calls add up.
@@ -76,7 +72,7 @@ class RowTable(nn.Module):
         parts = [(ids, grad) for ids, grad in copies if grad is not None]
         if not parts:
             values = self.get_buffer(name)
-            return torch.empty(0, dtype=torch.int64, device=values.device), values[:0].float()
+            return torch.empty(0, dtype=torch.int64, device=values.device), values[:0]
         if len(parts) == 1:
             return parts[0]
         return sum_by_row(torch.cat([i for i, _ in parts]), torch.cat([g for _, g in parts]))
@@ -86,7 +82,7 @@ class RowTable(nn.Module):
         self._read.clear()
 
     def _gathered(self, name: str, ids: Tensor) -> Tensor:
-        copy = self.get_buffer(name).index_select(0, ids).float()
+        copy = self.get_buffer(name).index_select(0, ids)
         if torch.is_grad_enabled():
             copy.requires_grad_()
             self._read.append((name, ids, copy))
@@ -132,7 +128,7 @@ class RowOptimizer:
                 values = table.get_buffer(part)
                 self._values[f"{name}.{part}"] = values
                 self._state[f"{name}.{part}"] = self._fresh_state(values, state_dtype)
-                if torch.bfloat16 in (values.dtype, state_dtype):
+                if state_dtype == torch.bfloat16:
                     self._random[values.device] = torch.Generator(values.device)
 
     def collect(self, combine: Combine | None = None) -> None:
@@ -195,7 +191,7 @@ class RowOptimizer:
         step: RowStep,
     ) -> None:
         """Adagrad or plain descent."""
-        rows = values.index_select(0, ids).float()
+        rows = values.index_select(0, ids)
         if step.weight_decay:
             rows.mul_(1 - step.lr * step.weight_decay)
         if self.kind == "sgd":
@@ -209,7 +205,7 @@ class RowOptimizer:
             roots = total.sqrt().add_(step.eps)
             roots = roots if gradient.ndim == 1 else roots[:, None]
             rows.addcdiv_(gradient, roots, value=-step.lr)
-        self._write(values, ids, rows)
+        values.index_copy_(0, ids, rows)
 
     def _adam(
         self,
@@ -246,7 +242,7 @@ class RowOptimizer:
         )
         self._write(state["first"], ids, first)
         self._write(state["second"], ids, second)
-        self._write(values, ids, rows)
+        values.index_copy_(0, ids, rows)
 
     def _write(self, target: Tensor, ids: Tensor, rows: Tensor) -> None:
         if target.dtype == torch.bfloat16:
