@@ -27,7 +27,7 @@ from labelgrove.methods.xrtransformer.net import XrHead, fine_tuned_levels, leve
 from labelgrove.methods.xrtransformer.net import level_tree as tree_of_level
 from labelgrove.methods.xtransformer.matching import cluster_count
 from labelgrove.methods.xtransformer.net import MatcherNet
-from labelgrove.nn.training.schedules import rate_factor, share_of_steps
+from labelgrove.nn.training.optim import rate_factor, share_of_steps
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 BERT_BASE, WIDTH, DEPTH = 109_482_240, 768, 12  # parameters of bert-base-uncased, its shape

@@ -29,7 +29,7 @@ from labelgrove.core.arrays import CSR
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.net import CascadeNet
 from labelgrove.methods.cascadexml.params import CascadeParams, cascade_clusters, cascade_layers
-from labelgrove.nn.batches.padded import Batches, prefetched
+from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens
@@ -37,7 +37,7 @@ from labelgrove.nn.heads import row_kernel
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.network import LabelledBatches, Network
 from labelgrove.nn.training.devices import choose_device
-from labelgrove.nn.training.loop import LoopParams, train
+from labelgrove.nn.training.loop import LoopParams, Task, train
 
 WARM_UP = 10
 PUBLISHED_CLUSTERS = (1024, 8192, 65536)  # for Amazon-670K and Amazon-3M
@@ -128,12 +128,9 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
     watch = Watch(device)
     prepared = time.perf_counter() - started
     result = train(
-        network,
-        LabelledBatches(batches, marked),
-        watch.loss_of,
+        network.to(device),
+        Task(LabelledBatches(batches, marked), watch.loss_of),
         params,
-        device=device,
-        prefetch=prefetched,  # type: ignore[arg-type]
     )
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),

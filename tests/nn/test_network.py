@@ -39,7 +39,7 @@ def words(network, count):
 
 def states_of(network, tokens):
     results = []
-    runner = Runner(network, device=torch.device("cpu"), precision="fp32")
+    runner = Runner(network, precision="fp32")
     runner.each(tokens, lambda _, states: results.append(torch.stack(states, 1)))
     return torch.cat(results)
 
@@ -47,13 +47,11 @@ def states_of(network, tokens):
 def test_packed_texts_get_the_same_labels_as_padded_ones(network):
     tokens = words(network, 40)
     results = [
-        Runner(network, device=torch.device("cpu"), precision="fp32", packed=packed).read(
-            tokens, 3, vectors=True
-        )
+        Runner(network, precision="fp32", packed=packed).read(tokens, 3, vectors=True)
         for packed in (False, True)
     ]
     for packed, kind in ((False, Batches), (True, PackedBatches), (None, Batches)):
-        runner = Runner(network, device=torch.device("cpu"), precision="fp32", packed=packed)
+        runner = Runner(network, precision="fp32", packed=packed)
         assert isinstance(runner._batches(tokens), kind)  # on a CPU, padded texts are faster
     np.testing.assert_array_equal(results[0][0], results[1][0])
     for padded, packed in zip(results[0][1:], results[1][1:], strict=True):
@@ -63,7 +61,7 @@ def test_packed_texts_get_the_same_labels_as_padded_ones(network):
 @torch.no_grad()
 def test_heads_predict_in_float32_where_the_encoder_runs_in_half_precision(network):
     tokens = words(network, 40)
-    runner = Runner(network, device=torch.device("cpu"), precision="bf16", packed=False)
+    runner = Runner(network, precision="bf16", packed=False)
     states = []
     runner.each(tokens, lambda batch, read: states.append((batch.rows, torch.cat(read, 1))))
     exact = torch.zeros(40, 3)
@@ -86,7 +84,7 @@ def test_standardised_states_have_mean_0_and_spread_1(network):
     tokens = words(network, 300)
     before = states_of(network, tokens)
     assert before.mean(0).abs().max() > 0.5
-    Runner(network, device=torch.device("cpu"), precision="fp32").standardise(tokens)
+    Runner(network, precision="fp32").standardise(tokens)
     after = states_of(network, tokens)
     torch.testing.assert_close(after.mean(0), torch.zeros(2, WIDTH), rtol=0, atol=1e-4)
     spread = after.std(0)
@@ -102,7 +100,7 @@ def test_what_hardly_varies_is_not_blown_up(network):
 
 def test_a_network_is_stored_with_its_standard(network):
     tokens = words(network, 20)
-    Runner(network, device=torch.device("cpu"), precision="fp32").standardise(tokens)
+    Runner(network, precision="fp32").standardise(tokens)
     before = states_of(network, tokens)
     part = network_part(network, {})
     again = network_from_part(
@@ -122,7 +120,7 @@ def test_labels_follow_their_documents():
 
 def test_labels_are_ranked_within_a_mask_and_their_recall_is_counted(network):
     tokens = words(network, 7)
-    runner = Runner(network, device=torch.device("cpu"), precision="fp32", batch_tokens=20)
+    runner = Runner(network, precision="fp32", batch_tokens=20)
     columns, scores, vectors = runner.read(tokens, 3)
     assert (np.sort(columns, 1) == np.arange(3)).all() and (np.diff(scores, axis=1) <= 0).all()
     assert vectors.shape == (7, 0)
@@ -136,7 +134,7 @@ def test_labels_are_ranked_within_a_mask_and_their_recall_is_counted(network):
 
 
 def test_one_document_is_no_sample(network):
-    Runner(network, device=torch.device("cpu"), precision="fp32").standardise(words(network, 1))
+    Runner(network, precision="fp32").standardise(words(network, 1))
     assert (network.mean == 0).all() and (network.scale == 1).all()
 
 

@@ -6,7 +6,6 @@ Runs as one of several processes, too: ``divided_training.py FOLDER [KIND ...]``
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
 import sys
@@ -25,13 +24,15 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.net import CascadeNet
 from labelgrove.methods.cascadexml.params import CascadeParams
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
+from labelgrove.nn.batches.padded import Movable
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.sharded import whole_state
 from labelgrove.nn.network import labels_of
 from labelgrove.nn.training import loop
 from labelgrove.nn.training.devices import Workers
-from labelgrove.nn.training.loop import LoopParams, LoopResult, train
+from labelgrove.nn.training.loop import LoopParams, LoopResult, Task, train
 from labelgrove.nn.training.updates import Updates
+from support.toy_training import stopped_after
 
 DOCUMENTS, WIDTH, LABELS, SIZE = 42, 6, 23, 4
 PARAMS = LoopParams(
@@ -96,8 +97,8 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
-@dataclass
-class Batch:
+@dataclass(frozen=True)
+class Batch(Movable):
     rows: np.ndarray[Any, Any]
     x: Tensor
     labels: RaggedLabels
@@ -105,9 +106,6 @@ class Batch:
     @property
     def tokens(self) -> int:
         return len(self.rows)
-
-    def to(self, device: Any) -> Batch:
-        return replace(self, x=self.x.to(device), labels=self.labels.to(device))
 
 
 class Batches:
@@ -155,8 +153,8 @@ def run(model: Model, size: int, params: LoopParams = PARAMS, **options: Any) ->
         top = model.heads.predict(model.states(everything.x), 3)
         return float(top.scores.sum() - torch.log1p(top.columns.float()).sum() / 1e3)
 
-    options = {"evaluate": evaluate, "device": "cpu", "seed": 5} | options
-    return train(model, batches, lambda m, batch: m(batch), params, **options)
+    task = Task(batches, lambda m, batch: m(batch), options.pop("evaluate", evaluate))
+    return train(model, task, params, seed=5, **options)
 
 
 def arrays_of(model: Model, result: LoopResult) -> dict[str, np.ndarray[Any, Any]]:
@@ -210,22 +208,17 @@ def table_bytes(model: Model, size: int) -> int:
 
 
 def divided(kind: str) -> Model:
-    model, workers = Model(kind), Workers.start("cpu")
+    model, workers = Model(kind), Workers.start(torch.device("cpu"))
     model.heads.divide(workers.rank, workers.count, torch.device("cpu"))
     return model
-
-
-def stopped(batches: Iterator[Any], device: Any) -> Iterator[Any]:
-    yield from itertools.islice(batches, 4)  # of two updates
-    raise KeyboardInterrupt
 
 
 def worker(folder: Path, kinds: list[str]) -> None:
     """Trains each kind of head, is stopped on the way and continues; writes what came out."""
     torch.set_num_threads(1)
     for kind in kinds:
-        with contextlib.suppress(KeyboardInterrupt):
-            run(divided(kind), SIZE, folder=folder / kind, prefetch=stopped)
+        with contextlib.suppress(KeyboardInterrupt), stopped_after(2):
+            run(divided(kind), SIZE, folder=folder / kind)
         model = divided(kind)
         result = run(model, SIZE, folder=folder / kind)
         assert result.resumed_from == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
 import signal
@@ -17,17 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labelgrove.core.callbacks import Event, Reporter
 from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.disk.tensors import write_tensors
+from labelgrove.nn.batches.padded import Movable
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.training.loop import LoopParams, LoopResult, train
+from labelgrove.nn.training.loop import LoopParams, LoopResult, Task, train
 from labelgrove.nn.training.updates import Updates
 
 DOCUMENTS, WIDTH, LABELS = 46, 12, 12
 
 
-@dataclass
-class Batch:
+@dataclass(frozen=True)
+class Batch(Movable):
     rows: np.ndarray[Any, Any]
     x: Tensor
     y: Tensor
@@ -35,9 +36,6 @@ class Batch:
     @property
     def tokens(self) -> int:
         return len(self.rows) * 3
-
-    def to(self, device: Any) -> Batch:
-        return replace(self, x=self.x.to(device), y=self.y.to(device))
 
 
 class Batches:
@@ -108,9 +106,35 @@ def run(
         assert not model.training
         return -model.loss(held_out).item()
 
-    options = {"evaluate": evaluate, "device": "cpu", "seed": 5, "folder": folder} | options
-    batches = options.pop("batches", None) or Batches()
-    return train(model, batches, options.pop("loss", loss_of), params, **options)
+    task = Task(Batches(), options.pop("loss", loss_of), options.pop("evaluate", evaluate))
+    return train(model, task, params, folder=folder, **{"seed": 5} | options)
+
+
+def interrupting(step: int) -> Reporter:
+    """A reporter that presses Ctrl-C in update ``step``, before its checkpoint is saved."""
+
+    def callback(event: Event) -> None:
+        if event.kind == "progress" and event.done == step:
+            raise KeyboardInterrupt
+
+    return Reporter([callback], interval=0)
+
+
+@contextlib.contextmanager
+def stopped_after(updates: int) -> Iterator[None]:
+    """A context in which Ctrl-C ends a training after so many updates."""
+    make = Updates.make
+
+    def stop(self: Updates, step: int, *rest: Any) -> None:
+        if step == updates:
+            raise KeyboardInterrupt
+        make(self, step, *rest)
+
+    Updates.make = stop  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Updates.make = make  # type: ignore[method-assign]
 
 
 def run_until_killed(folder: Path, params: LoopParams, *, deadly: int) -> None:
@@ -162,17 +186,12 @@ def worker() -> None:
     torch.set_num_threads(1)
     folder, rank = Path(sys.argv[1]), os.environ["RANK"]
     params = replace(PARAMS, epochs=1.5, checkpoint_minutes=0)
-    with contextlib.suppress(KeyboardInterrupt):  # stopped on the way, then continued
-        run(Model(dropout=0.0), params, folder=folder / "run", prefetch=first_four)
+    with contextlib.suppress(KeyboardInterrupt), stopped_after(4):
+        run(Model(dropout=0.0), params, folder=folder / "run")
     arrays = gradients_of_updates(params, folder=folder / "run")
     write_tensors(folder / f"{rank}.safetensors", arrays)
     arrays = gradients_of_updates(replace(PARAMS, max_steps=3, accumulate=2))
     write_tensors(folder / f"accumulated-{rank}.safetensors", arrays)
-
-
-def first_four(batches: Iterator[Any], device: Any) -> Iterator[Any]:
-    yield from itertools.islice(batches, 4)
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -126,6 +126,7 @@ def situation(
     """What settings are derived from, for an encoder that reads the texts of a corpus."""
     folder = encoder.folder()
     kind = choose_device().type
+    assert corpus.texts is not None  # methods with an encoder read texts
     return DefaultInputs(
         documents=len(corpus),
         labels=len(corpus.index),

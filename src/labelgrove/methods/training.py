@@ -18,7 +18,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.name_rows import NamedLabels, start_from_names
 from labelgrove.methods.preparation import CHOSEN_BY, TrainingExamples, held_out_measures
 from labelgrove.nn.batches.packing import PackedBatches
-from labelgrove.nn.batches.padded import Batches, prefetched
+from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
@@ -28,7 +28,7 @@ from labelgrove.nn.training.devices import (
     choose_precision,
     derived_seed,
 )
-from labelgrove.nn.training.loop import LoopParams, train
+from labelgrove.nn.training.loop import LoopParams, Task, train
 
 
 def train_heads(
@@ -68,7 +68,7 @@ def train_heads(
         runner = make_runner(network, training.precision)
         start_from_names(runner, names, network.heads.params.name_logit)
     batches = make_batches(examples.tokens, encoder, training, seed)
-    runner = Runner(network, device=where, precision=choose_precision(training.precision, where))
+    runner = make_runner(network, training.precision)
 
     def score() -> float:
         assert examples.held_out is not None and examples.held_out_tokens is not None
@@ -78,14 +78,15 @@ def train_heads(
 
     result = train(
         network,
-        LabelledBatches(batches, examples.labels),
-        lambda model, batch: model(batch),
+        Task(
+            LabelledBatches(batches, examples.labels),
+            lambda model, batch: model(batch),
+            None if examples.held_out is None else score,
+        ),
         training,
-        evaluate=None if examples.held_out is None else score,
         folder=checkpoints,
         reporter=Reporter(reporter.callbacks),  # its seconds are counted as the stage's already
         seed=seed,
-        prefetch=prefetched,
         stage="training",
     )
     return network_part(network, result.summary())
@@ -130,7 +131,7 @@ def make_runner(network: Network, precision: str) -> Runner:
         if here.type != where.type or where.index not in (None, here.index):
             network.to(where)  # visits all modules, which is slow for a single text
             break
-    return Runner(network, device=where, precision=choose_precision(precision, where))
+    return Runner(network, precision=choose_precision(precision, where))
 
 
 def best_labels(

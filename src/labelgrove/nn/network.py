@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labelgrove.core.arrays import CSR, Float32, Int32, offsets
+from labelgrove.core.arrays import CSR, Float32, Int32, Int64, offsets
 from labelgrove.core.part import Part
 from labelgrove.core.topk import drop_repeated
 from labelgrove.labels.masks import LabelMask
@@ -90,7 +90,7 @@ class LabelledBatch(Movable):
     labels: RaggedLabels
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> Int64:
         return self.batch.rows
 
     @property
@@ -117,7 +117,7 @@ class LabelledBatches:
             yield LabelledBatch(batch, labels_of(self.labels, batch.rows))
 
 
-def labels_of(labels: CSR, rows: Any) -> RaggedLabels:
+def labels_of(labels: CSR, rows: Int64) -> RaggedLabels:
     """The label columns of some documents, and their weights."""
     places, counts = children_of(rows, labels.indptr)
     return RaggedLabels.from_arrays(offsets(counts), labels.indices[places], labels.data[places])
@@ -130,17 +130,19 @@ class Runner:
         self,
         network: Network,
         *,
-        device: torch.device,
         precision: str,
         batch_tokens: int | None = None,
         packed: bool | None = None,
     ) -> None:
-        self.network = network
-        self.device = device
-        self.precision = precision
-        self.batch_tokens = batch_tokens or PREDICTION_TOKENS.get(device.type, 1 << 14)
-        quick = network.encoder.packs_quickly(device, precision)
+        self.network, self.precision = network, precision
+        self.batch_tokens = batch_tokens or PREDICTION_TOKENS.get(self.device.type, 1 << 14)
+        quick = network.encoder.packs_quickly(self.device, precision)
         self.packed = quick if packed is None else packed
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self.network.mean.device
 
     def each(
         self, tokens: Tokens, use: Callable[[Batch | PackedBatch, list[Tensor]], None]
@@ -257,7 +259,7 @@ class MakeHeads(Protocol):
     ) -> tuple[nn.Module, Sequence[int]]: ...
 
 
-def network_part(network: Network, history: Mapping[str, Any], report: Any = None) -> Part:
+def network_part(network: Network, history: Mapping[str, object], report: object = None) -> Part:
     """A trained network as one part: encoder, weights of the heads, history of the training.
 
     Divided tables are put together, so every process must call this.

@@ -49,6 +49,10 @@ FORMS = [
 ]
 
 
+def ragged(matrix):
+    return RaggedLabels.from_arrays(matrix.indptr, matrix.indices)
+
+
 def problem(seed, level, costs=None, **switches):
     """A level of a random tree with documents, their true nodes and what was predicted above."""
     rng = np.random.default_rng(seed)
@@ -60,7 +64,7 @@ def problem(seed, level, costs=None, **switches):
     params = XrParams(dropout=0.0, **switches)
     head = XrHead(WIDTH, level_tree(tree, level), params, costs=costs)
     randomise(head, rng)
-    true = RaggedLabels.from_csr(nodes_of_labels(labels.tocsr(), tree, level))
+    true = ragged(nodes_of_labels(labels.tocsr(), tree, level))
     counts = [
         reference.counts_per_level(tree.leaf_positions[row].tolist() if row else [], tree.parents)
         for row in rows
@@ -118,7 +122,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, level, negative
 def test_a_true_node_costs_as_many_labels_as_lie_below_it():
     tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
     labels = sparse.csr_array([[1.0, 1.0, 1.0]])
-    true = RaggedLabels.from_csr(nodes_of_labels(labels, tree, 0))
+    true = ragged(nodes_of_labels(labels, tree, 0))
     values = {}
     for relevance in ("count", "l1", "none"):
         head = XrHead(2, level_tree(tree, 0), XrParams(relevance=relevance, reduction="sum"))
@@ -200,7 +204,7 @@ def test_lambda_is_a_penalty_on_the_weights_of_a_level(level, negatives, rows):
     for batch in ([0, 1, 2], [3, 4, 5, 6]):  # any split of the documents
         own = RaggedLabels.from_rows([sorted(chosen[d]) for d in batch]) if level else None
         mine = true_matrix(true, level)[batch]
-        loss = head.loss([states[0][batch]], RaggedLabels.from_csr(mine), own)[0]
+        loss = head.loss([states[0][batch]], ragged(mine), own)[0]
         total = total + len(batch) * loss
     assert total.item() == pytest.approx(expected.item(), rel=1e-5)
     total.backward()

@@ -26,6 +26,10 @@ pytestmark = pytest.mark.slow
 LABELS, CLUSTERS, WIDTH, DOCUMENTS = 40, 9, 6, 5
 
 
+def ragged(matrix):
+    return RaggedLabels.from_arrays(matrix.indptr, matrix.indices)
+
+
 def problem(seed, **switches):
     """A net, the labels of some documents, each label's cluster, the true clusters."""
     rng = np.random.default_rng(seed)
@@ -37,7 +41,7 @@ def problem(seed, **switches):
     for document, row in enumerate(rows):
         labels[document, row] = 1
     cluster_of = tree.parents[1][tree.leaf_positions]
-    true = RaggedLabels.from_csr(targets(labels, tree)[0])
+    true = ragged(targets(labels, tree)[0])
     return net, labels, cluster_of, true, random_states(rng, 1, DOCUMENTS, WIDTH)
 
 
@@ -94,7 +98,7 @@ def test_biases_begin_where_frequencies_alone_would_put_them(loss):
     labels = sparse.csr_array((rng.random((400, 3)) < [0.05, 0.5, 0.9]).astype(np.float32))
     net = MatcherNet(2, 3, MatcherParams(loss=loss, dropout=0.0))
     net.start_from(labels)
-    states, true = [torch.zeros(400, 2)], RaggedLabels.from_csr(labels)
+    states, true = [torch.zeros(400, 2)], ragged(labels)
     net.loss(states, true)[0].backward()
     assert net.clusters.bias.grad.abs().max() < 1e-2
     assert (net.clusters.bias != 0).any()

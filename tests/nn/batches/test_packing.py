@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from labelgrove.errors import ConfigError, DataError  # noqa: E402
+from labelgrove.errors import DataError  # noqa: E402
 from labelgrove.nn.batches.packing import PackedBatch, PackedBatches  # noqa: E402
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
@@ -32,12 +32,11 @@ def make_tokens(lengths, words=10**6):
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=80),
     size=st.integers(1, 12),
     max_tokens=st.one_of(st.none(), st.integers(40, 200)),
-    multiple=st.sampled_from([1, 8]),
     epoch=st.integers(0, 3),
 )
-def test_every_document_once_in_batches_of_one_shape(lengths, size, max_tokens, multiple, epoch):
+def test_every_document_once_in_batches_of_one_shape(lengths, size, max_tokens, epoch):
     tokens = make_tokens(lengths)
-    batches = PackedBatches(tokens, size, pad_id=PAD, max_tokens=max_tokens, multiple=multiple)
+    batches = PackedBatches(tokens, size, pad_id=PAD, max_tokens=max_tokens)
     every = list(batches.epoch(epoch))
     assert len(every) == len(batches)
     assert sorted(row for batch in every for row in batch.rows.tolist()) == list(
@@ -78,14 +77,10 @@ def test_epochs_differ_repeat_and_continue():
     assert rows(0, 1, start=5) == rows(0, 1)[5:]
 
 
-def test_little_is_padding_and_limits_are_refused():
+def test_little_is_padding():
     tokens = make_tokens(np.random.default_rng(0).integers(1, 385, 5000).tolist())
     batches = PackedBatches(tokens, 64, pad_id=PAD)
     assert len(tokens.ids) > 0.96 * len(batches) * batches.capacity
-    tokens = make_tokens([30, 4])
-    with pytest.raises(ConfigError, match="max_tokens"):
-        PackedBatches(tokens, 2, pad_id=PAD, max_tokens=29, multiple=8)
-    pytest.raises(ConfigError, PackedBatches, tokens, 0, pad_id=PAD).match("size")
     pytest.raises(DataError, PackedBatches, make_tokens([]), 2, pad_id=PAD).match("no documents")
 
 
@@ -128,9 +123,7 @@ def test_a_document_does_not_see_its_neighbours(tmp_path):
     words = encoder.model.config.vocab_size
     both = make_tokens([7, 9], words)
     (batch,) = PackedBatches(both, 2, pad_id=encoder.pad_id).epoch(0)
-    alone = PackedBatches(
-        Tokens(both.ids[:7], both.offsets[:2]), 1, pad_id=encoder.pad_id, multiple=64
-    )
+    alone = PackedBatches(Tokens(both.ids[:7], both.offsets[:2]), 1, pad_id=encoder.pad_id)
     (single,) = alone.epoch(0)
     place = batch.rows.tolist().index(0)
     torch.testing.assert_close(encoder.packed(batch)[0][place], encoder.packed(single)[0][0])

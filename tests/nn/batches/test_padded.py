@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.errors import ConfigError, DataError  # noqa: E402
+from labelgrove.errors import DataError  # noqa: E402
 from labelgrove.nn.batches.padded import Batches, prefetched  # noqa: E402
 from labelgrove.nn.encoders.tokens import Tokens  # noqa: E402
 
@@ -38,8 +38,6 @@ SHAPES = st.fixed_dictionaries(
         "size": st.one_of(st.none(), st.integers(1, 7)),
         "max_tokens": st.one_of(st.none(), st.integers(20, 90)),
         "shuffle": st.booleans(),
-        "bucketed": st.booleans(),
-        "multiple": st.sampled_from([1, 8]),
     }
 ).filter(lambda s: s["size"] or s["max_tokens"])
 
@@ -65,16 +63,15 @@ def test_an_epoch_has_every_document_once_in_batches_of_the_sizes_asked_for(leng
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=20),
     pad_left=st.booleans(),
-    multiple=st.sampled_from([1, 4, 8]),
 )
-def test_a_batch_holds_the_documents_tokens_and_padding_elsewhere(lengths, pad_left, multiple):
+def test_a_batch_holds_the_documents_tokens_and_padding_elsewhere(lengths, pad_left):
     tokens = make_tokens(lengths)
-    batches = Batches(tokens, 4, pad_id=PAD, pad_left=pad_left, multiple=multiple)
+    batches = Batches(tokens, 4, pad_id=PAD, pad_left=pad_left)
     for batch in batches.epoch(0):
         longest = max(lengths[row] for row in batch.rows)
         width = batch.ids.shape[1]
-        assert longest <= width < longest + multiple
-        assert width % multiple == 0 or width == max(lengths)
+        assert longest <= width < longest + 8
+        assert width % 8 == 0 or width == max(lengths)
         assert batch.tokens == int(batch.mask.sum())
         assert (batch.attention is None) == bool((batch.mask == 1).all())
         assert batch.ids.dtype == batch.mask.dtype == torch.int64
@@ -112,16 +109,10 @@ def test_shapes_repeat_from_epoch_to_epoch():
     assert {width % 8 for _, width in shapes(0)} == {0}
 
 
-def test_buckets_save_padding():
-    tokens = random_tokens(2000)
-    mixed = Batches(tokens, 16, pad_id=PAD, bucketed=False)
-    bucketed = Batches(tokens, 16, pad_id=PAD)
-    measured = [
-        1 - sum(b.tokens for b in batches.epoch(0)) / sum(b.ids.numel() for b in batches.epoch(0))
-        for batches in (mixed, bucketed)
-    ]
-    assert measured[0] > 0.4
-    assert measured[1] < 0.12
+def test_batches_of_similar_lengths_save_padding():
+    batches = list(Batches(random_tokens(2000), 16, pad_id=PAD).epoch(0))
+    share = sum(batch.tokens for batch in batches) / sum(batch.ids.numel() for batch in batches)
+    assert share > 0.88
 
 
 def test_the_largest_batch_comes_first_and_the_rest_in_random_order():
@@ -134,18 +125,9 @@ def test_the_largest_batch_comes_first_and_the_rest_in_random_order():
         assert sizes != sorted(sizes, reverse=True)
 
 
-def test_order_without_shuffling_and_impossible_settings():
-    tokens = make_tokens([1, 5, 2, 4])
-    plain = Batches(tokens, 3, pad_id=PAD, shuffle=False, bucketed=False)
-    assert as_lists(plain, 0) == as_lists(plain, 1) == [[0, 1, 2], [3]]
-    longest_first = Batches(tokens, 3, pad_id=PAD, shuffle=False, multiple=1)
-    assert as_lists(longest_first, 0) == [[1, 3, 2], [0]]
-
-    tokens = make_tokens([3, 9])
-    pytest.raises(ConfigError, Batches, tokens, None, pad_id=PAD).match("need a size")
-    pytest.raises(ConfigError, Batches, tokens, 0, pad_id=PAD).match("size: must be at least 1")
-    with pytest.raises(ConfigError, match="8 tokens cannot hold a text of 9"):
-        Batches(tokens, None, max_tokens=8, pad_id=PAD)
+def test_without_shuffling_the_longest_texts_come_first():
+    longest_first = Batches(make_tokens([1, 25, 10, 17]), 3, pad_id=PAD, shuffle=False)
+    assert as_lists(longest_first, 0) == as_lists(longest_first, 1) == [[1, 3, 2], [0]]
     pytest.raises(DataError, Batches, make_tokens([]), 1, pad_id=PAD).match("no documents")
 
 

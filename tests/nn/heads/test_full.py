@@ -7,10 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.nn.heads.full import FullHead, full_heads, weight_type  # noqa: E402
-from labelgrove.nn.heads.full_descent import FullDescent  # noqa: E402
+from labelgrove.nn.heads.full import (  # noqa: E402
+    FullDescent,
+    FullHead,
+    full_heads,
+    weight_type,
+)
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
-from labelgrove.nn.heads.rows import RowStep, stochastically_rounded  # noqa: E402
+from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
 
 LABELS, WIDTH = 23, 7

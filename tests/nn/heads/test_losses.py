@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.nn.heads.candidates import TreeIndex, occurrences, shortlist, valid_nodes  # noqa: E402
-from labelgrove.nn.heads.layers import LabelTable, shortlist_logits  # noqa: E402
 from labelgrove.nn.heads.losses import document_losses, full_losses, relevance_weights  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from reference.zlpr import zlpr  # noqa: E402
-from support.nn_problems import random_labels, random_tree  # noqa: E402
 
 KINDS = ("bce", "squared_hinge")
 LIST_KINDS = (*KINDS, "zlpr")
@@ -82,15 +79,6 @@ def test_zlpr_is_that_of_its_equation(seed, spread, weighted):
     truth = RaggedLabels.from_rows(rows).padded().sort(dim=1).values
     everywhere = document_losses(logits, targets, kind="zlpr")
     assert torch.allclose(full_losses(logits, truth, kind="zlpr"), everywhere, rtol=1e-5)
-
-
-def test_zlpr_wants_true_labels_above_zero_and_others_below():
-    logits = torch.zeros(1, 4, requires_grad=True)
-    targets = torch.tensor([[True, True, False, False]])
-    (slope,) = torch.autograd.grad(document_losses(logits, targets, kind="zlpr").sum(), logits)
-    assert ((slope < 0) == targets).all()
-    apart = document_losses(torch.tensor([[9.0, 9.0, -9.0, -9.0]]), targets, kind="zlpr")
-    assert apart.item() < 0.001
 
 
 @pytest.mark.parametrize("kind", LIST_KINDS)
@@ -184,43 +172,3 @@ def test_losses_are_float32_and_relevance_has_weights():
     assert relevance_weights(counts).tolist() == [[3.0, 1.0, 1.0], [1.0] * 3]
     shares = relevance_weights(counts, norm="l1", negative_weight=0.5)
     assert shares.tolist() == [[0.75, 0.5, 0.25], [0.5] * 3]
-
-
-@pytest.mark.parametrize(("norm", "negative"), [("none", 1.0), ("l1", 0.25)])
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_a_level_of_xr_transformer(norm, negative, reduction):
-    """Clusters of a matrix give the candidates; costs are counts of labels (code) or shares."""
-    rng = np.random.default_rng(5)
-    tree = random_tree(rng, [6, 20, 90])
-    index, table = TreeIndex(tree), LabelTable(20, 8)
-    torch.nn.init.normal_(table.bias)
-    rows = random_labels(rng, 5, 90, 9)
-    clusters = [rng.choice(6, rng.integers(1, 4), replace=False).tolist() for _ in rows]
-    hidden = torch.tensor(rng.normal(size=(5, 8)) * 3, dtype=torch.float32)
-
-    truth = index.true_nodes(RaggedLabels.from_rows(rows))
-    kept = RaggedLabels.from_rows(clusters).padded()
-    listed = shortlist(index, 1, kept, valid_nodes(kept), truth)
-    weights = relevance_weights(
-        occurrences(truth[1], listed.ids) * listed.mask, norm=norm, negative_weight=negative
-    )
-    losses = document_losses(
-        shortlist_logits(hidden, table, listed.ids, listed.mask),
-        listed.targets,
-        mask=listed.mask,
-        weights=weights,
-        kind="squared_hinge",
-        reduction=reduction,
-    )
-
-    for row, columns in enumerate(rows):
-        nodes = [int(tree.parents[2][tree.leaf_positions[c]]) for c in columns]
-        candidates = {n for n in range(20) if tree.parents[1][n] in clusters[row]} | set(nodes)
-        total = 0.0
-        for node in candidates:
-            logit = float(table.weight[node].detach() @ hidden[row] + table.bias[node].detach())
-            count = nodes.count(node)
-            cost = (count / (len(nodes) if norm == "l1" else 1)) if count else negative
-            total += cost * scalar_loss(logit, count > 0, "squared_hinge")
-        expected = total / (len(candidates) if reduction == "mean" else 1)
-        assert float(losses[row].detach()) == pytest.approx(expected, rel=1e-4)

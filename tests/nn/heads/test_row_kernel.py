@@ -6,9 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.nn.heads.full import FullHead  # noqa: E402
-from labelgrove.nn.heads.full_descent import FullDescent  # noqa: E402
-from labelgrove.nn.heads.rows import RowOptimizer, RowStep, RowTable  # noqa: E402
+from labelgrove.nn.heads.full import FullDescent, FullHead  # noqa: E402
+from labelgrove.nn.heads.row_step import RowStep  # noqa: E402
+from labelgrove.nn.heads.rows import RowOptimizer, RowTable  # noqa: E402
 from support.triton_stand_in import interpreted  # noqa: E402
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -105,7 +105,7 @@ def test_seeds_depend_on_every_number():
 
 def test_a_process_on_its_own_changes_nothing(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
-    workers = Workers.start("cpu")
+    workers = Workers.start(CPU)
     assert (workers.device, workers.rank, workers.count) == (CPU, 0, 1)
     module, ids, rows = torch.nn.Linear(1, 1), torch.tensor([3]), torch.ones(1, 2)
     assert workers.wrap(module) is module

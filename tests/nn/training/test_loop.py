@@ -17,10 +17,10 @@ from labelgrove.disk.run_folder import RunFolder, run_status  # noqa: E402
 from labelgrove.disk.tensors import read_tensors  # noqa: E402
 from labelgrove.errors import ConfigError, DataError, ModelFormatError  # noqa: E402
 from labelgrove.nn.heads.rows import RowTable  # noqa: E402
-from labelgrove.nn.training.loop import LoopParams, train  # noqa: E402
+from labelgrove.nn.training.loop import LoopParams, Task, train  # noqa: E402
 from support import toy_training  # noqa: E402
 from support.together import run_together  # noqa: E402
-from support.toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
+from support.toy_training import PARAMS, Batches, Model, interrupting, loss_of, run, stopped_after  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -91,17 +91,10 @@ def test_a_stopped_and_resumed_run_ends_with_the_same_bits(tmp_path, settings):
     whole = Model()
     expected = run(whole, params)
 
-    def stop_at(step):
-        def callback(event):
-            if event.kind == "progress" and event.done == step:
-                raise KeyboardInterrupt
-
-        return Reporter([callback], interval=0)
-
     resumed = Model()
     for step in (3, 9):
         with pytest.raises(KeyboardInterrupt):
-            run(resumed, params, folder=tmp_path, reporter=stop_at(step))
+            run(resumed, params, folder=tmp_path, reporter=interrupting(step))
         resumed = Model()  # a new process starts with a new model
     result = run(resumed, params, folder=tmp_path)
     assert result.resumed_from == 8
@@ -167,17 +160,18 @@ def test_a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits(tmp_pa
 def test_a_stage_of_a_run_folder_keeps_the_checkpoints_and_drops_them_when_it_is_done(tmp_path):
     params = replace(PARAMS, max_steps=8, checkpoint_minutes=0)
 
-    def stage(**options):
+    def stage():
         with RunFolder(tmp_path / "run") as folder:
 
             def compute():
                 where = folder.checkpoint("encoder").folder
-                result = run(Model(), params, folder=where, **options)
+                result = run(Model(), params, folder=where)
                 return Part({"resumed_from": result.resumed_from})
 
             return int(folder.stage("encoder", {"x": 1}, compute).config["resumed_from"])
 
-    pytest.raises(KeyboardInterrupt, stage, prefetch=first_four)
+    with pytest.raises(KeyboardInterrupt), stopped_after(4):
+        stage()
     assert run_status(tmp_path / "run").checkpoints[-1].step == 4
     assert stage() == 4
     assert run_status(tmp_path / "run").checkpoints == []
@@ -197,7 +191,8 @@ def test_a_checkpoint_of_other_settings_is_refused_and_none_is_a_pickle(tmp_path
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
     params = replace(PARAMS, checkpoint_minutes=0)
-    pytest.raises(KeyboardInterrupt, run, Model(), params, folder=tmp_path, prefetch=first_four)
+    with pytest.raises(KeyboardInterrupt), stopped_after(4):
+        run(Model(), params, folder=tmp_path)
     last = max(tmp_path.glob("step-*"))
     file = next(last.glob("*.safetensors"))
     file.write_bytes(file.read_bytes()[:-1] + b"?")
@@ -225,7 +220,7 @@ def test_gradients_are_clipped():
 
     def moved(clip_norm):
         model, start = Model(), Model()
-        train(model, Batches(), loss_of, replace(quiet, clip_norm=clip_norm), device="cpu")
+        train(model, Task(Batches(), loss_of), replace(quiet, clip_norm=clip_norm))
         before = dict(start.named_parameters())
         return {n: (p - before[n]).abs().max().item() for n, p in model.named_parameters()}
 
@@ -238,8 +233,8 @@ def test_accumulation_equals_the_large_batch(clip_norm):
     params = replace(PARAMS, clip_norm=clip_norm, keep="last")
     small = replace(params, accumulate=3)
     one, other = Model(dropout=0.0), Model(dropout=0.0)
-    large = train(one, Batches(12), loss_of, params, device="cpu")
-    result = train(other, Batches(4), loss_of, small, device="cpu")
+    large = train(one, Task(Batches(12), loss_of), params)
+    result = train(other, Task(Batches(4), loss_of), small)
     losses = [[record["loss"] for record in run.history] for run in (large, result)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert result.steps == 2 * 4  # the last update of an epoch has three batches, one of them of 2
@@ -284,7 +279,7 @@ def test_fp16_leaves_out_updates_that_overflow():
     def huge(model, batch):
         return loss_of(model, batch) * 1e36
 
-    train(model, Batches(), huge, params, device="cpu")
+    train(model, Task(Batches(), huge), params)
     assert torch.equal(model.head.weight, before)
 
 
@@ -292,7 +287,6 @@ def test_limits_on_updates_and_what_cannot_be_trained():
     assert run(Model(), replace(PARAMS, epochs=0.5)).steps == 6
     assert run(Model(), replace(PARAMS, max_steps=14)).steps == 14
     pytest.raises(ConfigError, run, Model(), LoopParams(accumulate=0)).match("accumulate: must be")
-    pytest.raises(ConfigError, run, Model(), PARAMS, device="no-such-device").match("device")
 
     class Nothing(Batches):
         def __len__(self):
@@ -303,12 +297,12 @@ def test_limits_on_updates_and_what_cannot_be_trained():
             return iter(())
 
     with pytest.raises(DataError, match="no batches"):
-        train(Model(), Nothing(), loss_of, PARAMS, device="cpu")
+        train(Model(), Task(Nothing(), loss_of), PARAMS)
     with pytest.raises(DataError, match="epoch 0 has no batches"):
-        train(Model(), Lying(), loss_of, PARAMS, device="cpu")
+        train(Model(), Task(Lying(), loss_of), PARAMS)
     frozen = torch.nn.Linear(2, 2).requires_grad_(False)
     with pytest.raises(ConfigError, match="nothing to train"):
-        train(frozen, Batches(), loss_of, PARAMS, device="cpu")
+        train(frozen, Task(Batches(), loss_of), PARAMS)
 
 
 def test_a_table_alone_can_be_trained():
@@ -321,7 +315,7 @@ def test_a_table_alone_can_be_trained():
         logits = batch.x @ model.table.rows(torch.arange(12)).T
         return torch.nn.functional.cross_entropy(logits, batch.y)
 
-    result = train(OnlyTable(), Batches(), loss, replace(PARAMS, epochs=8), device="cpu")
+    result = train(OnlyTable(), Task(Batches(), loss), replace(PARAMS, epochs=8))
     losses = [record["loss"] for record in result.history]
     assert losses[-1] < 0.8 * losses[0]
 

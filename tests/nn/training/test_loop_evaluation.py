@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 from labelgrove.core.callbacks import Reporter  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
-from labelgrove.nn.training.loop import train  # noqa: E402
-from support.toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
+from labelgrove.nn.training.loop import Task, train  # noqa: E402
+from support.toy_training import PARAMS, Batches, Model, loss_of, run, stopped_after  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ def test_dropout_is_on_again_after_an_evaluation_and_frozen_parts_stay_as_they_w
         return loss_of(model, batch)
 
     params = replace(PARAMS, max_steps=6, evaluations_per_epoch=6)
-    train(model, Batches(), watched_loss, params, evaluate=lambda: 0.0, device="cpu")
+    train(model, Task(Batches(), watched_loss, lambda: 0.0), params)
     assert model.modes == [(True, True, False)] * 6
 
 
@@ -69,7 +69,7 @@ def test_training_may_be_strict_about_float32():
     try:
         for tf32 in (True, False):
             params = replace(PARAMS, max_steps=1, tf32=tf32)
-            train(Model(), Batches(), watched_loss, params, device="cpu")
+            train(Model(), Task(Batches(), watched_loss), params)
     finally:
         torch.set_float32_matmul_precision(before)
     assert precisions == ["medium", "highest"]
@@ -84,7 +84,7 @@ def watched_modes(**settings):
         return loss_of(model, batch)
 
     params = replace(PARAMS, epochs=2, **settings)
-    train(Model(), Batches(), watched_loss, params, evaluate=lambda: 0.0, device="cpu")
+    train(Model(), Task(Batches(), watched_loss, lambda: 0.0), params)
     return modes
 
 
@@ -120,7 +120,7 @@ def test_evaluation_sees_the_mean_and_no_gradients(settings, samples):
         return float(len(evaluated))
 
     params = replace(PARAMS, max_steps=8, average="swa", evaluations_per_epoch=12 / 7, **settings)
-    result = train(model, Batches(), noted_loss, params, evaluate=evaluate, device="cpu")
+    result = train(model, Task(Batches(), noted_loss, evaluate), params)
     assert len(evaluated) == 2
     # `after` holds the weights before each update, so after[k] is what k updates made of them.
     expected = torch.stack([after[number] for number in samples]).mean(0)
@@ -140,7 +140,7 @@ def test_training_stops_when_the_score_stops_rising():
 
 def test_a_loss_that_is_no_number_stops_the_run_with_advice():
     with pytest.raises(ConfigError, match=r"the loss became nan between updates 0 and 4; lower lr"):
-        train(Model(), Batches(), lambda m, b: loss_of(m, b) * torch.nan, PARAMS, device="cpu")
+        train(Model(), Task(Batches(), lambda m, b: loss_of(m, b) * torch.nan), PARAMS)
     params = replace(PARAMS, log_every=50, evaluations_per_epoch=6, patience=1)
     with pytest.raises(ConfigError, match="the loss became nan between updates 0 and 2"):
         run(Model(), params, loss=lambda m, b: loss_of(m, b) * torch.nan, evaluate=lambda: 0.5)
@@ -159,8 +159,8 @@ def test_patience_waits_for_averaging_to_begin(kind):
 def test_best_weights_that_were_damaged_are_forgotten(tmp_path):
     params = replace(PARAMS, checkpoint_minutes=0, evaluations_per_epoch=6)
     scores = iter([0.9, 0.1])
-    with pytest.raises(KeyboardInterrupt):
-        run(Model(), params, folder=tmp_path, prefetch=first_four, evaluate=lambda: next(scores))
+    with pytest.raises(KeyboardInterrupt), stopped_after(4):
+        run(Model(), params, folder=tmp_path, evaluate=lambda: next(scores))
     (file,) = (tmp_path / "best").rglob("*.safetensors")
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     messages = []

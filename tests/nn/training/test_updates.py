@@ -1,19 +1,20 @@
 """Updates of a model with a full head, which learns while its loss is computed."""
 
+from collections import deque
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.core.callbacks import Reporter  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.heads.full import FullHead  # noqa: E402
 from labelgrove.nn.heads.sharded import divide  # noqa: E402
 from labelgrove.nn.training.devices import Workers  # noqa: E402
-from labelgrove.nn.training.updates import Updates  # noqa: E402
+from labelgrove.nn.training.updates import Share, Updates, shared  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
-from support.toy_training import LABELS, PARAMS, WIDTH, Batches, run  # noqa: E402
+from support.toy_training import LABELS, PARAMS, WIDTH, Batches, interrupting, run  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -30,14 +31,6 @@ class Model(torch.nn.Module):
 
     def loss(self, batch):
         return self.heads.loss(self.encoder(batch.x), batch.y[:, None])
-
-
-def stopped_at(step):
-    def callback(event):
-        if event.kind == "progress" and event.done == step:
-            raise KeyboardInterrupt
-
-    return Reporter([callback], interval=0)
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -67,7 +60,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, settings):
     run(whole, params)
     for step in (3, 9):
         with pytest.raises(KeyboardInterrupt):
-            run(parts, params, folder=tmp_path, reporter=stopped_at(step))
+            run(parts, params, folder=tmp_path, reporter=interrupting(step))
         parts = Model()
     result = run(parts, params, folder=tmp_path)
     assert result.resumed_from > 0
@@ -84,7 +77,7 @@ def test_bfloat16_weights_are_resumed_with_the_same_bits(tmp_path):
     params = replace(PARAMS, checkpoint_minutes=0, average="swa", swa_every=2)
     whole, first, second = model(), model(), model()
     run(whole, params)
-    pytest.raises(KeyboardInterrupt, run, first, params, folder=tmp_path, reporter=stopped_at(9))
+    pytest.raises(KeyboardInterrupt, run, first, params, folder=tmp_path, reporter=interrupting(9))
     run(second, params, folder=tmp_path)
     assert second.heads.weight.dtype == torch.bfloat16
     assert torch.equal(whole.heads.weight, second.heads.weight)
@@ -142,3 +135,29 @@ def test_rows_of_other_processes_count_in_the_norm_of_gradients():
     gradients = [parameter.grad for parameter in model.parameters()]
     # Four numbers are in both processes, six are rows of this one.
     assert updates._norm(gradients).item() == pytest.approx((4 + 6 + 9) ** 0.5)
+
+
+SIZES = (3, 1, 2, 2, 5)  # of batches that are shared out among processes and updates
+
+
+def split(accumulate, count, rank):
+    batches = [SimpleNamespace(rows=[0] * n, tokens=10 * n) for n in SIZES]
+    shares = deque()
+    own = list(shared(iter(batches), shares, accumulate=accumulate, count=count, rank=rank))
+    return [len(batch.rows) for batch in own], list(shares)
+
+
+def test_every_document_of_an_update_counts_the_same():
+    sizes, shares = split(2, 1, 0)
+    assert sizes == list(SIZES)
+    assert shares == [Share([0.75, 0.25], 2, 40), Share([0.5, 0.5], 2, 40), Share([1.0], 1, 50)]
+
+
+def test_processes_take_turns_and_wait_for_each_other():
+    first, shares = split(1, 2, 0)
+    second, others = split(1, 2, 1)
+    assert (first, second) == ([3, 2, 5], [1, 2, 5])  # the last batch fills up, with weight 0
+    # Gradients are averaged over two processes, so weights of an update add up to 2.
+    assert [share.weights for share in shares] == [[1.5], [1.0], [2.0]]
+    assert [share.weights for share in others] == [[0.5], [1.0], [0.0]]
+    assert [(share.batches, share.tokens) for share in others] == [(2, 40), (2, 40), (1, 50)]

@@ -28,11 +28,11 @@ from labelgrove.methods.reranking import shortlist_matrix
 from labelgrove.methods.training import joined_histories, make_batches, make_runner
 from labelgrove.methods.xrtransformer.net import LevelBatch, LevelBatches
 from labelgrove.nn.batches.packing import PackedBatch
-from labelgrove.nn.batches.padded import Batch, prefetched
+from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
-from labelgrove.nn.training.loop import LoopParams, train
+from labelgrove.nn.training.loop import LoopParams, Task, train
 from labelgrove.ranking.relevance import targets
 
 PREFIX = "recall/"  # of the first encoder's arrays, where there are two
@@ -169,14 +169,12 @@ def _learn(
     examples, training, seed = shared.examples, shared.training, shared.seed
     batches = make_batches(examples.tokens, network.encoder, training, seed)
     result = train(
-        network,
-        LevelBatches(batches, examples.labels, above),
-        loss,
+        network.to(choose_device()),
+        Task(LevelBatches(batches, examples.labels, above), loss),
         training,
         folder=checkpoints,
         reporter=Reporter(reporter.callbacks),  # the stage counts its seconds
         seed=seed,
-        prefetch=prefetched,
         stage="training",
     )
     return result.summary()

@@ -57,7 +57,7 @@ from labelgrove.methods.xtransformer.matching import (
     stored_matcher,
 )
 from labelgrove.methods.xtransformer.net import MatcherParams
-from labelgrove.nn.embed import Precision, embed
+from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
@@ -71,12 +71,6 @@ from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.word2vec import Word2vec, Word2vecParams
 
-_PRECISIONS: dict[str, Precision] = {
-    "auto": "auto",
-    "fp32": "float32",
-    "bf16": "bfloat16",
-    "fp16": "float16",
-}
 Embedder = Word2vec | Encoder | Network
 
 
@@ -330,11 +324,6 @@ def embed_texts(
     encoder: Encoder, tokens: Tokens, precision: str, *, progress: Progress | None = None
 ) -> Part:
     """Unit vectors of texts by an encoder as it is; half precision is enough for them."""
-    vectors = embed(
-        encoder,
-        tokens,
-        device=choose_device(),
-        precision=_PRECISIONS[precision],
-        progress=progress,
-    )
+    encoder = encoder.to(choose_device())
+    vectors = embed(encoder, tokens, precision=precision, progress=progress)
     return Part({}, {"dense": np.asarray(vectors, np.float16)})

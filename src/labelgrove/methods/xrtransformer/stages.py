@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import CSR, Float32, csr_arrays, csr_from_arrays, with_values
@@ -37,6 +38,7 @@ from labelgrove.methods.xrtransformer.descending import (
     train_level,
 )
 from labelgrove.methods.xrtransformer.net import (
+    LevelBatch,
     LevelBatches,
     XrHead,
     XrParams,
@@ -45,12 +47,11 @@ from labelgrove.methods.xrtransformer.net import (
     nodes_of_labels,
 )
 from labelgrove.methods.xrtransformer.vectors import Standard, beside, embedded, network_of, restore
-from labelgrove.nn.batches.padded import prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
-from labelgrove.nn.network import network_part
-from labelgrove.nn.training.devices import derived_seed
-from labelgrove.nn.training.loop import LoopParams, train
+from labelgrove.nn.network import Network, network_part
+from labelgrove.nn.training.devices import choose_device, derived_seed
+from labelgrove.nn.training.loop import LoopParams, Task, train
 from labelgrove.ranking.relevance import relevance
 from labelgrove.ranking.solver import RankerParams
 
@@ -221,18 +222,25 @@ def fine_tune(
         return float(np.mean([values[metric] for metric in CHOSEN_BY]))
 
     result = train(
-        network,
-        LevelBatches(batches, true, chosen),
-        lambda net, batch: net.heads.loss(net.states(batch.batch), batch.labels, batch.above)[0],
+        network.to(choose_device()),
+        Task(
+            LevelBatches(batches, true, chosen),
+            _level_loss,
+            None if examples.held_out is None else score,
+        ),
         training,
-        evaluate=None if examples.held_out is None else score,
         folder=checkpoints,
         reporter=Reporter(reporter.callbacks),  # the stage counts its seconds
         seed=seed,
-        prefetch=prefetched,
         stage=f"training level {level}",
     )
     return network_part(network, result.summary())
+
+
+def _level_loss(network: Network, batch: LevelBatch) -> Tensor:
+    states = network.states(batch.batch)
+    loss: Tensor = network.heads.loss(states, batch.labels, batch.above)[0]
+    return loss
 
 
 def shortlist_nodes(

@@ -228,14 +228,14 @@ def embed_strings(strings: Strings, encoder: EncoderParams) -> Part:
     """Label vectors from the labels' own texts: the mean of the tokens' states."""
     reader = load_encoder(EncoderParams(**encoder.get_params() | {"pooling": "mean"}))
     tokens = tokenize(strings, reader, reader.max_tokens)
-    vectors = l2_normalised(embed(reader, tokens, device=choose_device())).dense
+    vectors = l2_normalised(embed(reader.to(choose_device()), tokens)).dense
     assert vectors is not None
     return Part({}, {"vectors": vectors})
 
 
 def embed_documents(encoder: Encoder, tokens: Tokens) -> Part:
     """Vectors of documents by an encoder as it is."""
-    return Part({}, {"vectors": embed(encoder, tokens, device=choose_device())})
+    return Part({}, {"vectors": embed(encoder.to(choose_device()), tokens)})
 
 
 def cluster_labels(

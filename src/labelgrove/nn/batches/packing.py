@@ -12,16 +12,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from labelgrove.core.arrays import Int64, offsets
+from labelgrove.core.arrays import Int32, Int64, offsets
 from labelgrove.errors import DataError
-from labelgrove.nn.batches.padded import Movable, check_longest, check_sizes
+from labelgrove.nn.batches.padded import Movable
 from labelgrove.nn.encoders.tokens import Tokens
+
+_MULTIPLE = 128  # the tokens of a batch are a multiple of this
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class PackedBatch(Movable):
 class PackedBatches:
     """Deals documents into batches, epoch by epoch; every document is in one batch of an epoch.
 
-    A batch has at most ``size`` documents and at most ``max_tokens`` tokens, padding included. An
-    epoch's batches depend only on (seed, epoch).
+    A batch has at most ``size`` documents and at most ``max_tokens`` tokens, padding included; no
+    text is longer than that. An epoch's batches depend only on (seed, epoch).
     """
 
     def __init__(
@@ -59,18 +60,15 @@ class PackedBatches:
         pad_id: int,
         seed: int = 0,
         max_tokens: int | None = None,
-        multiple: int = 128,
     ) -> None:
-        check_sizes(size=size, max_tokens=max_tokens, multiple=multiple)
         if len(tokens) == 0:
             raise DataError("there are no documents to make batches of")
         self.tokens, self.pad_id, self.seed = tokens, pad_id, seed
         lengths = np.sort(tokens.lengths)[::-1]
         self.longest = max(int(lengths[0]), 1)
-        check_longest(self.longest, max_tokens)
         self._count = _fewest_batches(lengths, -(-len(lengths) // size), max_tokens)
         self.rounds = -(-len(lengths) // self._count)
-        capacity = -(-_most_dealt(lengths, self._count) // multiple) * multiple
+        capacity = -(-_most_dealt(lengths, self._count) // _MULTIPLE) * _MULTIPLE
         self.capacity = capacity if max_tokens is None else min(capacity, max_tokens)
         least = int(lengths[self._count - 1 :: self._count].sum())
         self._fillers = -(-(self.capacity - least) // self.longest)
@@ -118,12 +116,12 @@ class PackedBatches:
         )
 
 
-def _most_dealt(descending: Any, count: int) -> int:
+def _most_dealt(descending: Int32, count: int) -> int:
     """The most tokens that one of ``count`` batches can get: the longest text of every round."""
     return max(int(descending[::count].sum()), 1)
 
 
-def _fewest_batches(descending: Any, least: int, max_tokens: int | None) -> int:
+def _fewest_batches(descending: Int32, least: int, max_tokens: int | None) -> int:
     """The fewest batches, at least ``least``, of which none can get too many tokens."""
     if max_tokens is None:
         return least

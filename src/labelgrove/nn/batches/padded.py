@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from labelgrove.core.arrays import Int64
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.core.arrays import Int32, Int64
+from labelgrove.errors import DataError
 from labelgrove.nn.encoders.tokens import Tokens
 
 _SHUFFLE, _BATCHES = 0, 1  # names of random streams
+_MULTIPLE = 8  # padded lengths are multiples of this, so that shapes repeat
 
 
 class Movable:
@@ -37,10 +38,25 @@ class Movable:
         return _with_tensors(self, lambda tensor: tensor.pin_memory())
 
 
-AnyBatch = TypeVar("AnyBatch", bound=Movable)
+class BatchLike(Protocol):
+    """What training needs of a batch: the numbers of its documents, and how many tokens it has."""
+
+    @property
+    def rows(self) -> Int64: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+    def to(self, device: torch.device) -> Self: ...
+
+    def pin(self) -> Self: ...
 
 
-def _with_tensors(batch: AnyBatch, change: Callable[[Tensor], Tensor]) -> AnyBatch:
+AnyMovable = TypeVar("AnyMovable", bound=Movable)
+AnyBatch = TypeVar("AnyBatch", bound=BatchLike)
+
+
+def _with_tensors(batch: AnyMovable, change: Callable[[Tensor], Tensor]) -> AnyMovable:
     copies = {
         name: change(value) if isinstance(value, Tensor) else _with_tensors(value, change)
         for name, value in vars(batch).items()
@@ -74,10 +90,8 @@ class Batches:
     """Cuts documents into batches, epoch by epoch; every document is in one batch of an epoch.
 
     A batch has at most ``size`` documents and at most ``max_tokens`` tokens, padding included; one
-    of the two may be None. Without ``bucketed``, a batch mixes lengths. Without ``shuffle``, every
-    epoch is the same (longest texts first if bucketed, else in document order).
-
-    Lengths are padded to a multiple of ``multiple``, so that shapes repeat.
+    of the two may be None, and no text is longer than ``max_tokens``. Without ``shuffle``, every
+    epoch is the same, longest texts first.
     """
 
     def __init__(
@@ -89,26 +103,16 @@ class Batches:
         pad_left: bool = False,
         seed: int = 0,
         shuffle: bool = True,
-        bucketed: bool = True,
         max_tokens: int | None = None,
-        multiple: int = 8,
     ) -> None:
-        if size is None and max_tokens is None:
-            raise ConfigError("batches need a size, a number of tokens (max_tokens), or both")
-        check_sizes(size=size, max_tokens=max_tokens, multiple=multiple)
-        self.tokens = tokens
-        self.seed, self.shuffle, self.bucketed = seed, shuffle, bucketed
+        if len(tokens) == 0:
+            raise DataError("there are no documents to make batches of")
+        self.tokens, self.seed, self.shuffle = tokens, seed, shuffle
         self.pad_id, self.pad_left = pad_id, pad_left
-        self._multiple = multiple
         # Padding ends at the longest text: the encoder may have no positions beyond it.
         self._limit = tokens.longest
         self._padded = self._round_up(tokens.lengths)
-        if len(self._padded) == 0:
-            raise DataError("there are no documents to make batches of")
-        check_longest(self._limit, max_tokens)
-        descending = (
-            np.sort(self._padded)[::-1] if bucketed else np.full_like(self._padded, self._limit)
-        )
+        descending = np.sort(self._padded)[::-1]
         self._bounds = _cut(descending, size or len(descending), max_tokens)
         self._first_lengths = descending[self._bounds[:-1]]
 
@@ -121,18 +125,16 @@ class Batches:
         for step in self._steps(number)[start:].tolist():
             yield self._batch(order[self._bounds[step] : self._bounds[step + 1]])
 
-    def _round_up(self, lengths: Any) -> Any:
-        return np.minimum(-(-lengths // self._multiple) * self._multiple, self._limit)
+    def _round_up(self, lengths: Int32) -> Int32:
+        return np.minimum(-(-lengths // _MULTIPLE) * _MULTIPLE, self._limit)
 
     def _order(self, epoch: int) -> Int64:
         """Document numbers in the order in which they are cut into batches."""
         order = np.arange(len(self._padded))
         if self.shuffle:
             order = self._random(epoch, _SHUFFLE).permutation(len(self._padded))
-        if self.bucketed:
-            # Stable: documents of one padded length stay shuffled.
-            order = order[np.argsort(-self._padded[order], kind="stable")]
-        return order
+        # Stable: documents of one padded length stay shuffled.
+        return order[np.argsort(-self._padded[order], kind="stable")]
 
     def _steps(self, epoch: int) -> Int64:
         steps = np.arange(len(self))
@@ -165,22 +167,7 @@ class Batches:
         )
 
 
-def check_sizes(**sizes: int | None) -> None:
-    """Refuses sizes below 1; None is no limit."""
-    for name, value in sizes.items():
-        if value is not None and value < 1:
-            raise ConfigError(f"{name}: must be at least 1, got {value}")
-
-
-def check_longest(longest: int, max_tokens: int | None) -> None:
-    """Refuses a limit on tokens that the longest text exceeds."""
-    if max_tokens is not None and longest > max_tokens:
-        raise ConfigError(
-            f"max_tokens: a batch of {max_tokens} tokens cannot hold a text of {longest}"
-        )
-
-
-def _cut(descending: Any, size: int, max_tokens: int | None) -> Int64:
+def _cut(descending: Int32, size: int, max_tokens: int | None) -> Int64:
     """Bounds of the batches among documents in descending order of padded length."""
     count = len(descending)
     bounds = [0]
@@ -192,7 +179,7 @@ def _cut(descending: Any, size: int, max_tokens: int | None) -> Int64:
 
 def prefetched(
     batches: Iterable[AnyBatch], device: str | torch.device, *, depth: int = 2
-) -> Iterator[AnyBatch]:
+) -> Generator[AnyBatch, None, None]:
     """The batches on ``device``, made by a thread that stays ``depth`` batches ahead.
 
     On the way to a GPU they go through pinned memory, so that it copies while it computes. Errors

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from labelgrove.data.languages import are_english
 from labelgrove.errors import ConfigError, MissingExtraError
@@ -24,7 +25,7 @@ class EncoderChoice(NamedTuple):
     reason: str
 
 
-def choose_encoder(texts: Any) -> EncoderChoice:
+def choose_encoder(texts: Sequence[str]) -> EncoderChoice:
     """An encoder for the language of the texts; files on this machine come before downloads."""
     english = are_english(texts)
     fitting = ENGLISH if english else MULTILINGUAL

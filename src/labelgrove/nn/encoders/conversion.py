@@ -13,12 +13,15 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from labelgrove.core.memory import format_size
 from labelgrove.core.storing import storing
 from labelgrove.disk.atomic import write_folder
 from labelgrove.errors import ConfigError, MissingExtraError, warn
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SETTING = "encoder.convert_weights"
 WEIGHTS = "model.safetensors"
@@ -75,7 +78,7 @@ def _write_weights(folder: Path, target: Path, name: str) -> None:
         from safetensors.torch import save_file
     except ImportError as error:
         raise MissingExtraError("torch", "converting weights") from error
-    tensors: dict[str, Any] = {}
+    tensors: dict[str, Tensor] = {}
     for file in sorted(folder.glob(PICKLED[0])):
         tensors |= _tensors(file, name)
     index = folder / _INDEX
@@ -92,7 +95,7 @@ def _write_weights(folder: Path, target: Path, name: str) -> None:
     save_file(tensors, target, metadata={"format": "pt"})
 
 
-def _tensors(file: Path, name: str) -> dict[str, Any]:
+def _tensors(file: Path, name: str) -> dict[str, Tensor]:
     import torch
 
     refusal = f"encoder {name!r}: {file.name} is not converted:"

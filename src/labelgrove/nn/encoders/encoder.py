@@ -11,12 +11,14 @@ import functools
 import importlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
@@ -34,10 +36,15 @@ try:
     import torch
     from torch import Tensor
 
+    from labelgrove.nn.batches.packing import PackedBatch
     from labelgrove.nn.encoders import setup
-    from labelgrove.nn.encoders.packed_bert import PackedTexts, packed_states, packing_obstacle
+    from labelgrove.nn.encoders.packed_bert import packed_states, packing_obstacle
 except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 __all__ = ["Encoder", "EncoderParams", "find_encoder", "load_encoder"]
 
@@ -59,7 +66,13 @@ class Encoder(torch.nn.Module):
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, params: EncoderParams, *, pad_id: int, pad_left: bool
+        self,
+        model: PreTrainedModel,
+        tokenizer: Tokenizer,
+        params: EncoderParams,
+        *,
+        pad_id: int,
+        pad_left: bool,
     ) -> None:
         super().__init__()
         params.validate("encoder")
@@ -88,7 +101,7 @@ class Encoder(torch.nn.Module):
         setup.freeze(model, params.freeze)
         if params.gradient_checkpointing:
             setup.checkpoint_gradients(model)
-        self._packed_states: Any = packed_states
+        self._packed_states: Callable[..., list[Tensor]] = packed_states
 
     def forward(
         self, ids: Tensor, mask: Tensor | None, layers: Sequence[int] = (-1,)
@@ -100,12 +113,16 @@ class Encoder(torch.nn.Module):
         do not depend on the layers above it, and its gradients do not reach them.
         """
         numbers = [self.layer_number(layer) for layer in layers]
-        more: dict[str, Any] = {}
+        segments = {}
         if self._summary_id is not None:
-            more["token_type_ids"] = (ids == self._summary_id).long()
+            segments["token_type_ids"] = (ids == self._summary_id).long()
         inner = any(number < self.depth for number in numbers)
         output = self.model(
-            input_ids=ids, attention_mask=mask, output_hidden_states=inner, return_dict=True, **more
+            input_ids=ids,
+            attention_mask=mask,
+            output_hidden_states=inner,
+            return_dict=True,
+            **segments,
         )
         pooled = []
         for number in numbers:
@@ -128,7 +145,7 @@ class Encoder(torch.nn.Module):
         """Why :meth:`packed` does not work; None if it does."""
         return packing_obstacle(self.model, self.pooling)
 
-    def packed(self, batch: PackedTexts, layers: Sequence[int] = (-1,)) -> list[Tensor]:
+    def packed(self, batch: PackedBatch, layers: Sequence[int] = (-1,)) -> list[Tensor]:
         """Like :meth:`forward`, for packed texts."""
         numbers = [self.layer_number(layer) for layer in layers]
         kind = batch.ids.device.type
@@ -138,19 +155,19 @@ class Encoder(torch.nn.Module):
         run = self._packed_states if self.training else packed_states
         with torch.autocast(kind, enabled=False):  # the pass casts by itself
             texts = batch.ids, batch.positions, batch.bounds, batch.longest
-            states: list[Tensor] = run(self.model, *texts, numbers, dtype, self.pooling)
+            states = run(self.model, *texts, numbers, dtype, self.pooling)
         return [state[: len(batch)] for state in states]
 
     def packs_quickly(self, device: torch.device, precision: str) -> bool:
         """Whether packed texts are faster on ``device``: torch has a kernel for GPUs."""
         return self.packs and device.type == "cuda" and precision != "fp32"
 
-    def compile(self, *args: Any, graphs: bool = False, **kwargs: Any) -> None:
+    def compile(self, *, dynamic: bool = True, graphs: bool = False) -> None:
         """Like that of any module; the pass over packed batches is compiled for their one shape.
 
         With ``graphs`` it is replayed as a CUDA graph, whose results last until the next step.
         """
-        super().compile(*args, **kwargs)
+        super().compile(dynamic=dynamic)
         self._packed_states = _compiled_pass("reduce-overhead" if graphs else None)
 
     def layer_number(self, layer: int) -> int:
@@ -160,14 +177,11 @@ class Encoder(torch.nn.Module):
             raise ConfigError(f"layer {layer}: this encoder has layers 1 to {self.depth}")
         return number
 
-    def state(self, *, dtype: Literal["float32", "float16"] = "float32") -> Part:
-        """Settings, tokenizer and weights: all that is needed to load the encoder offline.
-
-        float16 halves the size and keeps three digits.
-        """
+    def state(self) -> Part:
+        """Settings, tokenizer and weights: all that is needed to load the encoder offline."""
         settings = _harmless(json.loads(self.model.config.to_json_string(use_diff=False)))
-        arrays: dict[str, Any] = {
-            f"weights/{name}": weight.detach().cpu().float().numpy().astype(dtype)
+        arrays: dict[str, npt.NDArray[np.generic]] = {
+            f"weights/{name}": weight.detach().cpu().float().numpy().copy()
             for name, weight in self.model.state_dict().items()
         }
         arrays["tokenizer.json"] = np.frombuffer(self.tokenizer.to_str().encode(), dtype=np.uint8)
@@ -179,7 +193,7 @@ class Encoder(torch.nn.Module):
         }
         return Part(config, arrays)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[..., Encoder], tuple[Part, bool]]:
         # For copies and worker processes: transformers adds local functions to its models, which
         # cannot be pickled.
         return _restored, (self.state(), self.training)
@@ -225,7 +239,7 @@ class Encoder(torch.nn.Module):
         return cls(model.float(), tokenizer, params, pad_id=pad_id, pad_left=pad_left)
 
 
-def _harmless(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _harmless(settings: Mapping[str, object]) -> dict[str, Any]:
     """The settings of a transformers model, at every level, without those that name code."""
     return {
         key: _harmless(value) if isinstance(value, Mapping) else value
@@ -235,7 +249,7 @@ def _harmless(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @functools.cache
-def _compiled_pass(mode: str | None) -> Any:
+def _compiled_pass(mode: str | None) -> Callable[..., list[Tensor]]:
     """One for all encoders: those of the same shape share the compiled code."""
     return torch.compile(packed_states, dynamic=False, fullgraph=True, mode=mode)
 
@@ -296,7 +310,7 @@ def _check_family(folder: Path, name: str) -> None:
     )
 
 
-def load_tokenizer(params: EncoderParams) -> Any:
+def load_tokenizer(params: EncoderParams) -> PreTrainedTokenizerFast:
     """The fast tokenizer of the encoder that ``params`` names."""
     try:
         tokenizer = _transformers().AutoTokenizer.from_pretrained(
@@ -314,7 +328,9 @@ def load_tokenizer(params: EncoderParams) -> Any:
     return tokenizer
 
 
-def _load_model(config: Any, folder: Path, params: EncoderParams) -> tuple[Any, bool]:
+def _load_model(
+    config: PretrainedConfig, folder: Path, params: EncoderParams
+) -> tuple[PreTrainedModel, bool]:
     """The model, and whether it has a trained pooler."""
     transformers = _transformers()
     try:
@@ -355,7 +371,9 @@ def _pool(states: Tensor, mask: Tensor | None, pooling: Pooling, pad_left: bool)
     return states[rows, position].float()
 
 
-def _attention(params: EncoderParams, config: Any, *, here: bool = False) -> dict[str, str]:
+def _attention(
+    params: EncoderParams, config: PretrainedConfig, *, here: bool = False
+) -> dict[str, str]:
     if params.attention == "auto" or (config.model_type, params.attention) == ("mpnet", "sdpa"):
         return {}  # MPNet's is ours, and transformers would refuse it
     # A stored encoder must load even if the kernels it was trained with are not installed.
@@ -364,20 +382,21 @@ def _attention(params: EncoderParams, config: Any, *, here: bool = False) -> dic
     return {"attn_implementation": params.attention}
 
 
-def _transformers() -> Any:
+def _transformers() -> ModuleType:
     try:
         import transformers
     except ImportError as error:
         raise MissingExtraError("torch", "a neural encoder") from error
-    return transformers
+    module: ModuleType = transformers
+    return module
 
 
-def _uninitialised() -> contextlib.AbstractContextManager[Any]:
+def _uninitialised() -> contextlib.AbstractContextManager[object]:
     """Avoids drawing millions of random weights that are overwritten at once."""
     for home in ("transformers.initialization", "transformers.modeling_utils"):
         with contextlib.suppress(ImportError, AttributeError):
-            module: Any = importlib.import_module(home)
-            context: contextlib.AbstractContextManager[Any] = module.no_init_weights()
+            module = importlib.import_module(home)
+            context: contextlib.AbstractContextManager[object] = module.no_init_weights()
             return context
     return contextlib.nullcontext()
 

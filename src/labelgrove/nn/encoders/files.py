@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -188,7 +188,7 @@ def family_of(folder: Path) -> tuple[str, bool]:
 
 def _stored_config(folder: Path) -> dict[str, Any]:
     try:
-        config: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"encoder {str(folder)!r}: config.json: {error}") from error
     if not isinstance(config, dict):
@@ -196,7 +196,7 @@ def _stored_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _stored_number(config: dict[str, Any], names: tuple[str, ...], otherwise: int) -> int:
+def _stored_number(config: Mapping[str, Any], names: tuple[str, ...], otherwise: int) -> int:
     return int(next((config[name] for name in names if name in config), otherwise))
 
 
@@ -237,7 +237,7 @@ class EncoderContent:
     def __init__(self, params: EncoderParams) -> None:
         self.params = params
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The values to hash."""
         folder = self.params.folder()
         files = [folder / "config.json", folder / "1_Pooling" / "config.json"]

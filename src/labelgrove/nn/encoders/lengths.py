@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,13 +14,16 @@ from labelgrove.nn.encoders.encoder import load_tokenizer
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import read_record, tokenize
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
 SAMPLED_TEXTS = 1000  # whose tokens are counted
 
 
 class LengthSample:
     """Tokens of texts that are spread over the corpus: the same ones whenever it is asked."""
 
-    def __init__(self, texts: Any, encoder: EncoderParams) -> None:
+    def __init__(self, texts: Sequence[str], encoder: EncoderParams) -> None:
         count = min(len(texts), SAMPLED_TEXTS)
         sample = [texts[row * len(texts) // count] for row in range(count)]
         self.texts = [
@@ -28,7 +32,7 @@ class LengthSample:
         self.encoder = encoder
 
     @cached_property
-    def _tokenizer(self) -> Any:
+    def _tokenizer(self) -> PreTrainedTokenizerFast:
         return load_tokenizer(self.encoder)
 
     def lengths(self, most: int) -> Int64:

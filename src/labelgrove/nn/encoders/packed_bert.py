@@ -9,32 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+    from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer, BertOutput
 
 # Families with BERT's layers whose parts have the same names in transformers.
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")
 
 
-class PackedTexts(Protocol):
-    """What :func:`packed_states` needs of a ``PackedBatch``."""
-
-    @property
-    def ids(self) -> Tensor: ...
-    @property
-    def positions(self) -> Tensor: ...
-    @property
-    def bounds(self) -> Tensor: ...
-    @property
-    def longest(self) -> int: ...
-
-    def __len__(self) -> int: ...
-
-
-def packing_obstacle(model: Any, pooling: str) -> str | None:
+def packing_obstacle(model: PreTrainedModel, pooling: str) -> str | None:
     """Why :func:`packed_states` does not support a model and a pooling; None if it does."""
     config = model.config
     if config.model_type not in FAMILIES:
@@ -51,7 +40,7 @@ def packing_obstacle(model: Any, pooling: str) -> str | None:
 
 
 def packed_states(
-    model: Any,
+    model: PreTrainedModel,
     ids: Tensor,
     positions: Tensor,
     bounds: Tensor,
@@ -86,7 +75,9 @@ def _pooled(states: Tensor, bounds: Tensor, pooling: str) -> Tensor:
     return torch.mm(inside, states).float() / counts
 
 
-def _embedded(embeddings: Any, ids: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
+def _embedded(
+    embeddings: BertEmbeddings, ids: Tensor, positions: Tensor, dtype: torch.dtype
+) -> Tensor:
     # RoBERTa and its relatives number positions from after the padding token on.
     padding = embeddings.position_embeddings.padding_idx
     offset = 0 if padding is None else padding + 1
@@ -98,7 +89,7 @@ def _embedded(embeddings: Any, ids: Tensor, positions: Tensor, dtype: torch.dtyp
     return _dropped(_normed(embeddings.LayerNorm, states), embeddings.dropout)
 
 
-def _layer(layer: Any, states: Tensor, bounds: Tensor, longest: int) -> Tensor:
+def _layer(layer: BertLayer, states: Tensor, bounds: Tensor, longest: int) -> Tensor:
     own, after = layer.attention.self, layer.attention.output
     parts = (own.query, own.key, own.value)
     # One product instead of three.
@@ -113,21 +104,21 @@ def _layer(layer: Any, states: Tensor, bounds: Tensor, longest: int) -> Tensor:
     return _residual(layer.output, inner, states)
 
 
-def _residual(output: Any, states: Tensor, before: Tensor) -> Tensor:
+def _residual(output: BertOutput, states: Tensor, before: Tensor) -> Tensor:
     changed = _dropped(_linear(output.dense, states), output.dropout)
     return _normed(output.LayerNorm, changed + before)
 
 
-def _linear(layer: Any, states: Tensor) -> Tensor:
+def _linear(layer: nn.Linear, states: Tensor) -> Tensor:
     return functional.linear(states, layer.weight.to(states.dtype), layer.bias.to(states.dtype))
 
 
-def _normed(norm: Any, states: Tensor) -> Tensor:
+def _normed(norm: nn.LayerNorm, states: Tensor) -> Tensor:
     weight, bias = norm.weight.to(states.dtype), norm.bias.to(states.dtype)
     return functional.layer_norm(states, norm.normalized_shape, weight, bias, norm.eps)
 
 
-def _dropped(states: Tensor, dropout: Any) -> Tensor:
+def _dropped(states: Tensor, dropout: nn.Dropout) -> Tensor:
     return functional.dropout(states, dropout.p, dropout.training)
 
 

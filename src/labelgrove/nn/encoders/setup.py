@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,11 +11,14 @@ from torch import Tensor
 from labelgrove.errors import ConfigError
 from labelgrove.nn.encoders.files import Pooling
 
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+
 # Dropout rates of heads that AutoModel does not have; they stay as they are.
 _HEAD_DROPOUTS = ("classifier", "summary", "qa", "seq_classif", "pooler")
 
 
-def check_length(model: Any, max_tokens: int) -> None:
+def check_length(model: PreTrainedModel, max_tokens: int) -> None:
     """Refuses texts longer than the model has positions for."""
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
@@ -29,7 +32,7 @@ def check_length(model: Any, max_tokens: int) -> None:
                 )
 
 
-def check_vocabulary(model: Any, tokenizer: Any) -> None:
+def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
     """Refuses word pieces without rows; transformers may add special tokens that nothing uses."""
     pieces, rows = tokenizer.vocab_size, model.get_input_embeddings().num_embeddings
     if pieces > rows:
@@ -39,7 +42,7 @@ def check_vocabulary(model: Any, tokenizer: Any) -> None:
         )
 
 
-def drop_unused(model: Any, pooling: Pooling) -> None:
+def drop_unused(model: PreTrainedModel, pooling: Pooling) -> None:
     """Removes weights that never get a gradient, because distributed training waits for it."""
     if pooling != "pooler" and getattr(model, "pooler", None) is not None:
         model.pooler = None
@@ -49,7 +52,7 @@ def drop_unused(model: Any, pooling: Pooling) -> None:
         model.mask_emb.requires_grad_(False)
 
 
-def freeze(model: Any, part: str | int | None) -> None:
+def freeze(model: PreTrainedModel, part: str | int | None) -> None:
     """Turns gradients off: for all weights, the embeddings, or these and some first layers."""
     if part is None:
         return
@@ -74,7 +77,7 @@ def freeze(model: Any, part: str | int | None) -> None:
             layer.requires_grad_(False)
 
 
-def checkpoint_gradients(model: Any) -> None:
+def checkpoint_gradients(model: PreTrainedModel) -> None:
     """Makes the backward pass recompute states, which takes more time and less memory."""
     try:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -84,7 +87,7 @@ def checkpoint_gradients(model: Any) -> None:
         ) from error
 
 
-def set_dropout(config: Any, rate: float | None) -> None:
+def set_dropout(config: PretrainedConfig, rate: float | None) -> None:
     """Sets all dropout rates of the encoder itself, whatever its family calls them."""
     if rate is None:
         return
@@ -94,7 +97,7 @@ def set_dropout(config: Any, rate: float | None) -> None:
             setattr(config, name, rate)
 
 
-def fuse_attention(model: Any) -> None:
+def fuse_attention(model: PreTrainedModel) -> None:
     """Makes an MPNet ``model`` use torch's fused attention; its weights stay as they are.
 
     MPNet adds a learnt bias for the distance between two tokens to the scores, and transformers

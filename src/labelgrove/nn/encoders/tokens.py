@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,6 +25,9 @@ from labelgrove.core.resources import thread_count, using
 from labelgrove.data.records import field_parts, is_record, text_parts
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
 Progress = Callable[[float, float], None]
 
 _TEXTS_PER_CHUNK = 4096
@@ -32,8 +35,11 @@ _LARGEST_GAP = 1 << 20
 _SEPARATORS = ("[SEP]", "</s>", "<sep>")
 _CHARACTERS_PER_TOKEN = 8  # generous: most languages with spaces have 4 to 5
 
-_Prepared: TypeAlias = tuple[Any, Callable[[str], str], str]
-_CACHE: WeakKeyDictionary[Any, dict[int, _Prepared]] = WeakKeyDictionary()
+# An ``Encoder`` or what exported models have instead, a fast tokenizer of transformers, or a
+# ``Tokenizer``; the first two have it inside.
+AnyTokenizer: TypeAlias = Any
+_Prepared: TypeAlias = "tuple[Tokenizer, Callable[[str], str], str]"
+_CACHE: WeakKeyDictionary[AnyTokenizer, dict[int, _Prepared]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -87,14 +93,17 @@ class Tokens:
 
 
 def tokenize(
-    texts: Iterable[str], tokenizer: Any, max_tokens: int, *, progress: Progress | None = None
+    texts: Iterable[str],
+    tokenizer: AnyTokenizer,
+    max_tokens: int,
+    *,
+    progress: Progress | None = None,
 ) -> Tokens:
     """Every text's first ``max_tokens`` token numbers, the encoder's special tokens included.
 
-    ``tokenizer`` is an ``Encoder``, a fast tokenizer of transformers or a ``Tokenizer``. All cores
-    work unless the caller has one thread; other numbers only matter when the process tokenises for
-    the first time, because that starts the tokenizer's threads. ``progress(done, total)`` gets
-    numbers of documents; the total is 0 if it is unknown.
+    All cores work unless the caller has one thread; other numbers only matter when the process
+    tokenises for the first time, because that starts the tokenizer's threads.
+    ``progress(done, total)`` gets numbers of documents; the total is 0 if it is unknown.
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
@@ -123,7 +132,9 @@ class TokenPlace(NamedTuple):
     word: int
 
 
-def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, list[TokenPlace]]:
+def token_places(
+    text: str, tokenizer: AnyTokenizer, max_tokens: int
+) -> tuple[Int32, list[TokenPlace]]:
     """The token numbers of a text as by :func:`tokenize`, and the place of each token.
 
     Places count characters and exclude white space around a token.
@@ -149,8 +160,10 @@ def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, lis
         piece = text[start:end]
         inside = len(piece.strip())
         start += len(piece) - len(piece.lstrip())
-        real = inside and not special and word is not None
-        places.append(TokenPlace(start, start + inside, word) if real else TokenPlace(0, 0, -1))
+        if not inside or special or word is None:
+            places.append(TokenPlace(0, 0, -1))
+        else:
+            places.append(TokenPlace(start, start + inside, word))
     return ids, places or [TokenPlace(0, 0, -1)]
 
 
@@ -184,7 +197,7 @@ def sections(record: str, fields: Sequence[str]) -> list[Section]:
     return [section for section in (*texts[:-1], *chosen, texts[-1]) if section.text]
 
 
-def reading_of(text: str, tokenizer: Any) -> tuple[str, list[tuple[int, Section]]]:
+def reading_of(text: str, tokenizer: AnyTokenizer) -> tuple[str, list[tuple[int, Section]]]:
     """The string that is cut into tokens, and where its sections begin; none of a plain text."""
     if not is_record(text):
         return text, []
@@ -196,7 +209,7 @@ def reading_of(text: str, tokenizer: Any) -> tuple[str, list[tuple[int, Section]
     return separator.join(section.text for _, section in pieces), pieces
 
 
-def _separator(cutter: Any) -> str:
+def _separator(cutter: Tokenizer) -> str:
     """What stands between the parts of a document: the encoder's own token, if texts can have it.
 
     Without being an added token, "[SEP]" would be read as letters.
@@ -205,7 +218,7 @@ def _separator(cutter: Any) -> str:
     return next((token for token in _SEPARATORS if token in added), "\n")
 
 
-def _read(text: str, tokenizer: Any, separator: str) -> str:
+def _read(text: str, tokenizer: AnyTokenizer, separator: str) -> str:
     """The text as the encoder reads it.
 
     Places of characters stay with ``markup="sep"``, but not in documents with fields.
@@ -217,7 +230,7 @@ def _read(text: str, tokenizer: Any, separator: str) -> str:
     return text.replace("_", " ").replace("/SEP/", "[SEP]")
 
 
-def _prepared(tokenizer: Any, max_tokens: int) -> _Prepared:
+def _prepared(tokenizer: AnyTokenizer, max_tokens: int) -> _Prepared:
     """A tokenizer that cuts at ``max_tokens``, a function that shortens texts for it, a separator.
 
     Making one takes a tenth of a second, too long for a single text, so an Encoder's are cached.
@@ -230,7 +243,7 @@ def _prepared(tokenizer: Any, max_tokens: int) -> _Prepared:
     return cache[max_tokens]
 
 
-def _prepare(tokenizer: Any, max_tokens: int) -> _Prepared:
+def _prepare(tokenizer: AnyTokenizer, max_tokens: int) -> _Prepared:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -255,7 +268,7 @@ def _prepare(tokenizer: Any, max_tokens: int) -> _Prepared:
     return cutter, _shortener(cutter, max_tokens), _separator(cutter)
 
 
-def _check_numbers(tokenizer: Any) -> None:
+def _check_numbers(tokenizer: Tokenizer) -> None:
     """Refuses token numbers with huge gaps: copying a tokenizer counts up to the largest one."""
     numbers = tokenizer.get_vocab(True).values()
     largest = max(numbers, default=0)
@@ -266,7 +279,7 @@ def _check_numbers(tokenizer: Any) -> None:
         )
 
 
-def _shortener(cutter: Any, max_tokens: int) -> Callable[[str], str]:
+def _shortener(cutter: Tokenizer, max_tokens: int) -> Callable[[str], str]:
     """A function that shortens long texts: a page takes ten times as long as 128 tokens.
 
     This is exact if the tokenizer handles words one by one: the pieces before a space do not depend
@@ -287,7 +300,7 @@ def _shortener(cutter: Any, max_tokens: int) -> Callable[[str], str]:
 
 
 def _encoded(
-    cutter: Any, chunk: list[str], shorten: Callable[[str], str], max_tokens: int
+    cutter: Tokenizer, chunk: list[str], shorten: Callable[[str], str], max_tokens: int
 ) -> Iterator[bytes]:
     short = [shorten(text) for text in chunk]
     encodings = _encode_batch(cutter, short)
@@ -307,16 +320,17 @@ def _encoded(
             raise ModelFormatError("the tokenizer gives token numbers above 2^31 - 1") from error
 
 
-def _encode_batch(cutter: Any, texts: list[str]) -> list[Any]:
+def _encode_batch(cutter: Tokenizer, texts: list[str]) -> list[Encoding]:
     encode = getattr(cutter, "encode_batch_fast", cutter.encode_batch)  # fast: without offsets
     try:
-        return encode(texts)  # type: ignore[no-any-return]
+        encodings: list[Encoding] = encode(texts)
     except (TypeError, UnicodeEncodeError):
         # Half of a surrogate pair is not UTF-8; replace it rather than lose the document.
-        return encode([t.encode("utf-8", "replace").decode() for t in texts])  # type: ignore[no-any-return]
+        encodings = encode([t.encode("utf-8", "replace").decode() for t in texts])
+    return encodings
 
 
-def _check_strings(chunk: list[Any], first: int) -> None:
+def _check_strings(chunk: list[str], first: int) -> None:
     for i, text in enumerate(chunk):
         if not isinstance(text, str):
             raise DataError(f"text {first + i} is {text!r}, not a string")

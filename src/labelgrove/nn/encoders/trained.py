@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +62,7 @@ def _write(folder: Path, state: Part) -> None:
         raise MissingExtraError("torch", "the encoder of a trained model") from error
     config = state.config
     words = state.arrays["tokenizer.json"].tobytes().decode()
-    about: dict[str, Any] = {
+    about = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": Tokenizer.from_str(words).id_to_token(config["pad_id"]),
         "padding_side": "left" if config["pad_left"] else "right",

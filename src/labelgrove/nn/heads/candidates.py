@@ -8,14 +8,14 @@ device how long a list became. Padding is marked in a mask and stands for no lab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from labelgrove.core.arrays import CSR
+from labelgrove.core.arrays import CSR, Int32, Int64
 from labelgrove.labels.tree import LabelTree, allowed_nodes, nodes_needed
 from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels, round_up
 from labelgrove.ranking.relevance import lift, targets
@@ -47,8 +47,8 @@ class TreeIndex(nn.Module):
         super().__init__()
         self.tree = tree
         self.widths = tree.widths
-        self._largest: list[Any] = []
-        self.starts: list[Any] = []  # per level, where the children of each node above begin
+        self._largest: list[Int64] = []
+        self.starts: list[Int64] = []  # per level, where the children of each node above begin
         for level, parents in enumerate(tree.parents):
             starts = tree.children(level)
             self._buffer(f"parents_{level}", parents)
@@ -58,7 +58,7 @@ class TreeIndex(nn.Module):
         self._buffer("leaf_labels", tree.leaf_labels)
         self._buffer("leaf_positions", tree.leaf_positions)
 
-    def _buffer(self, name: str, values: Any) -> None:
+    def _buffer(self, name: str, values: Int32 | Int64) -> None:
         self.register_buffer(name, torch.from_numpy(values.astype(np.int64)), persistent=False)
 
     def parents(self, level: int) -> Tensor:
@@ -74,7 +74,7 @@ class TreeIndex(nn.Module):
         """Per cluster level, how many nodes to keep so that at least k labels are below them."""
         return nodes_needed([np.diff(starts) for starts in self.starts[1:]], k)
 
-    def bearers(self, labels: CSR, *, soft: bool = False) -> list[Any]:
+    def bearers(self, labels: CSR, *, soft: bool = False) -> list[npt.NDArray[np.generic]]:
         """Per level, the number of documents (rows of ``labels``) with a label below each node.
 
         If values of labels are ``soft`` targets, a document counts as the largest below the node.

@@ -9,6 +9,7 @@ So neither logits nor gradients of all labels exist at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.nn import functional
 from labelgrove.nn.heads.candidates import first_occurrences, valid_nodes
 from labelgrove.nn.heads.layers import TopLabels, top_labels
 from labelgrove.nn.heads.ragged import NO_NODE
+from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded
 from labelgrove.nn.heads.sharded import Exchange, merged_top, shard_of
 
 ONE_PROCESS = (
@@ -157,6 +159,53 @@ class FullHead(nn.Module):
                     rounded = slopes.to(self.weight.dtype)
                 change(rows, rounded.T @ hidden, slopes.sum(0))
         return scale * total, gradient
+
+
+class FullDescent:
+    """Changes the rows of a full head: Adam with one second moment per row, and no first moment.
+
+    Adam's moments would be twice the size of the head, while plain descent has a rate that depends
+    on the width of the text vectors and on the batch. One number per row costs nothing, and the
+    rates that suit Adam suit it as well. Rows in bfloat16 are rounded at random.
+    """
+
+    def __init__(self, head: FullHead) -> None:
+        self._head = head
+        self._squares = {name: torch.zeros_like(head.bias) for name in ("weight", "bias")}
+        self._random = torch.Generator(head.weight.device)
+
+    def state(self) -> dict[str, Tensor]:
+        """Means of squares; together with the number of updates, all there is to restore."""
+        return self._squares
+
+    def change(self, rows: slice, weight: Tensor, bias: Tensor, *, step: RowStep) -> None:
+        """Changes some rows by their gradients.
+
+        A row's gradient is divided by the root of the running mean of its squares, over all numbers
+        of the row.
+        """
+        head, share, correction, eps = self._head, step.share, step.correction, step.eps
+        values, weight_squares, bias_squares = (
+            tensor[rows] for tensor in (head.weight, self._squares["weight"], self._squares["bias"])
+        )
+        bias_squares.lerp_((share * bias).square(), 1 - step.beta2)
+        head.bias[rows] -= step.lr * share * bias / (bias_squares.sqrt() * correction + eps)
+        step = replace(step, seed=step.seed + rows.start)
+        if values.is_cuda:
+            from labelgrove.nn.heads.row_kernel import change_rows  # brings a compiler along
+
+            if change_rows(values, weight, step, second=weight_squares):
+                return
+        norms = torch.linalg.vector_norm(weight, dim=1, dtype=torch.float32)
+        weight_squares.lerp_((share * norms).square() / head.in_features, 1 - step.beta2)
+        rates = step.lr * share / (weight_squares.sqrt() * correction + eps)
+        changed = values.float()  # a copy only if they are bfloat16
+        if step.weight_decay:
+            changed *= 1 - step.lr * step.weight_decay
+        changed.addcmul_(weight.float(), rates[:, None], value=-1)
+        if values.dtype == torch.bfloat16:
+            random = self._random.manual_seed(step.seed)
+            values.copy_(stochastically_rounded(changed, random))
 
 
 class _ChunkedLoss(torch.autograd.Function):

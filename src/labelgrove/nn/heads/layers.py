@@ -8,9 +8,10 @@ A table is anything with ``weight`` (rows x width), ``bias`` (or None), and ``ro
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -67,7 +68,7 @@ class LabelTable(nn.Module):
         )
 
 
-def log_odds(counts: Any, documents: Any) -> Tensor:
+def log_odds(counts: npt.ArrayLike, documents: npt.ArrayLike) -> Tensor:
     """Logits of smoothed frequencies, which are finite even for a count of 0 or of all.
 
     A head whose biases start here does not have to learn first that nearly all labels are absent.
@@ -76,7 +77,7 @@ def log_odds(counts: Any, documents: Any) -> Tensor:
     >>> log_odds(np.array([0, 50]), 99)
     tensor([-5.3033,  0.0000])
     """
-    share = (np.asarray(counts, np.float64) + 0.5) / (documents + 2.0)
+    share = (np.asarray(counts, np.float64) + 0.5) / (np.asarray(documents) + 2.0)
     return torch.as_tensor(np.log(share / (1 - share)), dtype=torch.float32)
 
 

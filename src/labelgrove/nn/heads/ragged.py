@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from labelgrove.core.arrays import offsets
+from labelgrove.core.arrays import Float32, Int32, Int64, offsets
 from labelgrove.nn.batches.padded import Movable
 
 NO_NODE = 2**62  # pads rows of true nodes; larger than any node, so that it sorts to the end
@@ -37,12 +36,9 @@ class RaggedLabels(Movable):
         return cls.from_arrays(offsets([len(row) for row in rows]), np.array(flat, np.int64))
 
     @classmethod
-    def from_csr(cls, matrix: Any) -> RaggedLabels:
-        """From a CSR matrix; its values are ignored."""
-        return cls.from_arrays(matrix.indptr, matrix.indices)
-
-    @classmethod
-    def from_arrays(cls, indptr: Any, indices: Any, values: Any = None) -> RaggedLabels:
+    def from_arrays(
+        cls, indptr: Int64, indices: Int32 | Int64, values: Float32 | None = None
+    ) -> RaggedLabels:
         """From the arrays of a CSR matrix."""
         pointers = np.asarray(indptr, np.int64)
         longest = int(np.diff(pointers).max(initial=1))

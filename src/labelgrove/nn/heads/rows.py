@@ -8,39 +8,16 @@ Nothing in an update has the size of the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from labelgrove.errors import ConfigError
+from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded
 from labelgrove.nn.heads.sharded import shard_of
 
 Combine = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of row ids and gradients
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowStep:
-    """How far rows go in update number ``update`` = 1, 2, ... by their gradients.
-
-    The gradients are of a loss that counts ``share``; ``seed`` is for rounding to bfloat16.
-    """
-
-    lr: float
-    weight_decay: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-    update: int = 1
-    share: float = 1.0
-    seed: int = 0
-
-    @property
-    def correction(self) -> float:
-        """A mean of squares that starts at zero is too small: what its root is multiplied by."""
-        correction: float = (1 - self.beta2**self.update) ** -0.5
-        return correction
 
 
 class RowTable(nn.Module):
@@ -61,14 +38,11 @@ class RowTable(nn.Module):
         *,
         bias: bool = False,
         std: float = 0.02,
-        dtype: torch.dtype = torch.float32,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        if dtype not in (torch.float32, torch.bfloat16):
-            raise ConfigError(f"a row table is stored in float32 or bfloat16, not {dtype}")
-        weight = torch.empty(rows, width, dtype=dtype, device=device)
+        weight = torch.empty(rows, width, device=device)
         if std > 0:
             weight.normal_(std=std, generator=generator)
         else:
@@ -81,7 +55,7 @@ class RowTable(nn.Module):
         return len(self.weight)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """The rows ``ids`` as float32; unless gradients are off, the optimiser gets theirs.
+        """The rows ``ids``; unless gradients are off, the optimiser gets theirs.
 
         The ids of one call must be distinct: a row that occurs twice would be updated by only one
         of its gradients. Gradients of the same row in different calls add up.
@@ -98,7 +72,7 @@ class RowTable(nn.Module):
         parts = [(ids, grad) for ids, grad in copies if grad is not None]
         if not parts:
             values = self.get_buffer(name)
-            return torch.empty(0, dtype=torch.int64, device=values.device), values[:0].float()
+            return torch.empty(0, dtype=torch.int64, device=values.device), values[:0]
         if len(parts) == 1:
             return parts[0]
         return sum_by_row(torch.cat([i for i, _ in parts]), torch.cat([g for _, g in parts]))
@@ -108,7 +82,7 @@ class RowTable(nn.Module):
         self._read.clear()
 
     def _gathered(self, name: str, ids: Tensor) -> Tensor:
-        copy = self.get_buffer(name).index_select(0, ids).float()
+        copy = self.get_buffer(name).index_select(0, ids)
         if torch.is_grad_enabled():
             copy.requires_grad_()
             self._read.append((name, ids, copy))
@@ -154,7 +128,7 @@ class RowOptimizer:
                 values = table.get_buffer(part)
                 self._values[f"{name}.{part}"] = values
                 self._state[f"{name}.{part}"] = self._fresh_state(values, state_dtype)
-                if torch.bfloat16 in (values.dtype, state_dtype):
+                if state_dtype == torch.bfloat16:
                     self._random[values.device] = torch.Generator(values.device)
 
     def collect(self, combine: Combine | None = None) -> None:
@@ -217,7 +191,7 @@ class RowOptimizer:
         step: RowStep,
     ) -> None:
         """Adagrad or plain descent."""
-        rows = values.index_select(0, ids).float()
+        rows = values.index_select(0, ids)
         if step.weight_decay:
             rows.mul_(1 - step.lr * step.weight_decay)
         if self.kind == "sgd":
@@ -231,7 +205,7 @@ class RowOptimizer:
             roots = total.sqrt().add_(step.eps)
             roots = roots if gradient.ndim == 1 else roots[:, None]
             rows.addcdiv_(gradient, roots, value=-step.lr)
-        self._write(values, ids, rows)
+        values.index_copy_(0, ids, rows)
 
     def _adam(
         self,
@@ -268,19 +242,9 @@ class RowOptimizer:
         )
         self._write(state["first"], ids, first)
         self._write(state["second"], ids, second)
-        self._write(values, ids, rows)
+        values.index_copy_(0, ids, rows)
 
     def _write(self, target: Tensor, ids: Tensor, rows: Tensor) -> None:
         if target.dtype == torch.bfloat16:
             rows = stochastically_rounded(rows, self._random[rows.device])
         target.index_copy_(0, ids, rows)
-
-
-def stochastically_rounded(values: Tensor, generator: torch.Generator) -> Tensor:
-    """Float32 numbers as bfloat16, up or down at random, so that their mean is kept.
-
-    bfloat16 has 8 bits of precision: rounding to the nearest would drop any change below a 256th.
-    """
-    bits = values.view(torch.int32)
-    noise = torch.empty_like(bits).random_(0, 1 << 16, generator=generator)
-    return noise.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()

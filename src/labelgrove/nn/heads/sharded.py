@@ -5,7 +5,7 @@ the document states of all processes and scores them on its own rows. What it fi
 the process that reads the document, where losses, logits or best labels of all rows are merged.
 
 Gradients go the same ways back, each of them once. Processes weight their losses so that the mean
-over processes is the loss of the update (``training/shares.py``), and gradients of parameters that
+over processes is the loss of the update (``training/updates.py``), and gradients of parameters that
 all processes have are averaged. The gradient of a row is in one process and already the sum over
 all documents. So gradients are divided by the number of processes where they leave home, and
 multiplied by it where they return to the states.
@@ -72,7 +72,7 @@ class Shard:
 
 def divide(module: nn.Module, rank: int, count: int) -> None:
     """Leaves a table (a module with ``weight`` and ``bias``) only the rows of one process."""
-    weight: Any = module.weight
+    weight = module.state_dict()["weight"]
     if len(weight) < count:
         raise ConfigError(
             f"heads.sharded: {len(weight):,} labels are too few for {count} processes; start "
@@ -87,16 +87,16 @@ def divide(module: nn.Module, rank: int, count: int) -> None:
     module.shard = shard  # type: ignore[assignment]
 
 
-def set_rows(table: Any, ids: Tensor, rows: Tensor, *, first: int = 0) -> None:
+def set_rows(table: nn.Module, ids: Tensor, rows: Tensor, *, first: int = 0) -> None:
     """Gives some rows of a table new weights from column ``first`` on, where it has these rows."""
     if (shard := shard_of(table)) is not None:
         ids, here = shard.local(ids)
         ids, rows = ids[here], rows[here]
-    weight: Tensor = table.weight
+    weight = table.state_dict()["weight"]
     weight[ids.to(weight.device), first:] = rows[:, first:].to(weight.device, weight.dtype)
 
 
-def shard_of(module: Any) -> Shard | None:
+def shard_of(module: object) -> Shard | None:
     """Which rows a table has, if it was divided."""
     shard: Shard | None = getattr(module, "shard", None)
     return shard
@@ -212,7 +212,7 @@ class _Home(torch.autograd.Function):
 
 def head_losses(
     text: Tensor,
-    head: Any,
+    head: nn.Module,
     truth: Tensor,
     *,
     positive_weights: Tensor | None = None,

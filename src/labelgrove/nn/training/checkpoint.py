@@ -6,7 +6,6 @@ import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +19,9 @@ from labelgrove.errors import ConfigError, ModelFormatError
 _BF16 = "bf16:"  # NumPy has no bfloat16, so its bits are stored as int16 under a marked name
 
 
-def to_part(config: dict[str, Any], groups: Mapping[str, Mapping[str, Tensor]]) -> Part:
+def to_part(config: dict[str, object], groups: Mapping[str, Mapping[str, Tensor]]) -> Part:
     """A part with groups of named tensors; tensors on the CPU are not copied."""
-    arrays: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, npt.NDArray[np.generic]] = {}
     for group, tensors in groups.items():
         for name, tensor in tensors.items():
             on_host = tensor.detach().cpu()
@@ -134,7 +133,7 @@ class BestWeights:
         return self.folder / f"step-{step:012d}"
 
 
-def _tensor(array: npt.NDArray[Any]) -> Tensor:
+def _tensor(array: npt.NDArray[np.generic]) -> Tensor:
     if array.size == 0:
         return torch.from_numpy(np.array(array))
     with warnings.catch_warnings():

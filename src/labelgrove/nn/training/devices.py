@@ -8,6 +8,8 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,11 @@ def choose_device(name: str | torch.device | None = None) -> torch.device:
     return device
 
 
+def device_of(model: nn.Module) -> torch.device:
+    """Where the first tensor of a model is."""
+    return next(chain(model.parameters(), model.buffers())).device
+
+
 def choose_precision(name: str, device: torch.device) -> str:
     """fp32, bf16 or fp16; for "auto" the one that suits the device."""
     if name != "auto":
@@ -46,12 +53,11 @@ def choose_precision(name: str, device: torch.device) -> str:
     return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
 
 
-def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
     """A context in which matrix products run in ``precision``."""
     if precision == "fp32":
         return contextlib.nullcontext()
-    context: contextlib.AbstractContextManager[Any] = torch.autocast(device.type, _TYPES[precision])
-    return context
+    return torch.autocast(device.type, _TYPES[precision])
 
 
 @contextlib.contextmanager
@@ -101,7 +107,7 @@ def interrupts_held_back(active: bool = True) -> Iterator[Callable[[], bool]]:
     usual = signal.default_int_handler
     pressed = False
 
-    def note(number: int, frame: Any) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
         if pressed:
             usual(number, frame)
@@ -130,11 +136,11 @@ class Workers:
     accelerator: Any = None
 
     @classmethod
-    def start(cls, device: str | torch.device | None = None) -> Workers:
+    def start(cls, device: torch.device) -> Workers:
         """Joins the processes that ``torchrun`` or ``accelerate launch`` started, if any."""
         if process_count() == 1:
-            return cls(choose_device(device))
-        on_cpu = choose_device(device).type == "cpu"
+            return cls(device)
+        on_cpu = device.type == "cpu"
         accelerator = join(cpu=on_cpu)
         # accelerate names it cpu:0; every tensor would be copied there again.
         place = torch.device("cpu") if on_cpu else accelerator.device
@@ -159,11 +165,11 @@ class Workers:
             wrapped: nn.Module = self.accelerator.prepare_model(module, device_placement=False)
         return wrapped
 
-    def apart(self, module: nn.Module) -> contextlib.AbstractContextManager[Any]:
+    def apart(self, module: nn.Module) -> contextlib.AbstractContextManager[object]:
         """A context in which gradients stay in this process."""
         if self.count == 1:
             return contextlib.nullcontext()
-        context: contextlib.AbstractContextManager[Any] = self.accelerator.no_sync(module)
+        context: contextlib.AbstractContextManager[object] = self.accelerator.no_sync(module)
         return context
 
     def agree(self, number: float) -> float:

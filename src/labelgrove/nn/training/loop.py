@@ -11,10 +11,9 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -25,21 +24,36 @@ from labelgrove.core.part import Part
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
+from labelgrove.nn.batches.padded import prefetched
 from labelgrove.nn.training.checkpoint import BestWeights, fill, from_part, to_part
 from labelgrove.nn.training.devices import (
     Workers,
+    device_of,
     interrupts_held_back,
     memory_in_use,
     own_settings,
 )
+from labelgrove.nn.training.optim import rate_factor
 from labelgrove.nn.training.params import LoopParams
-from labelgrove.nn.training.schedules import rate_factor
-from labelgrove.nn.training.shares import BatchesLike, Share, shared
-from labelgrove.nn.training.updates import LossOf, Updates
+from labelgrove.nn.training.updates import BatchesLike, LossOf, Share, Updates, shared
 
-__all__ = ["BatchesLike", "LoopParams", "LoopResult", "train"]
+__all__ = ["BatchesLike", "LoopParams", "LoopResult", "Task", "train"]
 
-Prefetch = Callable[[Iterator[Any], torch.device], Iterator[Any]]
+Record = dict[str, float]  # the numbers of a log line or an evaluation
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a model learns: its batches, and the mean loss of one, ``loss_of(model, batch)``.
+
+    The random numbers of the loss must come from torch. ``evaluate()`` scores the model on held-out
+    documents, higher is better; it is called in evaluation mode, without gradients, in the first
+    process only.
+    """
+
+    batches: BatchesLike
+    loss_of: LossOf
+    evaluate: Callable[[], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,14 +63,14 @@ class LoopResult:
     steps: int
     best_score: float | None
     best_step: int
-    history: list[dict[str, Any]]
+    history: list[Record]
     seconds: float
     tokens: int
     tokens_per_second: float
     stopped_early: bool
     resumed_from: int
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """What a model folder stores about its training."""
         names = ("steps", "best_step", "seconds", "tokens_per_second", "history")
         return {name: getattr(self, name) for name in names}
@@ -64,28 +78,22 @@ class LoopResult:
 
 def train(
     model: nn.Module,
-    batches: BatchesLike,
-    loss_of: LossOf,
+    task: Task,
     params: LoopParams,
     *,
-    evaluate: Callable[[], float] | None = None,
-    folder: str | Path | None = None,
+    folder: Path | None = None,
     reporter: Reporter | None = None,
-    device: str | torch.device | None = None,
     seed: int = 0,
-    prefetch: Prefetch | None = None,
     stage: str = "train",
 ) -> LoopResult:
-    """Trains ``model`` in place; at the end it has its final weights and is in evaluation mode.
+    """Trains ``model`` where it is; at the end it has its final weights and is in evaluation mode.
 
-    ``loss_of(model, batch)`` is the mean loss of a batch; its random numbers must come from torch.
-    ``evaluate()`` scores the model on held-out documents, higher is better; it is called in
-    evaluation mode, without gradients, in the first process only. With a ``folder`` (such as that
-    of ``RunFolder.checkpoint``) the run writes checkpoints there and continues from the last one.
-    Parameters of ``model.encoder`` are the encoder's and all others the heads'. ``prefetch`` moves
-    batches to the device before they are needed.
+    With a ``folder`` (such as that of ``RunFolder.checkpoint``) the run writes checkpoints there
+    and continues from the last one. Parameters of ``model.encoder`` are the encoder's and all
+    others the heads'.
     """
-    workers = Workers.start(device)
+    batches = task.batches
+    workers = Workers.start(device_of(model))
     if len(batches) == 0:
         raise DataError("there are no batches to train on")
     model.to(workers.device).train()
@@ -93,14 +101,13 @@ def train(
     with own_settings(workers.device, tf32=params.tf32):
         updates = Updates(
             model,
-            loss_of,
+            task.loss_of,
             params,
             total=params.max_steps or math.ceil(params.epochs * per_epoch),
             workers=workers,
             seed=seed,
         )
-        path = None if folder is None else Path(folder)
-        run = _Run(model, batches, updates, per_epoch, evaluate, path, prefetch or _moved)
+        run = _Run(model, task, updates, per_epoch, folder)
         if workers.rank != 0 or reporter is None:
             reporter = Reporter()
         return run.train(reporter, stage)
@@ -121,23 +128,21 @@ class _Progress:
     not_better: int = 0  # evaluations since the best one
     finished: bool = False
     stopped_early: bool = False
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[Record] = field(default_factory=list)
 
 
 class _Run:
     def __init__(
         self,
         model: nn.Module,
-        batches: BatchesLike,
+        task: Task,
         updates: Updates,
         updates_per_epoch: int,
-        evaluate: Callable[[], float] | None,
         folder: Path | None,
-        prefetch: Prefetch,
     ) -> None:
-        self.model, self.batches, self.updates, self.evaluate = model, batches, updates, evaluate
+        self.model, self.updates, self.updates_per_epoch = model, updates, updates_per_epoch
+        self.batches, self.evaluate = task.batches, task.evaluate
         self.params, self.workers, self.total = updates.params, updates.workers, updates.total
-        self.updates_per_epoch, self.prefetch = updates_per_epoch, prefetch
         self.writes = self.workers.rank == 0 or bool(updates.divided)
         if folder is not None and updates.divided and self.workers.rank:
             folder = folder / f"process-{self.workers.rank}"
@@ -194,8 +199,8 @@ class _Run:
             count=workers.count,
             rank=workers.rank,
         )
-        ahead = self.prefetch(own, workers.device)
-        try:
+        # Closing ends the prefetching thread, which must not outlive this loop.
+        with contextlib.closing(prefetched(own, workers.device)) as ahead:
             for first in ahead:
                 share = shares.popleft()
                 rest = itertools.islice(ahead, len(share.weights) - 1)
@@ -210,9 +215,6 @@ class _Run:
                 self._look_around(stage)
                 if self._is_over():
                     return
-        finally:
-            # The prefetching thread must not outlive this loop.
-            getattr(ahead, "close", lambda: None)()
         if progress.position == 0:
             raise DataError(f"epoch {progress.epoch} has no batches")
         progress.epoch += 1
@@ -320,7 +322,7 @@ class _Run:
         progress.finished = True
         self._save()
 
-    def _identity(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, object]:
         """What must be the same for a checkpoint to be continued."""
         shapes = {name: list(t.shape) for name, t in self.model.state_dict().items()}
         return {
@@ -340,7 +342,7 @@ class _Run:
         loss = self.workers.mean(updates.loss_sum) if updates.divided else updates.loss_sum
         if not progress.finished and not loss.isfinite().item():
             return  # the next log line reports that training went wrong
-        config = {
+        config: dict[str, object] = {
             "identity": self._identity(),
             "progress": asdict(progress),
             "numbers": updates.numbers(),
@@ -404,7 +406,3 @@ class _Run:
                 "tables as many processes as before"
             )
         return part
-
-
-def _moved(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
-    return (batch.to(device) for batch in batches)

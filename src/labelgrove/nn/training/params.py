@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from labelgrove.core.params import AutoBool, AutoFloat, AutoInt, Params, param
 
@@ -75,7 +75,7 @@ class LoopParams(Params):
     graphs: bool = param(True, help="replay compiled passes as CUDA graphs (one GPU, accumulate=1)")
     log_every: int = param(50, ge=1, help="updates between two log lines with loss and speed")
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The values that a checkpoint must share with the run that continues it."""
         return {name: value for name, value in self.get_params().items() if name not in _FREE}
 

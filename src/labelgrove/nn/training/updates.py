@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from labelgrove.errors import ConfigError
+from labelgrove.nn.batches.padded import BatchLike
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.heads.full import ONE_PROCESS, FullHead, full_heads
-from labelgrove.nn.heads.full_descent import FullDescent
-from labelgrove.nn.heads.rows import RowOptimizer, RowStep, RowTable, row_tables, sum_by_row
+from labelgrove.nn.heads.full import ONE_PROCESS, FullDescent, FullHead, full_heads
+from labelgrove.nn.heads.row_step import RowStep
+from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
 from labelgrove.nn.heads.sharded import divided_tensors, shard_of
 from labelgrove.nn.training.averaging import Average
 from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
@@ -26,14 +30,65 @@ from labelgrove.nn.training.devices import (
     derived_seed,
     seed_torch,
 )
-from labelgrove.nn.training.optim import LossScale, adamw, clip_gradients, joint_norm
+from labelgrove.nn.training.optim import (
+    LossScale,
+    adamw,
+    clip_gradients,
+    first_beta,
+    joint_norm,
+    rate_factor,
+    share_of_steps,
+)
 from labelgrove.nn.training.params import LoopParams
-from labelgrove.nn.training.schedules import first_beta, rate_factor, share_of_steps
-from labelgrove.nn.training.shares import Share
 
 FEWEST_SAMPLES = 3  # of a mean of weights, after the first; one sample alone is no mean
 
-LossOf = Callable[[Any, Any], Tensor]
+LossOf = Callable[[Any, Any], Tensor]  # of a model and one of its batches
+Cast = Callable[[], contextlib.AbstractContextManager[object]]
+
+
+class BatchesLike(Protocol):
+    """Batches by epoch; the same epoch always has the same batches."""
+
+    def __len__(self) -> int: ...
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[BatchLike]: ...
+
+
+@dataclass(frozen=True)
+class Share:
+    """One process's part of an update: a weight for the mean loss of each of its batches.
+
+    ``batches`` and ``tokens`` count those of all processes.
+    """
+
+    weights: list[float]
+    batches: int
+    tokens: int
+
+
+def shared(
+    batches: Iterator[BatchLike],
+    shares: deque[Share],
+    *,
+    accumulate: int,
+    count: int = 1,
+    rank: int = 0,
+) -> Iterator[BatchLike]:
+    """The batches of process ``rank`` of ``count``; queues each update's share before its batches.
+
+    Every process sees all batches. So each knows how many documents an update has, and every
+    document counts the same even if batches differ in size.
+    """
+    while together := list(itertools.islice(batches, accumulate * count)):
+        documents = sum(len(batch.rows) for batch in together)
+        own = [(batch, count * len(batch.rows) / documents) for batch in together[rank::count]]
+        if len(own) < math.ceil(len(together) / count):
+            # The other processes wait for gradients from this one: it sends zeros.
+            own.append((together[0], 0.0))
+        tokens = sum(batch.tokens for batch in together)
+        shares.append(Share([weight for _, weight in own], len(together), tokens))
+        yield from (batch for batch, _ in own)
 
 
 class Updates:
@@ -69,8 +124,8 @@ class Updates:
         self.graphs = params.compile and params.graphs and alone
         if params.compile:
             encoder = getattr(model, "encoder", model)
-            options = {"graphs": self.graphs} if isinstance(encoder, Encoder) else {}
-            encoder.compile(dynamic=True, **options)
+            graphs = {"graphs": self.graphs} if isinstance(encoder, Encoder) else {}
+            encoder.compile(dynamic=True, **graphs)
         cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
         self.module = workers.wrap(cast)
         self.optimizer = adamw(model, params)
@@ -85,7 +140,7 @@ class Updates:
         self.average = _average(model, {**self.tables, **self.full}, params, total)
         self.loss_sum = torch.zeros((), device=device)
 
-    def make(self, step: int, share: Share, batches: Iterator[Any]) -> None:
+    def make(self, step: int, share: Share, batches: Iterator[BatchLike]) -> None:
         """Update ``step`` (from 0) on this process's batches."""
         seed_torch(derived_seed(self.seed, step, self.workers.rank), self.workers.device)
         if self.graphs:
@@ -137,19 +192,19 @@ class Updates:
         }
 
     def load(
-        self, tensors: Mapping[str, Mapping[str, Tensor]], numbers: Mapping[str, Any], what: str
+        self, tensors: Mapping[str, Mapping[str, Tensor]], numbers: Mapping[str, float], what: str
     ) -> None:
         """Continues from what :meth:`tensors` and :meth:`numbers` returned."""
         load_optimizer(self.optimizer, tensors["optimizer"])
         fill(self.rows.state(), tensors["rows"], what)
         fill(self._full_state(), tensors["full"], what)
         fill({"sum": self.loss_sum}, tensors["loss"], what)
-        self.rows.updates = numbers["table_updates"]
-        self.full_updates = numbers.get("full_updates", 0)
+        self.rows.updates = int(numbers["table_updates"])
+        self.full_updates = int(numbers.get("full_updates", 0))
         if self.average is not None:
-            self.average.load(tensors["average"], numbers["samples"])
+            self.average.load(tensors["average"], int(numbers["samples"]))
         if self.scale is not None:
-            self.scale = LossScale(numbers["scale"], numbers["good_at_scale"])
+            self.scale = LossScale(numbers["scale"], int(numbers["good_at_scale"]))
 
     def _mean_rows(self, ids: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """The mean over all processes of the gradients of table rows."""
@@ -240,13 +295,13 @@ class Updates:
 class _WithLoss(nn.Module):
     """The model and its loss as one forward pass, for distributed training to wrap."""
 
-    def __init__(self, model: nn.Module, loss_of: LossOf, cast: Callable[[], Any]) -> None:
+    def __init__(self, model: nn.Module, loss_of: LossOf, cast: Cast) -> None:
         super().__init__()
         self.model = model
         self._loss_of = loss_of
         self._cast = cast
 
-    def forward(self, batch: Any) -> Tensor:
+    def forward(self, batch: BatchLike) -> Tensor:
         with self._cast():
             return self._loss_of(self.model, batch)
 
