@@ -18,6 +18,7 @@ pytest.importorskip("torch")
 import torch
 
 from labelgrove.core.params import read_toml
+from labelgrove.experiments.bench.config import Bench
 from labelgrove.labels.tree import LabelTree, tree_widths
 from labelgrove.methods import create
 from labelgrove.methods.cascadexml.net import CascadeNet
@@ -112,6 +113,7 @@ def test_lightxml(name: str) -> None:
     training = model.training
     assert round(model.held_out * data.documents) == held_out
     assert (model.encoder.max_tokens, training.batch_size) == (tokens, batch)
+    assert model.encoder.lowercase  # dataset.py, before every tokenizer
     per_epoch = batches(model, data)
     total = math.ceil(training.epochs * per_epoch)
     assert total == epochs * per_epoch
@@ -163,6 +165,11 @@ def test_cascadexml(name: str) -> None:
     assert (model.held_out, model.encoder.max_tokens) == (0, tokens)
     assert (model.heads.kept, model.heads.score) == (kept, score)
     assert model.encoder.markup == "sep"
+    # The paper rescales the losses of the levels; the README's commands have --rw_loss 1 1 1.
+    path = CONFIGS / "tables" / f"{name}.toml"
+    rows = Bench.from_config(read_toml(path), folder=path.parent).rows
+    (commands,) = (row.settings for row in rows if row.name.endswith("in its commands"))
+    assert model.heads.rescale and commands["heads"]["rescale"] is False
     tree = model.tree
     assert (tree.label_features, tree.features_per_label) == ("smoothed-sums", 1000)
     per_epoch, training = batches(model, data), model.training

@@ -35,6 +35,17 @@ def test_a_model_reads_markup_as_it_was_trained() -> None:
     assert not np.array_equal(one, other)
 
 
+def test_a_model_reads_lower_case_as_it_was_trained(tmp_path: Path) -> None:
+    """LightXML's code reads every text in lower case."""
+    texts, labels = planted(30)
+    encoder = tiny_training()["encoder"] | {"lowercase": True}
+    model = new("lightxml", encoder=encoder, training=FEW, rerank={"enabled": False})
+    model.fit(texts, labels).save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    one, other = (loaded.predict([text], k=3).scores for text in ("Red SHOE", "red shoe"))
+    assert np.array_equal(one, other)
+
+
 def with_fields(count: int) -> tuple[list[str], list[list[str]], list[dict[str, str]]]:
     """Documents with a colour as a field, their labels, and two that differ in it alone."""
     texts, labels = planted(count)

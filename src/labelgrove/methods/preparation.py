@@ -176,6 +176,8 @@ def tokens_stage(
 ) -> CachedResult[Tokens]:
     """Texts as the encoder reads them."""
     how: Table = {} if encoder.markup == "keep" else {"markup": encoder.markup}
+    if encoder.lowercase:
+        how["lowercase"] = True
     if encoder.fields:
         how["fields"] = encoder.fields
     reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str(), **how)

@@ -138,8 +138,8 @@ def test_token_numbers_beyond_the_type_or_with_huge_gaps_are_refused():
 class Reader:
     """As much of an encoder as tokenising needs."""
 
-    def __init__(self, tokenizer, markup):
-        self.tokenizer, self.markup = tokenizer, markup
+    def __init__(self, tokenizer, markup="keep", lowercase=False):
+        self.tokenizer, self.markup, self.lowercase = tokenizer, markup, lowercase
 
 
 def test_markup_of_raw_texts():
@@ -155,6 +155,18 @@ def test_markup_of_raw_texts():
     assert ids.tolist().count(separator) == 2  # the other one ends the text
     pieces = [text[place.start : place.end] for place in places if place.word >= 0]
     assert pieces == ["red", "shoe", "s", "/SEP/", "blue", "shoe", "s"]
+
+
+@pytest.mark.parametrize("markup", ["keep", "sep"])
+def test_lower_case_keeps_places(markup):
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "red": 1, "[SEP]": 2}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    text = "\u0130X Red /SEP/ RED"  # the small form of its first letter has two characters
+    reader = Reader(tokenizer, markup, lowercase=True)
+    separator = 2 if markup == "sep" else 0
+    assert tokenize([text], reader, 8).row(0).tolist() == [0, 1, separator, 1]
+    places = module.token_places(text, reader, 8)[1]
+    assert [text[place.start : place.end] for place in places] == text.split()
 
 
 def test_accents_are_spelled_in_one_way():

@@ -30,7 +30,7 @@ class OnnxEncoder:
     """The graph and the tokenizer of an exported folder, opened when first used.
 
     ``settings`` are ``width``, ``layers``, ``max_tokens``, ``pad_id``, ``pad_left`` and, but not in
-    older folders, ``markup`` and ``fields``.
+    older folders, ``markup``, ``lowercase`` and ``fields``.
     """
 
     def __init__(self, folder: Path, settings: JsonObject) -> None:
@@ -38,6 +38,7 @@ class OnnxEncoder:
         self.settings = dict(settings)
         self.max_tokens: int = settings["max_tokens"]
         self.markup: str = settings.get("markup", "keep")
+        self.lowercase: bool = settings.get("lowercase", False)
         self.fields: tuple[str, ...] = tuple(settings.get("fields", ()))
         self.width: int = settings["width"]
         self.layers: int = settings["layers"]

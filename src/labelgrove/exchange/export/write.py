@@ -82,6 +82,7 @@ def export(
         "pad_id": encoder.pad_id,
         "pad_left": encoder.pad_left,
         "markup": encoder.markup,
+        "lowercase": encoder.lowercase,
         "fields": list(encoder.fields),
         "report": dict(model.report_) or None,
     }

@@ -86,6 +86,7 @@ class Encoder(torch.nn.Module):
         self.pad_left = pad_left
         self.max_tokens = params.max_tokens
         self.markup = params.markup
+        self.lowercase = params.lowercase
         self.fields = tuple(params.fields)
         self.width: int = model.config.hidden_size
         self.depth: int = model.config.num_hidden_layers

@@ -54,6 +54,9 @@ class EncoderParams(Params):
         help="sep: read /SEP/ as [SEP] and _ as a space, as CascadeXML's code does with the raw "
         "texts of AttentionXML's data sets",
     )
+    lowercase: bool = param(
+        False, help="read texts in lower case, whatever the encoder, as LightXML's code does"
+    )
     fields: list[str] = param(
         [],
         help="catalogue fields to read besides the texts, of documents with fields; they come "

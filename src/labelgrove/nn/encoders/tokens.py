@@ -221,13 +221,19 @@ def _separator(cutter: Tokenizer) -> str:
 def _read(text: str, tokenizer: AnyTokenizer, separator: str) -> str:
     """The text as the encoder reads it.
 
-    Places of characters stay with ``markup="sep"``, but not in documents with fields.
+    Places of characters stay, but not in documents with fields.
     """
     if is_record(text):
         text = read_record(text, getattr(tokenizer, "fields", ()), separator)
-    if getattr(tokenizer, "markup", "keep") == "keep":
-        return text
-    return text.replace("_", " ").replace("/SEP/", "[SEP]")
+    lowercase = getattr(tokenizer, "lowercase", False)
+    if lowercase:
+        small = text.lower()
+        if len(small) != len(text):  # "İ" would become two characters
+            small = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+        text = small
+    if getattr(tokenizer, "markup", "keep") == "sep":
+        text = text.replace("_", " ").replace("/sep/" if lowercase else "/SEP/", "[SEP]")
+    return text
 
 
 def _prepared(tokenizer: AnyTokenizer, max_tokens: int) -> _Prepared:
