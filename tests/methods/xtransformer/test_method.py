@@ -19,6 +19,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
 from labelgrove.labels.features import pifa
 from labelgrove.methods import create
+from labelgrove.methods.training import make_runner
 from labelgrove.methods.xtransformer.matching import (
     IndexingParams,
     cluster_tree,
@@ -28,7 +29,8 @@ from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
 from support.run_logs import computed, interrupted, resumed
-from support.small_models import FEW_UPDATES, planted, same, tiny_training
+from support.small_models import COLOURS, FEW_UPDATES, THINGS, planted, same, tiny_training
+from support.tiny_encoders import make_encoder
 
 pytestmark = pytest.mark.slow
 DOCUMENTS, LABELS, CLUSTERS, TERMS, WIDTH, KEPT = 60, 14, 4, 12, 5, 2
@@ -184,6 +186,32 @@ def test_pretrained_embeddings_index_without_a_first_matcher(tmp_path: Path) -> 
     matrix, _ = model.index_.encode(labels)
     expected = cluster_tree(pifa(vectors, matrix), IndexingParams(clusters=4))
     assert model.rankers()[0].tree == expected
+
+
+def test_vectors_of_another_encoder_add_up_as_they_are(tmp_path: Path) -> None:
+    """As published: all nine models are indexed by sums of the fine-tuned XLNet's vectors."""
+    texts, labels = planted(60)
+    xlnet = str(make_encoder(tmp_path / "xlnet", "xlnet", words=[*COLOURS, *THINGS]))
+    encoder = tiny_training()["encoder"] | {"encoder": xlnet, "pooling": "last"}
+    with RunFolder(tmp_path / "run") as run:
+        first = new(encoder=encoder, indexing={"clusters": 4}).fit(texts, labels, run=run)
+    indexing = {"vectors": "pifa-neural", "text_encoder": xlnet, "pifa": "sums", "clusters": 4}
+    with RunFolder(tmp_path / "run") as run:
+        model = new(indexing=indexing).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run").count("network") == 2  # the XLNet's is there already
+    reader = first.network_.encoder
+    tokens = tokenize(texts, reader, reader.max_tokens)
+    vectors = make_runner(first.network_, "fp32").read(tokens, 1, vectors=True)[2]
+    matrix, _ = model.index_.encode(labels)
+    sums = matrix.toarray().T @ vectors
+    unit = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+    assert model.rankers()[0].tree == cluster_tree(unit, IndexingParams(clusters=4))
+    assert not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=0.1)
+
+
+def test_sums_are_refused_where_they_have_no_effect() -> None:
+    with pytest.raises(ConfigError, match=r"indexing\.pifa: sums .*pifa-neural"):
+        new(indexing={"pifa": "sums"}).fit(*planted(30))
 
 
 def test_label_texts_may_have_an_encoder_of_their_own() -> None:

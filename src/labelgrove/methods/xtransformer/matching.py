@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -26,13 +27,13 @@ from labelgrove.labels.features import l2_normalised, label_strings, pifa
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.methods.neural import Neural
-from labelgrove.methods.preparation import Prepared, TrainingExamples
+from labelgrove.methods.preparation import Prepared, TrainingExamples, tokens_stage
 from labelgrove.methods.training import make_runner, train_heads
 from labelgrove.methods.xtransformer.net import MatcherNet, MatcherParams
 from labelgrove.methods.xtransformer.ranking import Matched
 from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
-from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
+from labelgrove.nn.encoders.files import EncoderContent, EncoderParams, trained_pooling
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import Network, Runner, network_from_part
 from labelgrove.nn.training.devices import choose_device
@@ -54,10 +55,11 @@ class IndexingParams(Params):
         help="label vectors: the tf-idf of their documents, embeddings of their documents, or an "
         "embedding of their own text",
     )
-    pifa: Literal["weighted", "plain"] = param(
+    pifa: Literal["weighted", "plain", "sums"] = param(
         "weighted",
         help="how documents add up to a label: a document of n labels counts 1/sqrt(n) for each "
-        "(public code), or all count the same (paper)",
+        "(public code), all count the same (paper), or, for pifa-neural, vectors add up as the "
+        "encoder makes them, not scaled to unit length (public code)",
     )
     clusters: int | Literal["auto"] = param(
         "auto", ge=1, help="number of clusters, a power of two; auto: 50 to 100 labels in each"
@@ -68,9 +70,16 @@ class IndexingParams(Params):
         "downloaded, which saves that training",
     )
     text_encoder: str | None = param(
-        None, help="encoder of the labels' texts for text-emb; none = the method's own"
+        None, help="encoder of text-emb and of pifa-neural; none = the method's own"
     )
     kmeans_iterations: int = param(20, ge=1, help="most rounds of k-means for one split")
+
+    def validate(self, path: str = "") -> Self:
+        """Also checks fields against each other."""
+        super().validate(path)
+        if self.pifa == "sums" and self.vectors != "pifa-neural":
+            raise ConfigError(f"{path}.pifa: sums are only for {path}.vectors=pifa-neural")
+        return self
 
 
 @dataclass(frozen=True)
@@ -105,35 +114,74 @@ class ClusterMatcher:
         """The clusters that ``indexing`` asks for.
 
         For fine-tuned pifa-neural a matcher of pifa-tfidf clusters is trained first; in a run
-        folder it is the one that a pifa-tfidf model with the same settings trains.
+        folder it is the one that a pifa-tfidf model with the same settings and encoder trains.
         """
-        data, stages, labels = self.data, self.stages, self.data.learnt_from.labels
-        if self.indexing.vectors == "text-emb":
-            encoder, strings = self._label_texts()
-            return self._clusters(
-                stages(
-                    "label-vectors",
-                    embed_strings,
-                    strings=strings,
-                    encoder=stages.derive(lambda: encoder, content=EncoderContent(encoder)),
-                )
+        stages, labels, kind = self.stages, self.data.learnt_from.labels, self.indexing.vectors
+        if kind == "text-emb":
+            encoder = self._encoder()
+            vectors = stages(
+                "label-vectors",
+                embed_strings,
+                strings=self._label_texts(),
+                encoder=stages.derive(lambda: encoder, content=EncoderContent(encoder)),
             )
-        if self.indexing.vectors == "pifa-neural" and self.indexing.embeddings == "pretrained":
+            return self._clusters(vectors, None, self.indexing)
+        other = self._with_text_encoder() if kind == "pifa-neural" else self
+        data = other.data
+        if kind == "pifa-neural" and self.indexing.embeddings == "pretrained":
             vectors = stages(
                 "pretrained-vectors", embed_documents, encoder=data.encoder, tokens=data.tokens
             )
-            return self._clusters(vectors, labels)
-        terms = data.terms
-        first = self._clusters(CachedResult(lambda: terms.value.rows, terms.key), labels)
-        if self.indexing.vectors == "pifa-tfidf":
+            return self._clusters(vectors, labels, self.indexing)
+        terms, by_words = data.terms, self.indexing
+        if by_words.pifa == "sums":
+            by_words = replace(by_words, pifa="weighted")
+        first = self._clusters(CachedResult(lambda: terms.value.rows, terms.key), labels, by_words)
+        if kind == "pifa-tfidf":
             return first
-        matched = self.match(self.train(first), data.tokens)
-        return self._clusters(CachedResult(lambda: matched.value.vectors, matched.key), labels)
+        matcher = other.train(first)
+        if self.indexing.pifa == "sums":
+            precision = self.model.training.precision
+            vectors = stages(
+                "document-vectors",
+                document_vectors,
+                matcher=matcher,
+                tokens=data.tokens,
+                precision=precision,
+            )
+            return self._clusters(vectors, labels, self.indexing)
+        matched = other.match(matcher, data.tokens)
+        unit = CachedResult(lambda: matched.value.vectors, matched.key)
+        return self._clusters(unit, labels, self.indexing)
 
-    def _label_texts(self) -> tuple[EncoderParams, Strings]:
-        encoder = EncoderParams(**self.model.encoder.get_params())
-        if self.indexing.text_encoder is not None:
-            encoder.encoder = self.indexing.text_encoder
+    def _encoder(self) -> EncoderParams:
+        """What makes the vectors of labels and documents."""
+        own, name = self.model.encoder, self.indexing.text_encoder
+        if name in (None, own.encoder):
+            return own
+        other = EncoderParams(**own.get_params() | {"encoder": name})
+        other.pooling = trained_pooling(other.folder()) or "first"
+        return other
+
+    def _with_text_encoder(self) -> ClusterMatcher:
+        """The same documents and settings, read by ``indexing.text_encoder``."""
+        encoder = self._encoder()
+        if encoder is self.model.encoder:
+            return self
+        model, stages, held_out = copy(self.model), self.stages, self.data.held_out
+        model.encoder = encoder
+        reader = load_encoder(encoder)
+        data = replace(
+            self.data,
+            encoder=stages.derive(lambda: reader, content=EncoderContent(encoder)),
+            tokens=tokens_stage(stages, "tokens", self.data.learnt_from.texts, reader),
+            held_out_tokens=None
+            if held_out is None
+            else tokens_stage(stages, "held-out-tokens", held_out.texts, reader),
+        )
+        return replace(self, data=data, model=model)
+
+    def _label_texts(self) -> Strings:
         index = self.data.learnt_from.index
         if index.names is index.ids and index.texts is None:
             self.stages.reporter.message(
@@ -141,17 +189,17 @@ class ClusterMatcher:
             )
         strings = label_strings(TreeParams(label_features="text"), index)
         assert strings is not None
-        return encoder, strings
+        return strings
 
     def _clusters(
-        self, vectors: CachedResult[Any], labels: CSR | None = None
+        self, vectors: CachedResult[Any], labels: CSR | None, params: IndexingParams
     ) -> CachedResult[LabelTree]:
         return self.stages(
             "clusters",
             cluster_labels,
             vectors=vectors,
             labels=labels,
-            params=self.indexing.only(
+            params=params.only(
                 *("clusters", "kmeans_iterations", *(() if labels is None else ("pifa",)))
             ),
             seed=self.model.random_state,
@@ -280,6 +328,12 @@ def cluster_tree(vectors: Features | Rows, params: IndexingParams, *, seed: int 
     if len(grown.parents) > 1:
         return grown
     return LabelTree([np.zeros(1, np.int32), grown.parents[0]], grown.leaf_labels)
+
+
+def document_vectors(matcher: TrainedMatcher, tokens: Tokens, precision: str) -> Part:
+    """Vectors of documents by a matcher's encoder, of any length."""
+    _, _, vectors = make_runner(matcher.network, precision).read(tokens, 1, vectors=True)
+    return Part({}, {"vectors": vectors})
 
 
 def match_documents(matcher: TrainedMatcher, tokens: Tokens, most: int, precision: str) -> Matched:

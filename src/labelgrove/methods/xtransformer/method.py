@@ -180,7 +180,7 @@ class XTransformer(Model):
         return neural.resolve_defaults(self, corpus)
 
     def encoders(self) -> list[EncoderParams]:
-        """The one that is fine-tuned, and the one that reads the labels' names."""
+        """The one that is fine-tuned, and the one that labels' vectors come from."""
         own = self.indexing.text_encoder
         if own is None:
             return [self.encoder]
