@@ -218,3 +218,65 @@ def test_pecos_matrices_that_lie_or_need_pickle(tmp_path):
     pytest.raises(DataError, read_corpus, tmp_path).match(r"Y\.trn\.npz: is not a sparse matrix")
     np.savez(tmp_path / "Y.trn.npz", **{**good, "data": np.array([{}])}, **outside)
     pytest.raises(DataError, read_corpus, tmp_path).match(r"Y\.trn\.npz: is not a sparse")
+
+
+@pytest.mark.parametrize("given", [".", "X.trn.npz"])
+def test_x_transformer_folder(tmp_path, given):
+    """As its authors publish it: matrices, texts under other names, and names of labels."""
+    pecos(tmp_path, texts=None)
+    (tmp_path / "train_raw_texts.txt").write_text("red shoe\nhat\n")
+    (tmp_path / "label_map.txt").write_text("zero\none\ntwo\n")
+    corpus = read_corpus(tmp_path / given)
+    assert list(corpus.texts) == ["red shoe", "hat"]
+    assert list(corpus.index.names) == ["zero", "one", "two"]
+    assert np.array_equal(corpus.features.sparse.toarray(), FEATURES.toarray())
+
+
+def label_feature_matrices(folder, part="trn", labels=b"2 3\n0:1.0 2:1.0\n\n"):
+    (folder / f"{part}_X_Xf.txt").write_bytes(b"2 4\n0:0.6 3:0.8\n1:1.0\n")
+    (folder / f"{part}_X_Y.txt").write_bytes(labels)
+
+
+def test_label_feature_matrices_without_texts(tmp_path):
+    label_feature_matrices(tmp_path)
+    label_feature_matrices(tmp_path, "tst", b"2 3\n1:1.0\n0:1.0\n")
+    for path, options, labels in (
+        (tmp_path, None, [[1, 0, 1], [0, 0, 0]]),
+        (tmp_path / "trn_X_Xf.txt", None, [[1, 0, 1], [0, 0, 0]]),
+        (tmp_path, TEST, [[0, 1, 0], [1, 0, 0]]),
+    ):
+        report = ReadReport()
+        corpus = read_corpus(path, options=options, report=report)
+        assert corpus.labels.toarray().tolist() == labels and corpus.texts is None
+        assert corpus.features.sparse.shape == (2, 4) and report.documents == 2
+        assert list(corpus.index.ids) == ["0", "1", "2"]
+    json_lines(tmp_path / "lbl.json.gz", [{"title": t} for t in ("zero", "one", "two")])
+    assert list(read_corpus(tmp_path).index.names) == ["zero", "one", "two"]
+    pytest.raises(DataError, lambda: [*iter_documents(tmp_path)]).match("features but no texts")
+
+
+def test_label_feature_matrices_out_of_step(tmp_path):
+    label_feature_matrices(tmp_path, labels=b"3 3\n0:1\n0:1\n1:1\n")
+    pytest.raises(DataError, read_corpus, tmp_path).match("3 rows, but trn_X_Xf.txt has 2")
+    label_feature_matrices(tmp_path)
+    json_lines(tmp_path / "lbl.json.gz", [{"title": "zero"}])
+    pytest.raises(DataError, read_corpus, tmp_path).match(r"3 labels, lbl\.json 1")
+    (tmp_path / "trn_X_Y.txt").unlink()
+    pytest.raises(DataError, read_corpus, tmp_path / "trn_X_Xf.txt").match("no labels with it")
+
+
+def test_one_file_with_splits(tmp_path):
+    (tmp_path / "Toy_data.txt").write_text("3 2 2\n0 0:1\n1 1:1\n0,1 0:1 1:1\n")
+    (tmp_path / "Toy_trSplit.txt").write_text("3 1\n1 2\n")
+    (tmp_path / "Toy_tstSplit.txt").write_text("2\n")
+    report = ReadReport()
+    corpus = read_corpus(tmp_path, report=report)
+    assert corpus.labels.toarray().tolist() == [[1, 1], [1, 0]] and report.documents == 2
+    assert corpus.features.sparse.toarray().tolist() == [[1, 1], [1, 0]]
+    assert "the first of 2 splits" in str(report.notes)
+    assert read_corpus(tmp_path, options=TEST).labels.toarray().tolist() == [[0, 1]]
+    for line in ("4\n", "0\n", "x\n"):
+        (tmp_path / "Toy_tstSplit.txt").write_text(line)
+        pytest.raises(DataError, read_corpus, tmp_path, options=TEST).match("from 1 to 3")
+    (tmp_path / "Toy_tstSplit.txt").write_text("")
+    pytest.raises(DataError, read_corpus, tmp_path, options=TEST).match("no documents")

@@ -149,6 +149,21 @@ def test_a_changed_file_beside_the_corpus_is_measured_again(data: Path, tmp_path
     assert messages == [training, before, training]
 
 
+def test_filtered_pairs_do_not_count(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    rows = [f"{n % 4} {n % 4}:1" for n in range(40)]
+    (data / "train.txt").write_text("\n".join(["40 4 4", *rows]) + "\n")
+    (data / "test.txt").write_text("\n".join(["4 4 4", *rows[:4]]) + "\n")
+    (data / "filter_labels_test.txt").write_text("0 0\n")
+    scores = []
+    for shared in ({}, {"filter": "filter_labels_test.txt"}):
+        bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]} | shared)
+        (record,) = BenchFolder(bench, data, tmp_path / "bench").run()
+        scores.append(record["metrics"]["P@1"])
+    assert scores == [100, 75]
+
+
 def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from support.tiny_encoders import make_encoder

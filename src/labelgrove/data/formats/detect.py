@@ -22,8 +22,10 @@ from labelgrove.data.formats.files import (
     sibling,
     standard_input,
 )
+from labelgrove.data.formats.lf import find_lf_matrices
+from labelgrove.data.formats.matrices import matrix_kind
 from labelgrove.data.formats.pecos import find_pecos
-from labelgrove.data.formats.xc import kind_of_lines
+from labelgrove.data.formats.xc import find_split, kind_of_lines
 from labelgrove.errors import ConfigError, DataError
 
 FORMATS = {
@@ -81,14 +83,19 @@ def _of_folder(folder: Path) -> str:
             return "pecos"
         if find_pair(folder, options):
             return "attentionxml"
+        if find_lf_matrices(folder, options):
+            return "lf"
+        if find_split(folder, options):
+            return "xc"
     if sibling(folder, "trn.json", "tst.json"):
         return "lf"
     if is_full_text_folder(folder):
         return "annif"
     raise DataError(
         "this folder has no known format: no train.jsonl, no X.trn.* with Y.trn.npz, no "
-        "train_texts.txt with train_labels.txt, no trn.json.gz, and no .txt files with .tsv or "
-        ".key files. Give the path of a file",
+        "train_texts.txt with train_labels.txt, no trn.json.gz, no trn_X_Xf.txt with trn_X_Y.txt, "
+        "no NAME_data.txt with NAME_trSplit.txt, and no .txt files with .tsv or .key files. Give "
+        "the path of a file",
         file=folder,
     )
 
@@ -110,7 +117,15 @@ def _of_file(file: Path) -> str:
             "Y.trn.npz (labelgrove train FOLDER), or the texts, and this file as --features",
             file=file,
         )
+    if find_lf_matrices(file, ReadOptions()):
+        return "lf"
     format = _by_content(file) or by_name
+    if format == "text" and matrix_kind(file) == "pairs":
+        raise DataError(
+            "is a matrix, and there are no labels with it; give the folder of trn_X_Xf.txt and "
+            "trn_X_Y.txt, or the texts, and this file as --features",
+            file=file,
+        )
     if format is None:
         reason = f"unknown file format; set format (--format) to one of {', '.join(FORMATS)}"
         raise DataError(reason, file=file)

@@ -1,8 +1,9 @@
 """Label-feature data sets: ``trn.json.gz`` with labels by number, their titles in ``lbl.json.gz``.
 
 A line of the first is ``{"uid", "title", "content", "target_ind": [...], "target_rel": [...]}``;
-label number n is line n (from 0) of the second. Filter files list the numbers of documents and
-labels that are the same thing; these pairs do not count in evaluation.
+label number n is line n (from 0) of the second. Without texts there are two matrices,
+``trn_X_Xf.txt`` (features) and ``trn_X_Y.txt`` (labels). Filter files list the numbers of documents
+and labels that are the same thing; these pairs do not count in evaluation.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats.building import build_corpus
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import existing, lines, parse_lines, part_names, sibling
+from labelgrove.data.formats.files import (
+    bare_name,
+    existing,
+    lines,
+    parse_lines,
+    part_names,
+    sibling,
+)
 from labelgrove.data.formats.jsonl import (
     document_id,
     document_labels,
@@ -27,24 +35,48 @@ from labelgrove.data.formats.jsonl import (
     parse_object,
     text_reader,
 )
+from labelgrove.data.formats.matrices import read_matrix
 from labelgrove.errors import DataError
 
 TEXT_FIELDS = ("title", "content")
+FEATURES = "_X_Xf.txt"
+
+
+def find_lf_matrices(path: Path, options: ReadOptions) -> tuple[Path, Path] | None:
+    """Features and labels of a folder's part, or of a part whose features are given."""
+    if path.is_dir():
+        folder, parts = path, part_names(options)
+    elif bare_name(path).endswith(FEATURES):
+        folder, parts = path.parent, (bare_name(path).removesuffix(FEATURES),)
+    else:
+        return None
+    for part in parts:
+        files = sibling(folder, part + FEATURES), sibling(folder, f"{part}_X_Y.txt")
+        if files[0] is not None and files[1] is not None:
+            return files[0], files[1]
+    return None
 
 
 def iter_lf(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
     """The documents of a label-feature file; labels are their numbers as strings."""
     file = _document_file(Path(path), options)
+    if file is None:
+        raise DataError("has features but no texts; use read_corpus", file=path)
     return parse_lines(file, document_parser(options, report, labels=None), options, report)
 
 
-def _document_file(path: Path, options: ReadOptions) -> Path:
+def _document_file(path: Path, options: ReadOptions) -> Path | None:
+    """The file of the texts, or None if there are matrices alone."""
     if not path.is_dir():
-        return path
+        return None if bare_name(path).endswith(FEATURES) else path
     parts = part_names(options)
     file = sibling(path, *(f"{part}.json" for part in parts))
-    if file is None:
-        raise DataError(f"this folder has no {parts[-1]}.json.gz", file=path)
+    if file is None and find_lf_matrices(path, options) is None:
+        raise DataError(
+            f"this folder has no {parts[-1]}.json.gz, and no {parts[-1]}{FEATURES} with "
+            f"{parts[-1]}_X_Y.txt",
+            file=path,
+        )
     return file
 
 
@@ -73,11 +105,32 @@ def document_parser(
 def read_lf(path: Path, options: ReadOptions, report: ReadReport) -> Corpus:
     """A corpus with a column for every line of ``lbl.json``; without it, for labels that occur."""
     file = _document_file(path, options)
-    label_file = sibling(file.parent, "lbl.json")
+    label_file = sibling(path if path.is_dir() else path.parent, "lbl.json")
     index = None if label_file is None else _label_index(label_file)
+    if file is None:
+        return _read_matrices(path, options, report, index)
     parse = document_parser(options, report, labels=None if index is None else len(index))
     documents = parse_lines(file, parse, options, report)
     return build_corpus(documents, source=file, report=report, index=index)
+
+
+def _read_matrices(
+    path: Path, options: ReadOptions, report: ReadReport, index: LabelIndex | None
+) -> Corpus:
+    files = find_lf_matrices(path, options)
+    assert files is not None  # detection, or the search for texts, has looked for them
+    features, labels = map(read_matrix, files)
+    if labels.shape[0] != features.shape[0]:
+        raise DataError(
+            f"has {labels.shape[0]:,} rows, but {files[0].name} has {features.shape[0]:,}",
+            file=files[1],
+        )
+    index = index or LabelIndex([str(number) for number in range(labels.shape[1])])
+    if len(index) != labels.shape[1]:
+        raise DataError(f"has {labels.shape[1]:,} labels, lbl.json {len(index):,}", file=files[1])
+    report.documents += labels.shape[0]
+    report.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
+    return Corpus(None, labels, index, features=features)
 
 
 def _label_index(path: Path) -> LabelIndex:

@@ -48,7 +48,7 @@ def read_matrix(path: str | os.PathLike[str], *, n_features: int | None = None) 
     file = existing(path)
     if file.suffix == ".npz":
         return load_npz(file)
-    if file.is_dir() or (kind := _kind(file)) is None:
+    if file.is_dir() or (kind := matrix_kind(file)) is None:
         dense = "; a dense array goes to --dense" if file.suffix == ".npy" else ""
         raise DataError(
             "is not a sparse matrix; give a file of SciPy's save_npz (.npz), of the extreme "
@@ -96,7 +96,7 @@ def not_read(path: Path, report: ReadReport) -> None:
     report.note(f"{path}: the matrix of features was not read")
 
 
-def _kind(path: Path) -> str | None:
+def matrix_kind(path: Path) -> str | None:
     """How a text file writes a matrix: xc, svmlight, or pairs under "documents features"."""
     head = [line for _, line in islice(lines(path), 2)]
     first, second = (*head, b"", b"")[:2]

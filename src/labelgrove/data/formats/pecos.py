@@ -1,7 +1,9 @@
 """PECOS folders: ``X.trn.npz``, ``Y.trn.npz``, raw texts in ``X.trn.txt``, the same for ``tst``.
 
 Y is a documents x labels matrix. The lines of ``output-items.txt``, if it exists, are the names of
-its columns. Features can also be in ``tfidf-attnxml/``, as in the published downloads.
+its columns. Features can also be in ``tfidf-attnxml/``, as in the published downloads. Folders of
+X-Transformer have other names for texts and label names, ``train_raw_texts.txt`` and
+``label_map.txt``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from labelgrove.core.npz import read_npz
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats.building import TableBuilder, label_rows
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import bare_name, parse_lines, part_names, read_all, sibling
+from labelgrove.data.formats.files import (
+    PARTS,
+    bare_name,
+    parse_lines,
+    part_names,
+    read_all,
+    sibling,
+)
 from labelgrove.data.formats.labels import LabelTable, index_with_names
 from labelgrove.errors import DataError
 
@@ -45,9 +54,10 @@ def find_pecos(path: Path, options: ReadOptions) -> PecosFiles | None:
         if match is None:
             return None
         folder, parts = path.parent, (match["part"],)
+    spellings = next((names for names in PARTS.values() if parts[0] in names), parts)
     for part in parts:
         labels = folder / f"Y.{part}.npz"
-        texts = sibling(folder, f"X.{part}.txt")
+        texts = sibling(folder, f"X.{part}.txt", *(f"{name}_raw_texts.txt" for name in spellings))
         candidates = (folder / place / f"X.{part}.npz" for place in FEATURE_FOLDERS)
         features = next((file for file in candidates if file.is_file()), None)
         if labels.is_file() and (texts or features):
@@ -126,7 +136,7 @@ def _texts(path: Path, label_file: Path, rows: int, options: ReadOptions) -> Ite
 
 def _label_index(files: PecosFiles, count: int, names: LabelTable | None) -> LabelIndex:
     ids = [str(number) for number in range(count)]
-    items = sibling(files.folder, "output-items.txt")
+    items = sibling(files.folder, "output-items.txt", "label_map.txt")
     if names is not None or items is None:
         return index_with_names(ids, names, listed=True)
     titles = [line for _, line in read_all(items)]

@@ -35,6 +35,7 @@ class BenchParams(Params):
     test: str = param("", help="corpus to measure on; default test.*, else dev.*")
     held_out: str = param("", help="corpus for the learnt weights of ensembles of rows")
     labels: str = param("", help="label table; default the one beside the corpus")
+    filter: str = param("", help="pairs that do not count, such as filter_labels_test.txt")
     format: str = param("", help="input format; default by content and name")
     text_field: str = param("text", help="field(s) with the text")
     fields: list[str] = param([], help="catalogue fields")
@@ -203,6 +204,7 @@ class Files:
     train: Path
     test: Path
     held_out: Path | None
+    filter: Path | None
     digest: str
 
     @classmethod
@@ -218,15 +220,18 @@ class Files:
             raise ConfigError(
                 f"held_out: {held_out} must contain documents that no row trains or is measured on"
             )
+        pairs = corpus_file(data, params.filter, ()) if params.filter else None
         if params.labels:
             contents.append([file_hash(corpus_file(data, params.labels, ()))])
-        return cls(train, test, held_out, content_hash(contents))
+        if pairs is not None:
+            contents.append([file_hash(pairs)])
+        return cls(train, test, held_out, pairs, content_hash(contents))
 
 
 def _is_data_set(folder: Path) -> bool:
     """Whether it has the layout of a public data set, so that reading it finds the parts."""
     try:
-        return detect_format(folder) in ("pecos", "attentionxml", "lf")
+        return detect_format(folder) in ("pecos", "attentionxml", "lf", "xc")
     except DataError:
         return False
 

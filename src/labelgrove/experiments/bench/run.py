@@ -27,7 +27,7 @@ from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.formats import ReadOptions, read_corpus
+from labelgrove.data.formats import ReadOptions, read_corpus, read_filter_pairs
 from labelgrove.data.formats.read import source_files
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions, read_manifest
@@ -35,6 +35,7 @@ from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.disk.run_folder import RunFolder, process_name, run_status
 from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, LabelgroveError
+from labelgrove.evaluation.measures import Measures
 from labelgrove.evaluation.metrics import Propensity
 from labelgrove.exchange.loading import load
 from labelgrove.experiments.attempts import measure, read_lines
@@ -255,10 +256,15 @@ class BenchFolder:
         params, corpus = self.params, self._corpus(self.files.test, model)
         milliseconds = latency(model, corpus, params.latency_documents)
         start = time.perf_counter()
-        predictions = model.predict(corpus, k=5, threads=0)
+        pairs = self.files.filter and read_filter_pairs(self.files.filter)
+        k = Measures.of(list(METRICS), None).labels_needed(filtered=pairs is not None)
+        predictions = model.predict(corpus, k=k, threads=0)
         seconds = time.perf_counter() - start
-        propensity = Propensity(params.propensity_a, params.propensity_b)
-        options = {"propensity": propensity, "intervals": params.intervals or None}
+        options = {
+            "propensity": Propensity(params.propensity_a, params.propensity_b),
+            "intervals": params.intervals or None,
+            "filter_pairs": pairs,
+        }
         result = measure(model, predictions, corpus, METRICS, **options)
         return {
             "metrics": {name: round(100 * result[name], 4) for name in METRICS},
