@@ -7,7 +7,17 @@ import warnings
 import numpy as np
 import pytest
 
-from labelgrove import Corpus, Ensemble, Linear, Neighbours, RankerParams, calibrate, records
+from labelgrove import (
+    Corpus,
+    Ensemble,
+    Linear,
+    Neighbours,
+    RankerParams,
+    TreeParams,
+    calibrate,
+    records,
+)
+from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import ConfigError, DataError, LabelgroveWarning, NotFittedError
 from labelgrove.methods.explaining.explain import explain, explain_best
 
@@ -96,3 +106,13 @@ def test_label_weights_that_are_not_used_are_said() -> None:
         warnings.simplefilter("error", LabelgroveWarning)
         Linear(ranker=RankerParams(label_weights="cost")).fit(texts, labels)
         Linear().fit(texts, [["shoes"], ["hats"]])
+
+
+def test_labels_are_diverse_only_if_asked() -> None:
+    corpus = shop_corpus(300, labels=40)
+    model = Linear(tree=TreeParams(branching=4, max_leaf_size=10)).fit(corpus)
+    plain, best, diverse = (
+        model.predict(corpus, k=4, **asked).columns.tolist()
+        for asked in ({}, {"diversity": 0.0}, {"diversity": 1.0})
+    )
+    assert plain == best != diverse
