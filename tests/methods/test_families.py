@@ -20,9 +20,8 @@ import torch
 
 import labelgrove
 from labelgrove.errors import ConfigError, UnsupportedError
-from labelgrove.methods import create
+from labelgrove.methods import create, training
 from labelgrove.methods.explaining.explain import explain_best
-from labelgrove.methods.training import padding_note
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.files import layer_count, longest_text, states_width
 from labelgrove.nn.encoders.tokens import tokenize
@@ -194,10 +193,11 @@ def test_packing_is_refused_where_a_family_has_no_pass_for_it(family: str) -> No
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f in ("bert", "modernbert")])
-def test_a_gpu_run_says_why_texts_are_padded(family: str) -> None:
-    encoder, gpu = encoder_of(family, pooling="mean"), torch.device("cuda")
-    half = LoopParams(precision="bf16")
-    note = padding_note(encoder, half, gpu)
+def test_a_gpu_run_says_why_texts_are_padded(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, half = encoder_of(family, pooling="mean"), LoopParams(precision="bf16")
+    monkeypatch.setattr(training, "choose_device", lambda: torch.device("cuda"))
+    note = training.padding_note(encoder, half)
     assert (note is None) if family == "bert" else (note is not None and family in note)
-    assert padding_note(encoder, half, torch.device("cpu")) is None
-    assert padding_note(encoder, LoopParams(precision="bf16", packed=False), gpu) is None
+    assert training.padding_note(encoder, LoopParams(precision="bf16", packed=False)) is None
+    monkeypatch.setattr(training, "choose_device", lambda: torch.device("cpu"))
+    assert training.padding_note(encoder, half) is None

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from scipy import sparse  # noqa: E402
 
+from labelgrove.core.arrays import as_csr  # noqa: E402
 from labelgrove.data.features import Features  # noqa: E402
 from labelgrove.methods.xrtransformer import descending  # noqa: E402
 from labelgrove.methods.xrtransformer.descending import (  # noqa: E402
@@ -43,7 +44,7 @@ def problem(seed=0):
     for document, columns in enumerate(random_labels(rng, DOCUMENTS, WIDTHS[-1], 6)):
         labels[document, columns] = 1
     vectors = rng.normal(size=(DOCUMENTS, WIDTH)).astype(np.float32)
-    return rng, tree, relevance(labels, tree), vectors
+    return rng, tree, relevance(as_csr(labels), tree), vectors
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from scipy import sparse  # noqa: E402
 
+from labelgrove.core.arrays import as_csr  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.methods.xtransformer.net import MatcherNet, MatcherParams  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
@@ -41,7 +42,7 @@ def problem(seed, **switches):
     for document, row in enumerate(rows):
         labels[document, row] = 1
     cluster_of = tree.parents[1][tree.leaf_positions]
-    true = ragged(targets(labels, tree)[0])
+    true = ragged(targets(as_csr(labels), tree)[0])
     return net, labels, cluster_of, true, random_states(rng, 1, DOCUMENTS, WIDTH)
 
 
