@@ -19,5 +19,4 @@ Table: TypeAlias = dict[str, Any]
 TableView: TypeAlias = Mapping[str, Any]
 DerivedSettings: TypeAlias = Mapping[str, tuple[Any, str]]  # values, each with its reason
 
-Rows: TypeAlias = "npt.NDArray[Any]"  # a number of any type, or a row, for each of some things
 Progress: TypeAlias = Callable[[float, float], None]  # is told how much is done, and of how much

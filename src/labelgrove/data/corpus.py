@@ -10,13 +10,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import LabelInput
 from labelgrove.core.arrays import CSR, Array, MatrixLike, as_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable, nearest_strings, row_numbers
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
-from labelgrove.data.frames import LabelsLike, check_texts, weighted_labels, without_frame
+from labelgrove.data.frames import check_texts, weighted_labels, without_frame
 from labelgrove.errors import DataError, warn
 
 Strings = Sequence[str]
@@ -270,7 +271,7 @@ class Corpus:
     def from_lists(
         cls,
         texts: Sequence[str],
-        labels: LabelsLike,
+        labels: LabelInput,
         *,
         index: LabelIndex | None = None,
         ids: Sequence[str] | None = None,

@@ -115,10 +115,6 @@ def _column(frame: Frame, name: object) -> list[object]:
     return list(values)
 
 
-# What people give: texts, features or a frame; a list of labels per document, a matrix or a frame.
-DocumentsLike: TypeAlias = Any
-LabelsLike: TypeAlias = Any
-
 SEPARATORS = (";", "|", ",", "\t")  # that a string with several labels may have
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import DocumentInput, LabelInput
 from labelgrove.core.arrays import CSR, Int64, MatrixLike, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
@@ -16,8 +17,6 @@ from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features, as_features
 from labelgrove.data.frames import (
-    DocumentsLike,
-    LabelsLike,
     as_list,
     check_texts,
     indicator,
@@ -31,8 +30,8 @@ FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
 
 
 def training_corpus(
-    X: DocumentsLike,
-    y: LabelsLike,
+    X: DocumentInput,
+    y: LabelInput,
     index: LabelIndex | Sequence[str] | None = None,
     *,
     dense: MatrixLike | None = None,
@@ -62,8 +61,8 @@ def training_corpus(
 
 
 def labelled_corpus(
-    X: DocumentsLike,
-    y: LabelsLike,
+    X: DocumentInput,
+    y: LabelInput,
     index: LabelIndex | Sequence[str] | None = None,
     *,
     dense: MatrixLike | None = None,
@@ -130,7 +129,7 @@ def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | 
 
 
 def _label_matrix(
-    y: LabelsLike, index: LabelIndex | Sequence[str] | None
+    y: LabelInput, index: LabelIndex | Sequence[str] | None
 ) -> tuple[CSR, LabelIndex, Int64]:
     if index is not None and not isinstance(index, LabelIndex):
         index = LabelIndex([str(name) for name in index], listed=False)
@@ -157,7 +156,7 @@ def _label_matrix(
     return matrix, names, unknown
 
 
-def checked_inputs(X: DocumentsLike) -> Features | Strings:
+def checked_inputs(X: DocumentInput) -> Features | Strings:
     """Documents for fit or predict: Features, or a sequence of strings."""
     if isinstance(X, (Corpus, Documents)):
         return X.inputs
@@ -177,7 +176,7 @@ def checked_inputs(X: DocumentsLike) -> Features | Strings:
     return texts
 
 
-def documents_of(X: DocumentsLike) -> Documents:
+def documents_of(X: DocumentInput) -> Documents:
     """Documents for fit or predict, with both their texts and their features."""
     if isinstance(X, (Corpus, Documents)):
         return Documents(X.texts, X.features)
@@ -185,7 +184,7 @@ def documents_of(X: DocumentsLike) -> Documents:
     return Documents(features=inputs) if isinstance(inputs, Features) else Documents(inputs)
 
 
-def with_fields(X: DocumentsLike, names: FieldNames | None) -> DocumentsLike:
+def with_fields(X: DocumentInput, names: FieldNames | None) -> DocumentInput:
     """Documents for a model whose fields are ``names``: mappings and frames become records.
 
     Refuses fields that the model does not read.
@@ -217,7 +216,7 @@ def with_fields(X: DocumentsLike, names: FieldNames | None) -> DocumentsLike:
     return X
 
 
-def with_texts(method: str, X: DocumentsLike) -> Documents:
+def with_texts(method: str, X: DocumentInput) -> Documents:
     """The documents for a method that reads their texts, and perhaps features that came along."""
     documents = documents_of(X)
     if documents.texts is None:
@@ -225,7 +224,7 @@ def with_texts(method: str, X: DocumentsLike) -> Documents:
     return documents
 
 
-def texts_only(method: str, X: DocumentsLike) -> Strings:
+def texts_only(method: str, X: DocumentInput) -> Strings:
     """The documents for a method that reads their texts and nothing else."""
     texts = with_texts(method, X).texts
     assert texts is not None

@@ -6,18 +6,16 @@ wherever it is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
 from labelgrove import _native
+from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import Int32, Int64, offsets
 from labelgrove.core.resources import thread_count
 from labelgrove.data.blocks import PIECES_PER_WORKER, Blocks, even_cuts, joined
 from labelgrove.data.features import Features
-
-Progress = Callable[[float, float], None]
 
 
 def halved(

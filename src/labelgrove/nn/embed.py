@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import Float32
 from labelgrove.nn.batches.padded import Batch, Batches, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.tokens import Progress, Tokens
+from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.training.devices import autocast, choose_precision, device_of
 
 

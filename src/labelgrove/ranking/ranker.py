@@ -5,13 +5,14 @@ Several trees are searched as one: a label's score is its mean over the trees.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import (
     CSR,
     Array,
@@ -40,7 +41,6 @@ from labelgrove.ranking.negatives import LevelLists, Miner, NodeMiner, given_nod
 from labelgrove.ranking.solver import LevelTask, RankerParams, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
 
-Progress = Callable[[float, float], None]
 Rows: TypeAlias = Features | FeatureParts | CsrParts | MatrixLike  # of documents
 
 # Each tree finds at least this many labels, so that up to here the best k do not depend on k.

@@ -8,13 +8,14 @@ learning rate (Adagrad), so all work is matrix products.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import Array, Float32, Int32, Int64, offsets
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.nfc import nfc
@@ -22,8 +23,6 @@ from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.errors import DataError
 from labelgrove.text.tfidf import Tfidf, TfidfParams
-
-Progress = Callable[[float, float], None]
 
 _WORD = re.compile(r"\b\w\w+\b")  # a word as tf-idf reads it
 _WORDS_AT_ONCE = 1 << 16

@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.aliases import Rows
-from labelgrove.core.arrays import CsrParts, Int32
+from labelgrove.core.arrays import Array, CsrParts, Int32
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import FeatureParts
 from labelgrove.errors import DataError
@@ -48,7 +47,7 @@ def labels_below(tree: LabelTree, level: int, node: int) -> Int32:
     return tree.leaf_labels[first:last]
 
 
-def most_frequent(index: LabelIndex, frequencies: Rows) -> Examples:
+def most_frequent(index: LabelIndex, frequencies: Array) -> Examples:
     """A function that names those labels of a list that have the most training documents."""
 
     def name(columns: Int32) -> tuple[str, ...]:

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelgrove.core.aliases import Rows
-from labelgrove.core.arrays import CSR, Int64, entry_rows
+from labelgrove.core.arrays import CSR, Array, Int64, entry_rows
 from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
@@ -90,7 +89,7 @@ class MatchCandidates(NamedTuple):
     qualifiers: Int64  # words in the parentheses of the name
     qualified: Bool  # the text has one of them
 
-    def of(self, entries: Rows) -> MatchCandidates:
+    def of(self, entries: Array) -> MatchCandidates:
         """Those of the entries, which are numbers or a mask."""
         return MatchCandidates._make(values[entries] for values in self)
 
@@ -116,7 +115,7 @@ def find_candidates(names: Names, reading: NameReading) -> MatchCandidates:
     text, label = codes[begins] // labels, codes[begins] % labels
     start = found.start[order] - reading.starts[found.text[order]]
 
-    def joined(how: np.ufunc, values: Rows) -> Rows:
+    def joined(how: np.ufunc, values: Array) -> Array:
         return how.reduceat(values, begins) if len(begins) else values[:0]
 
     likeness = found.likeness[order]

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelgrove.core.aliases import Progress, Rows
-from labelgrove.core.arrays import Float32
+from labelgrove.core.aliases import Progress
+from labelgrove.core.arrays import Array, Float32
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.disk.stages import Stages
@@ -119,7 +119,7 @@ def training_vectors(encoder: Encoder, tokens: Tokens, *, progress: Progress | N
 
 
 def _embed(
-    network: Network, tokens: Tokens, rows: Rows, *, progress: Progress | None = None
+    network: Network, tokens: Tokens, rows: Array, *, progress: Progress | None = None
 ) -> None:
     """Fills ``rows``; in half precision there is never a second copy of them."""
     done = 0

@@ -13,8 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import torch
 
-from labelgrove.core.aliases import Rows
-from labelgrove.core.arrays import CSR, Float32, Int64, offsets
+from labelgrove.core.arrays import CSR, Array, Float32, Int64, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features, row_blocks
@@ -72,7 +71,7 @@ def linear_margins(features: Features, ranker: Ranker) -> Margins:
     return margins
 
 
-def head_margins(vectors: Rows, weights: Float32, bias: Float32, children: Int64) -> Margins:
+def head_margins(vectors: Array, weights: Float32, bias: Float32, children: Int64) -> Margins:
     """Margins by a level's head, from text vectors; patterns must contain all children of a node.
 
     There is one product per node above the level, of its documents and its children. Looking up a
@@ -146,7 +145,7 @@ def train_level(
 
 
 def bootstrapped(
-    vectors: Rows,
+    vectors: Array,
     counts: CSR,
     tree: LabelTree,
     heads: XrParams,
@@ -185,7 +184,7 @@ def bootstrapped(
     return weights, level.bias * np.float32(ranker.bias)
 
 
-def mean_length(vectors: Rows) -> float:
+def mean_length(vectors: Array) -> float:
     """Root of the mean square length; 1 where all are zero."""
     squares = sum(
         float(np.square(vectors[rows], dtype=np.float64).sum()) for rows in row_blocks(vectors)
@@ -218,7 +217,7 @@ def _ones(matrix: CSR, columns: int) -> CSR:
     return _csr(np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr, columns)
 
 
-def _csr(data: Rows, indices: Rows, indptr: Rows, columns: int) -> CSR:
+def _csr(data: Array, indices: Array, indptr: Array, columns: int) -> CSR:
     numbers = np.int64 if len(data) > np.iinfo(np.int32).max else np.int32
     arrays = (data, np.asarray(indices, numbers), np.asarray(indptr, numbers))
     return sparse.csr_array(arrays, shape=(len(indptr) - 1, columns))

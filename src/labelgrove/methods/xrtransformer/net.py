@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelgrove.core.aliases import Rows
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, entry_rows
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, entry_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.params import param
 from labelgrove.errors import ConfigError
@@ -232,7 +231,7 @@ class XrHead(nn.Module):
             nn.init.normal_(self.table.weight, std=FIRST_STD)
 
     @torch.no_grad()
-    def start_from(self, weights: Rows, bias: Rows) -> None:
+    def start_from(self, weights: Array, bias: Array) -> None:
         """Starts from the weights (nodes x width) and biases of another model."""
         for target, values in ((self.table.weight, weights), (self.table.bias, bias)):
             assert target is not None

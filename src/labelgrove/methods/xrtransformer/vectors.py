@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from labelgrove.core.aliases import Progress, Rows
-from labelgrove.core.arrays import CSR, Float32
+from labelgrove.core.aliases import Progress
+from labelgrove.core.arrays import CSR, Array, Float32
 from labelgrove.core.part import Part
 from labelgrove.data.features import Features
 from labelgrove.methods.inputs import beside_terms
@@ -36,7 +36,7 @@ class Standard:
         return cls(part.arrays["mean"], part.arrays["scale"])
 
 
-def beside(terms: CSR, vectors: Rows | None) -> Features:
+def beside(terms: CSR, vectors: Array | None) -> Features:
     """tf-idf rows and text vectors of unit length: the paper's Phi_cat."""
     return Features(terms, beside_terms(np.asarray(vectors), "l2"))
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import torch
 
-from labelgrove.core.aliases import Rows, Table
-from labelgrove.core.arrays import CSR
+from labelgrove.core.aliases import Table
+from labelgrove.core.arrays import CSR, Array
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
@@ -315,7 +315,7 @@ def cluster_count(labels: int, clusters: int | Literal["auto"] = "auto") -> int:
     return clusters
 
 
-def cluster_tree(vectors: Features | Rows, params: IndexingParams, *, seed: int = 0) -> LabelTree:
+def cluster_tree(vectors: Features | Array, params: IndexingParams, *, seed: int = 0) -> LabelTree:
     """Clusters of nearly equal size over the labels' ``vectors``, as a tree of two levels."""
     labels = len(vectors)
     clusters = cluster_count(labels, params.clusters)

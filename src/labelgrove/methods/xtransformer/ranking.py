@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from labelgrove.core.aliases import Progress, Rows
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, entry_rows, offsets
+from labelgrove.core.aliases import Progress
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, entry_rows, offsets
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
@@ -48,7 +48,7 @@ class Matched:
     margins: Float32
     vectors: DenseBlock
 
-    def take(self, rows: Rows) -> Matched:
+    def take(self, rows: Array) -> Matched:
         """Some of the documents."""
         return Matched(self.clusters[rows], self.margins[rows], self.vectors[rows])
 
@@ -100,7 +100,7 @@ def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool
         )
 
 
-def ranker_features(terms: CSR, vectors: Rows, params: RankingParams) -> Features:
+def ranker_features(terms: CSR, vectors: Array, params: RankingParams) -> Features:
     """The blocks that the ranker reads, scaled as ``params`` says; zero rows stay zero."""
     blocks = Features(
         None if params.features == "neural" else l2_normalised(terms).sparse,
@@ -174,7 +174,7 @@ class LearntScore:
         return np.asarray(expit(margins), np.float32)
 
     @classmethod
-    def fit(cls, g: Float32, h: Float32, true: Rows) -> LearntScore:
+    def fit(cls, g: Float32, h: Float32, true: Array) -> LearntScore:
         """The logistic regression of ``true`` on both margins."""
         rows = np.column_stack([g, h, np.ones(len(g))]).astype(np.float64)
         ridge = np.array([1e-3, 1e-3, 1e-6])  # keeps the weights of separable pairs finite
@@ -316,11 +316,11 @@ class ClusterRanker:
         return self.learnt(g, h)
 
 
-def _is_label(labels: CSR, pattern: CSR) -> Rows:
+def _is_label(labels: CSR, pattern: CSR) -> Array:
     """Whether each stored entry of the pattern is a label of the document."""
 
-    def cells(matrix: CSR) -> Rows:
-        numbers: Rows = entry_rows(matrix) * pattern.shape[1] + matrix.indices
+    def cells(matrix: CSR) -> Array:
+        numbers: Array = entry_rows(matrix) * pattern.shape[1] + matrix.indices
         return numbers
 
     return np.isin(cells(pattern), cells(labels), assume_unique=True)

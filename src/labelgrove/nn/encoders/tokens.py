@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import Int32, Int64, offsets
 from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.core.part import Part
@@ -27,8 +28,6 @@ from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFo
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
-
-Progress = Callable[[float, float], None]
 
 _TEXTS_PER_CHUNK = 4096
 _LARGEST_GAP = 1 << 20
