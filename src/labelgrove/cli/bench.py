@@ -87,8 +87,9 @@ def bench(
                 "bench: two pairs of --config and --data have the same names, so they would write "
                 "to the same folder; run them apart"
             )
+        only, flags = methods.only or [], methods.settings or []
         benches = [
-            Bench.from_config(read_toml(file), settings=methods.settings or [], folder=file.parent)
+            Bench.from_config(read_toml(file), settings=flags, folder=file.parent, only=only)
             for file, _ in pairs
         ]
         threads = where.threads(machine.threads)
@@ -101,7 +102,7 @@ def bench(
             with common.resumable(place), opened as engine:
                 opened_bench = BenchFolder(rows, corpus, place, flags=flags, device=machine.device)
                 part = opened_bench.run(
-                    only=methods.only or [], costs=how, engine=engine, say=console.print, done=done
+                    only=only, costs=how, engine=engine, say=console.print, done=done
                 )
             if not as_json:
                 sys.stdout.write(bench_table(part) + "\n")

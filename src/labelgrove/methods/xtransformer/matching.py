@@ -81,8 +81,8 @@ class IndexingParams(Params):
             raise ConfigError(f"{path}.pifa: sums are only for {path}.vectors=pifa-neural")
         if self.text_encoder is not None and self.vectors == "pifa-tfidf":
             raise ConfigError(
-                f"{path}.text_encoder: {path}.vectors=pifa-tfidf reads no encoder; leave it out, or "
-                "choose pifa-neural or text-emb"
+                f"{path}.text_encoder: {path}.vectors=pifa-tfidf reads no encoder; leave it out, "
+                "or choose pifa-neural or text-emb"
             )
         return self
 
