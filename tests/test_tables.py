@@ -1,4 +1,4 @@
-"""The papers' main tables: rows as published, trained on small fakes of the public layouts."""
+"""The papers' tables: rows as published, trained on small fakes of the public layouts."""
 
 from __future__ import annotations
 
@@ -53,9 +53,12 @@ def test_there_is_a_table_for_each_data_set() -> None:
 @pytest.mark.parametrize("name", sorted(ENSEMBLES))
 def test_ensembles_have_the_members_of_the_papers(name: str) -> None:
     rows = {row.name: row for row in read(name).rows}
-    expected = ENSEMBLES[name]
+    expected = list(ENSEMBLES[name])
     if "CascadeXML-3" in expected:
-        expected = [*expected, "CascadeXML-3 + tf-idf"]
+        expected.append("CascadeXML-3 + tf-idf")
+    if name in ("eurlex-4k", "wiki-500k"):  # X-Transformer's table 5, IDs 7 and 8
+        expected[:0] = ["X-Transformer, three indexings, XLNet"]
+        expected[1:1] = ["X-Transformer, pifa-neural, three encoders"]
     assert [row.name for row in rows.values() if row.of] == expected
     for ensemble in expected:
         row = rows[ensemble]
@@ -135,7 +138,10 @@ def small(settings: dict[str, Any], encoders: dict[str, Path]) -> dict[str, Any]
         return str(encoders[name.partition("-")[0]])
 
     method = settings["method"]
-    result = made_small(method, {k: v for k, v in settings.items() if k != "method"})
+    if "word2vec" in (method, settings.get("vectors", {}).get("kind")) or "encoder" not in settings:
+        return settings
+    given = {k: v for k, v in settings.items() if k != "method"}
+    result = made_small(method, {"heads": {}, "training": {}} | given)
     result["encoder"]["encoder"] = tiny(settings["encoder"]["encoder"])
     result["training"]["max_steps"] = 4
     if (indexing := result.get("indexing")) and "text_encoder" in indexing:
@@ -153,20 +159,19 @@ def in_this_process(arguments: list[str], _: Any) -> tuple[int, str, str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "layout", "ensembles"),
+    ("name", "layout"),
     [
-        ("eurlex-4k", pecos, ["X-Transformer-9", "LightXML-3", "XR-Transformer-3"]),
-        ("wiki10-31k", attentionxml, ["CascadeXML-3", "CascadeXML-3 + tf-idf", "XR-Transformer-3"]),
-        ("amazoncat-13k", lightxml, ["LightXML-3", "XR-Transformer-3"]),
-        ("wiki-500k", repository, ["LightXML-3", "XR-Transformer-3"]),
-        ("amazon-670k", label_features, ["CascadeXML-3 + tf-idf"]),
-        ("amazon-3m", pecos, ["XR-Transformer-3"]),
+        ("eurlex-4k", pecos),
+        ("wiki10-31k", attentionxml),
+        ("amazoncat-13k", lightxml),
+        ("wiki-500k", repository),
+        ("amazon-670k", label_features),
+        ("amazon-3m", pecos),
     ],
 )
 def test_a_table_is_made_from_a_public_layout(
     name: str,
     layout: Any,
-    ensembles: list[str],
     encoders: dict[str, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -174,27 +179,28 @@ def test_a_table_is_made_from_a_public_layout(
     monkeypatch.setattr(run, "run_command", in_this_process)
     bench = read(name)
     rows = [
-        replace(row, settings=small(row.settings, encoders))
-        if "encoder" in (row.settings or {}) and not row.of
-        else row
+        row if row.of or not row.settings else replace(row, settings=small(row.settings, encoders))
         for row in bench.rows
     ]
     data = tmp_path / "data"
     data.mkdir()
     layout(data)
-    bench = replace(bench, rows=tuple(rows), params=replace(bench.params, intervals=0))
-    records = BenchFolder(bench, data, tmp_path / "run").run(only=ensembles)
+    params = replace(bench.params, intervals=0, latency_documents=1)
+    records = BenchFolder(replace(bench, rows=tuple(rows), params=params), data, tmp_path).run()
     by_name = {record["row"]: record for record in records}
     assert [r["error"] for r in records if "error" in r] == []
     table = bench_table(records)
-    for ensemble in ensembles:
-        row = next(row for row in rows if row.name == ensemble)
-        assert by_name[ensemble]["documents"] == 30 and by_name[ensemble]["labels"] == len(NAMES)
-        assert f"| {ensemble}, published ({row.source})" in table
-        model = labelgrove.load(tmp_path / "run" / "models" / row.slug)
-        settings = [r.settings or {} for member in row.of for r in rows if r.name == member]
-        families = [member.encoder.encoder for member in model.members_]
-        assert families == [member["encoder"]["encoder"] for member in settings]
-        assert model.rule_ == (row.settings or {}).get("rule")
-    if "XR-Transformer-3" in ensembles:
-        assert by_name["XR-Transformer-3"]["metrics"]["P@1"] > 80
+    for row in rows:
+        record = by_name[row.name]
+        assert ("metrics" in record) == ("gain" in record) == (row.settings is not None)
+        if not row.settings:
+            continue
+        assert record["documents"] == 30 and record["labels"] == len(NAMES)
+        assert not row.source or f"| {row.name}, published ({row.source})" in table
+        if row.of:
+            model = labelgrove.load(tmp_path / "models" / row.slug)
+            settings = [r.settings or {} for member in row.of for r in rows if r.name == member]
+            families = [member.encoder.encoder for member in model.members_]
+            assert families == [member["encoder"]["encoder"] for member in settings]
+            assert model.rule_ == row.settings.get("rule")
+    assert by_name["XR-Transformer-3"]["metrics"]["P@1"] > 80

@@ -22,7 +22,9 @@ class Rows:
         list[Path] | None, Option(help="TOML file with one table per method. Repeatable.")
     ] = None
     settings: options.Set = None
-    only: Annotated[list[str] | None, Option(help="Train only this row. Repeatable.")] = None
+    only: Annotated[
+        list[str] | None, Option(help="Train only this row, or those like 'Linear*'. Repeatable.")
+    ] = None
 
 
 def bench(

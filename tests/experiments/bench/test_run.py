@@ -90,6 +90,7 @@ def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None
     assert again[:2] == records[:2]
     assert "metrics" not in again[2]  # other settings, and not asked for
     assert "C 0.5: not measured" in bench_table(again)
+    assert bench.chosen(["para*"]) == {"parabel"}
     with pytest.raises(ConfigError, match="--only nothing: no such row"):
         Bench.from_config({"methods": tables}, only=["nothing"])
 
@@ -320,12 +321,12 @@ def test_joined_rows_leave_a_model(finished: Any) -> None:
 def test_the_table_has_what_was_published_below() -> None:
     records: list[dict[str, Any]] = [
         {"row": "parabel", "published": {"P@1": 50.0}},
-        {"row": "new", "published": {"P@1": 55.0, "P@5": 20.0}},
+        {"row": "new", "published": {"P@1": 55.0, "P@5": 20.0, "hours": 0.5}},
     ]
     add_gains(records, "parabel")
     lines = bench_table(records).splitlines()
     assert lines[2].startswith("| parabel, published | 50.00 |")
-    assert "+10.0/-/- %" in lines[3]
+    assert "+10.0/-/- % |       1800 |" in lines[3]
     assert len({len(line) for line in lines}) == 1
     records[1]["source"] = "a paper"
     assert "| new, published (a paper) | 55.00 |" in bench_table(records)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,14 @@ class Bench:
         return bench
 
     def chosen(self, only: Sequence[str]) -> set[str]:
-        """The names of these rows and of those that they join; without names, of all."""
+        """These rows, by name or pattern, and those that they join; without names, all."""
         names = [row.name for row in self.rows]
-        for name in only:
-            if name not in names:
-                raise ConfigError(f"--only {name}: no such row; there are {', '.join(names)}")
-        chosen = set(only or names)
+        chosen = set() if only else set(names)
+        for pattern in only:
+            found = {name for name in names if name == pattern or fnmatchcase(name, pattern)}
+            if not found:
+                raise ConfigError(f"--only {pattern}: no such row; there are {', '.join(names)}")
+            chosen |= found
         for row in reversed(self.rows):  # members are above
             chosen.update(row.of if row.name in chosen else ())
         return chosen
@@ -173,16 +176,16 @@ def _row(
 
 
 def _published(table: object, number: int) -> tuple[dict[str, float], str]:
-    """The published numbers of a row, and where they are from."""
+    """The published numbers of a row (percent, and hours of training), and where they are from."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"methods: number {number}: published must be a table of numbers")
     numbers = dict(table)
     source = str(numbers.pop("source", ""))
     for key, value in numbers.items():
-        if key not in METRICS:
-            raise ConfigError(unknown_key(key, [*METRICS, "source"], "published"))
+        if key not in (*METRICS, "hours"):
+            raise ConfigError(unknown_key(key, [*METRICS, "hours", "source"], "published"))
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ConfigError(f"published.{key}: must be a number in percent, got {value!r}")
+            raise ConfigError(f"published.{key}: must be a number, got {value!r}")
     return {key: float(value) for key, value in numbers.items()}, source
 
 
