@@ -17,6 +17,7 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -166,6 +167,7 @@ def read_manifest(path: str | Path, *, kind: str) -> JsonObject:
     return manifest
 
 
+@cache  # every stage that is stored has them, and reading them takes as long as a small one
 def library_versions() -> dict[str, str]:
     """Versions of the installed libraries that may change a model's results."""
     from importlib import metadata  # slow, and needed for saving alone
@@ -176,7 +178,8 @@ def library_versions() -> dict[str, str]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return versions | {"platform": f"{platform.system()} {platform.machine()}"}
+    versions["platform"] = f"{platform.system()} {platform.machine()}"
+    return versions
 
 
 _RESTORE = "copy the folder again from where it was made"
