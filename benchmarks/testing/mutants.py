@@ -51,6 +51,7 @@ OTHER_TESTS = {
     "data/shop_labels.py": ("data/test_shop.py",),
     "data/shop_words.py": ("data/test_shop.py",),
     "data/formats/*": ("data/formats",),
+    "methods/matcher/*": ("methods/matcher",),
     "labels/tree.py": ("labels/test_kway.py",),
     "evaluation/metrics/*": ("evaluation/metrics",),
     "ranking/ranker.py": ("ranking/test_beam.py",),
