@@ -54,7 +54,8 @@ OTHER_TESTS = {
     "methods/matcher/*": ("methods/matcher",),
     "labels/tree.py": ("labels/test_kway.py",),
     "evaluation/metrics/*": ("evaluation/metrics",),
-    "ranking/ranker.py": ("ranking/test_beam.py",),
+    "ranking/ranker.py": ("ranking/test_beam.py", "ranking/test_negatives.py"),
+    "text/tfidf.py": ("text/test_field_terms.py",),
 }
 
 COMPARISONS = "Lt:LtE,GtE LtE:Lt,Gt Gt:GtE,LtE GtE:Gt,Lt Eq:NotEq NotEq:Eq Is:IsNot IsNot:Is"

@@ -6,6 +6,7 @@ They are forks of one process that has imported torch, which takes longer than m
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import os
 import runpy
@@ -20,6 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 HANG = 280  # seconds; only ends a hang
+# What the ranks would import; the first update imports torch's compiler.
+IMPORTED = ("torch._dynamo", "transformers.models.bert.modeling_bert", "labelgrove.cli.train")
+IMPORTED += ("labelgrove.methods.cascadexml.method", "labelgrove.methods.lightxml.method")
 
 
 class Ended(NamedTuple):
@@ -52,7 +56,7 @@ def run_together(*arguments: object, count: int = 2) -> list[Ended]:
 @cache
 def _launcher() -> subprocess.Popen[str]:
     """The process that forks; it ends with this one."""
-    path = os.pathsep.join(sys.path)
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *sys.path]))
     launcher = subprocess.Popen(
         [sys.executable, __file__],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
@@ -66,10 +70,8 @@ def _launcher() -> subprocess.Popen[str]:
 
 def serve() -> None:
     """Forks all ranks of each request until there are no more; answers with their exit codes."""
-    import torch._dynamo  # noqa: F401  the first update would import it
-
-    import labelgrove.methods.networks  # noqa: F401
-
+    for module in IMPORTED:
+        importlib.import_module(module)
     for line in sys.stdin:
         folder, here, arguments, environment = json.loads(line)
         children = []
