@@ -163,6 +163,13 @@ def new(method: str, **settings: Any) -> Any:
     return create(name, variant | settings)
 
 
+def shortened(model: Any, updates: int = 2) -> Any:
+    """The model, whose next training is short: for tests where what it learns plays no part."""
+    if hasattr(model, "training"):
+        model.training.max_steps = updates
+    return model
+
+
 @cache
 def tiny_training() -> dict[str, Any]:
     from support.tiny_encoders import make_encoder

@@ -262,8 +262,8 @@ def _kept(view: _View) -> Derived:
     if len(clusters) == 1 and clusters[0] <= ALL_KEPT:
         return Derived(clusters[0], "all clusters: they cut nothing off")
     most = [KEPT_FROM_BELOW[min(n, len(KEPT_FROM_BELOW) - 1)] for n in range(len(clusters))]
-    kept = [min(pair) for pair in zip(clusters, reversed(most), strict=True)]
-    return Derived(kept, f"of {' - '.join(f'{width:,}' for width in clusters)} clusters")
+    counts = [min(pair) for pair in zip(clusters, reversed(most), strict=True)]
+    return Derived(counts, f"of {' - '.join(f'{width:,}' for width in clusters)} clusters")
 
 
 def _level_weights(view: _View) -> Derived:

@@ -158,13 +158,13 @@ def test_filtered_pairs_do_not_count(tmp_path: Path) -> None:
     rows = [f"{n % 4} {n % 4}:1" for n in range(40)]
     (data / "train.txt").write_text("\n".join(["40 4 4", *rows]) + "\n")
     (data / "test.txt").write_text("\n".join(["4 4 4", *rows[:4]]) + "\n")
-    (data / "filter_labels_test.txt").write_text("0 0\n")
-    scores = []
-    for shared in ({}, {"filter": "filter_labels_test.txt"}):
+    file, scores = data / "filter_labels_test.txt", []
+    for shared, pairs in (({}, ""), ({"filter": file.name}, "0 0\n"), ({"filter": file.name}, "")):
+        file.write_text(pairs)  # a changed file is noticed
         bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]} | shared)
         (record,) = BenchFolder(bench, data, tmp_path / "bench").run()
         scores.append(record["metrics"]["P@1"])
-    assert scores == [100, 75]
+    assert scores == [100, 75, 100]
 
 
 def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:

@@ -256,10 +256,6 @@ class Linear(Model):
         """As ``search`` says."""
         return self.search.score_kind
 
-    def rankers(self) -> list[Ranker]:
-        """One per tree."""
-        return self.rankers_
-
     def _tree_seed(self, number: int) -> int:
         if number == 0:
             return self.random_state
@@ -290,9 +286,7 @@ class Linear(Model):
 
     def _reader(self) -> TermReader | None:
         """What reads texts; None for a model of features."""
-        if self.vectorizer_ is None:
-            return None
-        return TermReader(self.vectorizer_, self.facts_.given)
+        return None if self.vectorizer_ is None else self.term_reader()
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows, the given matrix or both, and the dense block."""

@@ -189,18 +189,18 @@ def agreement_over_time(entries: Iterable[Entry], period: str) -> dict[str, Agre
 
 def label_counts(feedback: Feedback) -> list[FeedbackCounts]:
     """Every label that was proposed or chosen, in the order of its first appearance."""
-    kept: Counter[str] = Counter()
+    accepted: Counter[str] = Counter()
     added: Counter[str] = Counter()
     rejected: Counter[str] = Counter()
     for entry in feedback.entries:
         proposed = set(entry.proposed)
-        kept.update(label for label in entry.labels if label in proposed)
+        accepted.update(label for label in entry.labels if label in proposed)
         added.update(label for label in entry.labels if label not in proposed)
         rejected.update(entry.rejected)
-    labels = dict.fromkeys([*kept, *added, *rejected])
+    labels = dict.fromkeys([*accepted, *added, *rejected])
     return [
         FeedbackCounts(
-            label, feedback.names.get(label, label), kept[label], added[label], rejected[label]
+            label, feedback.names.get(label, label), accepted[label], added[label], rejected[label]
         )
         for label in labels
     ]

@@ -268,8 +268,8 @@ class XrHead(nn.Module):
             assert above is not None
             nodes = above.padded()
             mask = valid_nodes(nodes)
-            kept = nodes.masked_fill(~mask, 0)
-            listed = shortlist(self.index, 1, kept, mask, truth, most=params.max_candidates)
+            shortlisted = nodes.masked_fill(~mask, 0)
+            listed = shortlist(self.index, 1, shortlisted, mask, truth, most=params.max_candidates)
             logits = shortlist_logits(text, self.table, listed.ids, listed.mask, form=params.logits)
             counts = occurrences(truth[1], listed.ids) * listed.targets
             losses = document_losses(

@@ -229,7 +229,6 @@ class ClusterMatcher:
             heads=MatcherHeads(tree.value.widths[0], self.heads),
             training=self.model.training,
             seed=self.model.random_state,
-            reporter=self.stages.reporter,
         )
 
         def restored() -> TrainedMatcher:
