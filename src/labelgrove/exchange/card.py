@@ -88,7 +88,7 @@ def model_card(
             license=None if licence is None else _identifier(licence, "licence"),
             language=[_identifier(entry, "language") for entry in languages] or None,
             tags=tags,
-            **{"widget": [{"text": text} for text in examples]} if examples else {},
+            **{"widget": [{"text": _one_line(text)} for text in examples]} if examples else {},
         ),
         template_path=str(TEMPLATE),
         title=_one_line(name or Path(folder).name),
