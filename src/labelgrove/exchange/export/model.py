@@ -23,7 +23,7 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import texts_only
 from labelgrove.disk.bundle import regular_size
-from labelgrove.disk.model_folder import StoredModel, save_model
+from labelgrove.disk.model_folder import StoredModel, reading_parts, save_model
 from labelgrove.errors import ConfigError, ModelFormatError, UnsupportedError
 from labelgrove.evaluation.calibration import Calibration
 from labelgrove.evaluation.predictions import Predictions
@@ -98,7 +98,10 @@ class ExportedModel(Model):
         return {} if self.engine.tree is None else {"tree": self.engine.tree}
 
     def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
-        return self.engine.predict(texts_only(self.method, X), k, mask)
+        texts = texts_only(self.method, X)
+        # What the graph gives fits the other parts, or not, only when it has run.
+        with reading_parts(self.folder):
+            return self.engine.predict(texts, k, mask)
 
     def paths(self, question: ExplanationRequest) -> NoReturn:
         """Refused: gradients need the network itself."""
