@@ -34,6 +34,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import Model
 from labelgrove.methods.explaining.explanation import ExplanationRequest
+from labelgrove.methods.folders import check_trees
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.neighbours.memory import Memory, Queries
 from labelgrove.methods.neighbours.voting import VotingParams
@@ -84,7 +85,9 @@ class ExportedModel(Model):
         model.precision = stored.metadata["precision"]
         model.index_ = LabelIndex.from_state(parts["labels"])
         model.facts_ = TrainingFacts.from_state(parts["training"])
+        model.facts_.check_fits(len(model.index_))
         model.engine = make_engine(stored, model.index_)
+        check_trees(model.trees(), model.index_, path)
         model.report_ = parts["encoder"].config.get("report") or {}
         if "calibration" in parts:
             model.calibration_ = Calibration.from_state(parts["calibration"])
@@ -247,7 +250,9 @@ def make_engine(stored: StoredModel, index: LabelIndex) -> Engine:
     if method in ("lightxml", "cascadexml"):
         tree = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
         reranker = Reranker.from_parts(parts, RerankParams(**params["rerank"]))
-        return NetworkEngine(encoder, Heads(parts["heads"], tree), reranker, index, tree)
+        heads = Heads(parts["heads"], tree)
+        check_trees({"network": heads.tree}, index, stored.path)
+        return NetworkEngine(encoder, heads, reranker, index, tree)
     if method == "xtransformer":
         learnt = parts["score"].config["learnt"]
         ranker = ClusterRanker(
