@@ -234,11 +234,12 @@ def read_label_groups(
     path: str | os.PathLike[str], index: LabelIndex
 ) -> dict[str, npt.NDArray[np.int32]]:
     """The groups of a thesaurus file that :func:`read_label_tree` reads; a tree has none."""
-    content = _read(existing(path))
+    file = existing(path)
+    content = _read(file)
     try:
         return groups_from_thesaurus(content, index) if isinstance(content, dict) else {}
     except DataError as error:
-        raise DataError(str(error), file=path) from error
+        raise DataError(str(error), file=file) from error
 
 
 def read_label_tree(path: str | os.PathLike[str], index: LabelIndex) -> tuple[LabelTree, str]:

@@ -162,7 +162,7 @@ def _decompressed(raw: io.BufferedReader, path: Path | str) -> Iterator[io.Buffe
         yield raw
         return
     # The decompressors split lines slowly; a BufferedReader does it in C.
-    unpacked = _Unpacked(_DECOMPRESSORS[kind](raw), raw, path)
+    unpacked: Stream = _Unpacked(_DECOMPRESSORS[kind](raw), raw, path)
     with io.BufferedReader(unpacked, BUFFER) as stream:
         yield stream
 

@@ -54,7 +54,7 @@ def _largest(file: ParquetFile, path: Path | str) -> int:
     data = file.metadata
     groups = [data.row_group(number) for number in range(data.num_row_groups)]
     chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    sizes = [chunk.total_uncompressed_size for chunk in chunks]
+    sizes: list[int] = [chunk.total_uncompressed_size for chunk in chunks]
     items = sum(chunk.num_values for chunk in chunks)
     check_unpacked(sum(sizes) + ITEM_BYTES * items, Path(path).stat().st_size, file=path)
     return max([1, *sizes])
