@@ -121,8 +121,7 @@ def read_bundle(path: str | Path, *, kind: str, verify: Verify = "auto") -> Bund
     if verify == "auto":
         total = sum(entry["size"] for entry in files.values())
         verify = "full" if total <= _FULL_CHECK_LIMIT else "quick"
-    for name, entry in files.items():
-        _check_file(folder, name, entry, verify)
+    check_files(folder, manifest, verify)
     parts = {}
     for name in manifest["parts"]:
         config = jsonio.parse(_content(folder / f"{name}.json"), file=folder / f"{name}.json")
@@ -233,6 +232,12 @@ def regular_size(folder: Path, name: str) -> int:
     if not stat.S_ISREG(status.st_mode):
         raise ModelFormatError(f"{file}: is not a plain file")
     return status.st_size
+
+
+def check_files(folder: Path, manifest: JsonObject, verify: Verify) -> None:
+    """Raises unless every file of a manifest is there as it was written."""
+    for name, entry in manifest["files"].items():
+        _check_file(folder, name, entry, verify)
 
 
 def _check_file(folder: Path, name: str, entry: JsonObject, verify: Verify) -> None:
