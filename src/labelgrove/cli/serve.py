@@ -123,7 +123,7 @@ def serve(
             current = model.folder.current
             typer.echo(
                 f"{f'{model.name}: ' if several else ''}{named[model.name]}: {current.method}, "
-                f"{len(current.model.index_):,} labels, id {current.id}"
+                f"{current.summary()['labels']:,} labels, id {current.id}"
                 f"{' (default)' if several and model is served.default else ''}",
                 err=True,
             )

@@ -52,6 +52,7 @@ CODES = {
     "time-limit": 503,
     "model-changed": 503,
     "too-many-connections": 503,
+    "feedback-locked": 503,
     "feedback-full": 507,
 }
 # The codes of errors that the framework raises by itself.

@@ -9,6 +9,7 @@ from fastapi import Depends, FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from labelgrove.serve import problems, schema
+from labelgrove.serve.batching import Answered
 from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.problems import Problem, as_json
 from labelgrove.serve.request_limits import ASKED
@@ -32,6 +33,24 @@ def add_route(
     app.api_route(path, methods=[method], response_model=answer, responses=responses, tags=[tag])(
         handler
     )
+
+
+async def _while_connected(request: Request, asked: Awaitable[Answered]) -> Answered:
+    """The answer; if the client leaves before, work for it ends."""
+    answer, gone = asyncio.ensure_future(asked), asyncio.ensure_future(_disconnection(request))
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Problem("disconnected", "the client closed the connection")
+        return answer.result()
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
+async def _disconnection(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def add_routes(app: FastAPI, models: Models) -> None:
@@ -74,13 +93,16 @@ def _add(
     Chosen = Annotated[NamedModel, Depends(chosen)]
     unknown = (404,) if "{name}" in base else ()
 
-    async def predict(request: schema.PredictRequest, model: Chosen) -> Response:
+    async def predict(
+        request: schema.PredictRequest, model: Chosen, connection: Request
+    ) -> Response:
         """The k best labels of each text."""
         pairs, most = len(request.texts) * request.k, model.params.max_explained
         if request.explain and pairs > most:
             detail = f"explain: {pairs} labels (texts times k) are more than {most}"
             raise Problem("too-much-to-explain", detail)
-        answered = await model.ask(request.texts, Options.of(request))
+        asked = model.ask(request.texts, Options.of(request))
+        answered = await _while_connected(connection, asked)
         answer: schema.PredictResponse = {
             "model": answered.shared.model,
             "score_kind": answered.shared.score_kind,
@@ -95,7 +117,7 @@ def _add(
 
     async def feedback(request: schema.FeedbackRequest, model: Chosen) -> Response:
         """Keeps which labels a person chose for a text, to learn from it later."""
-        return json_response(await asyncio.to_thread(model.keep_feedback, request))
+        return json_response(await model.keep_feedback(request))
 
     async def labels(
         model: Chosen,
