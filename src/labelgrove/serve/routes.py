@@ -1,6 +1,7 @@
 """The routes about one model: the default one at /v1, each by its name at /v1/models/{name}."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated
@@ -10,6 +11,7 @@ from starlette.responses import Response
 
 from labelgrove.serve import problems, schema
 from labelgrove.serve.batching import Answered
+from labelgrove.serve.hosts import is_cross_site
 from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.problems import Problem, as_json
 from labelgrove.serve.request_limits import ASKED
@@ -33,6 +35,19 @@ def add_route(
     app.api_route(path, methods=[method], response_model=answer, responses=responses, tags=[tag])(
         handler
     )
+
+
+def check_sender(request: Request) -> None:
+    """Refuses what pages of other sites can send without asking; not all frameworks do."""
+    if request.method != "POST":
+        return
+    if is_cross_site(request.headers):
+        raise Problem("cross-site", "pages of other sites may not send this")
+    # Browsers ask before they send JSON to another site, and the service does not agree.
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not re.fullmatch(r"application/(.+\+)?json", kind):
+        detail = "send JSON with the header Content-Type: application/json"
+        raise Problem("invalid-request", detail, errors=[{"field": "body", "message": detail}])
 
 
 async def _while_connected(request: Request, asked: Awaitable[Answered]) -> Answered:
@@ -61,10 +76,12 @@ def add_routes(app: FastAPI, models: Models) -> None:
     ]
 
     async def default(request: Request) -> NamedModel:
+        check_sender(request)
         request.scope[ASKED] = models.default.name
         return models.default
 
     async def named(request: Request, name: Name) -> NamedModel:
+        check_sender(request)
         model = models.named(name)
         request.scope[ASKED] = model.name
         return model
@@ -154,8 +171,8 @@ def _add(
     # The limits of a request are known only now.
     predict.__annotations__["request"] = PredictRequest
     feedback.__annotations__["request"] = FeedbackRequest
-    add("POST", f"{base}/predict", predict, schema.PredictResponse, 400, 422, *unknown)
-    add("POST", f"{base}/feedback", feedback, schema.FeedbackResponse, 400, 404, 422, 507)
+    add("POST", f"{base}/predict", predict, schema.PredictResponse, 400, 403, 422, *unknown)
+    add("POST", f"{base}/feedback", feedback, schema.FeedbackResponse, 400, 403, 404, 422, 507)
     add("GET", f"{base}/labels", labels, schema.LabelsResponse, 422, *unknown)
     add("GET", facts, model_facts, schema.ModelResponse, *unknown)
     add("GET", f"{base}/tree", tree, schema.TreeResponse, 404, 422)
