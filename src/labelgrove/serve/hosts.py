@@ -33,7 +33,7 @@ def allowed_hosts(bound: str, given: Sequence[str] = ()) -> list[str] | None:
                 f"--host-header {name!r}: give a name or an address without http:// and path, or "
                 f"{ANY} for any"
             )
-    local = _is_loopback(bound)
+    local = is_loopback(bound)
     if not given and not local:
         return None
     names = {*given, *LOOPBACK, bound} if local else set(given)
@@ -77,7 +77,8 @@ def is_cross_site(headers: Mapping[str, str]) -> bool:
     return origin is not None and origin.partition("://")[2] != headers.get("host")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this computer can reach the address."""
     if host_name(host) == "localhost":
         return True
     try:
