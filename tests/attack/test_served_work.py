@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
@@ -86,6 +90,70 @@ def test_work_ends_when_its_client_leaves(server: Server, shop: Corpus) -> None:
     wait_for(lambda: server.metric("open_requests") == 1)  # the one for the metrics
     print(f"{whole:.2f} CPU s for one, {server.cpu() - before:.2f} for twenty whose clients left")
     assert server.cpu() - before < 10 * whole
+
+
+@pytest.mark.long_attack
+def test_honest_clients_beside_hostile_ones(
+    model: Path, shop: Corpus, rounds: Any, tally: Counter[str]
+) -> None:
+    """Ten minutes in the long form; each kind of hostile client tries again and again."""
+    head = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    costs, plain = costly(shop), {"texts": ["a chopping board of oak"], "k": 3}
+    settings = ("max_header_seconds=2", "max_seconds=5", "max_connections_per_address=60")
+    with serving(model, *settings) as server, ThreadPoolExecutor(6) as pool:
+        url, end = server.client.base_url.join("/v1/predict"), Event()
+
+        def explain(number: int) -> None:
+            httpx.post(url, json=costs[number % 2], timeout=60)
+
+        def leave(number: int) -> None:
+            httpx.post(url, json=costs[number % 2], timeout=0.05)
+
+        def send(data: bytes) -> None:
+            with server.connect(data) as connection:
+                connection.settimeout(10)
+                while connection.recv(65536):
+                    pass
+
+        hostile = {
+            "explanations of long texts": explain,
+            "clients that leave": leave,
+            "half headers": lambda number: send(head[: 20 + number % 60]),
+            "half bodies": lambda number: send(
+                head + b"Content-Length: 4000000\r\n\r\n" + b" " * 99
+            ),
+            "garbage": lambda number: send(os.urandom(2000) + b"\r\n\r\n"),
+            "large bodies": lambda number: httpx.post(url, content=b" " * 5_000_000, timeout=60),
+        }
+
+        def attack(kind: str) -> None:
+            while not end.is_set():
+                with suppress(httpx.TransportError, OSError):
+                    hostile[kind](tally[kind])
+                tally[kind] += 1
+
+        attacks = [pool.submit(attack, kind) for kind in hostile]
+        seconds: list[float] = []
+        try:
+            wait_for(lambda: all(tally[kind] for kind in hostile), server.process)
+            early = server.memory()
+            for _ in rounds(1 / 6):
+                for _ in range(20):
+                    started = time.perf_counter()
+                    assert server.client.post("/v1/predict", json=plain).status_code == 200
+                    seconds.append(time.perf_counter() - started)
+                    time.sleep(0.05)
+        finally:
+            end.set()
+        for done in attacks:
+            done.result()
+        late = server.memory()
+    seconds.sort()
+    low, high = statistics.median(seconds), seconds[int(0.99 * len(seconds))]
+    print(f"{len(seconds):,} answers: p50 {low:.3f} s, p99 {high:.3f} s, max {seconds[-1]:.3f} s")
+    print(f"{early:.0f} MB before, {late:.0f} MB after; {dict(tally)}")
+    tally["honest requests beside hostile clients"] += len(seconds)
+    assert late < early + 100
 
 
 def test_every_route_notices_a_file_that_was_cut(model: Path, tmp_path: Path) -> None:

@@ -37,8 +37,12 @@ class Server:
 
     def peak(self) -> float:
         """The most memory that the process has had, in megabytes."""
+        return self.memory("VmHWM")
+
+    def memory(self, kind: str = "VmRSS") -> float:
+        """The memory that the process has now, or another line of its status, in megabytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1000
+        return int(re.search(rf"{kind}:\s+(\d+)", status)[1]) / 1000
 
     def cpu(self) -> float:
         """The processor's seconds that the process has had."""

@@ -172,10 +172,7 @@ def tree_paths(
 
 
 def feature_reasons(
-    features: Array,
-    values: npt.NDArray[np.float64],
-    contributions: npt.NDArray[np.float64],
-    terms: Terms | None,
+    features: Array, values: Array, contributions: Array, terms: Terms | None
 ) -> tuple[tuple[Reason, ...], float]:
     """What columns of the features contribute, and the sum of those that are not listed.
 
