@@ -111,14 +111,14 @@ def test_a_model_in_place_is_refused_once_it_is_overwritten(model: Path) -> None
 
 def test_a_change_during_a_batch_is_noticed_after_it(model: Path) -> None:
     served = Served.load(model)
-    predict = served.model.predict
+    predict = served._model.predict
 
     def and_touch(texts: Any, **options: Any) -> Any:
         predictions = predict(texts, **options)
         os.utime(next(model.rglob("*.safetensors")), ns=(1, 1))
         return predictions
 
-    served.model.predict = and_touch
+    served._model.predict = and_touch
     with pytest.raises(Problem) as caught:
         served.answer(Options(1), ["a red hat"])
     assert caught.value.code == "model-changed"

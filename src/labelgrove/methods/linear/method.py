@@ -303,7 +303,7 @@ class Linear(Model):
             self._document_parts(question.documents, question.dense),
             question,
             search=self.search,
-            terms=None if reader is None else named_terms(question.text, reader),
+            terms=None if reader is None else named_terms(question, reader),
         )
 
     def growth(self) -> GrowthView:
