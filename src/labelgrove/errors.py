@@ -96,7 +96,7 @@ class MissingExtraError(LabelgroveError, ImportError):
     The advice names packages, because labelgrove itself may have come from a checkout or a wheel.
 
     >>> print(MissingExtraError("data", "reading Parquet"))
-    reading Parquet needs the extra `data`: pip install 'pyarrow>=16'
+    reading Parquet needs the extra `data`: pip install 'pyarrow>=20'
     """
 
     def __init__(self, extra: str, what: str) -> None:

@@ -216,7 +216,7 @@ def made_small(method: str, config: dict[str, Any]) -> dict[str, Any]:
     levels = heads.get("level_weights", [])[1:] or heads.get("clusters") or heads.get("kept")
     if isinstance(levels, list):
         heads["clusters"] = [2**n for n in range(1, len(levels) + 1)]
-    if "layers" in heads and method == "cascadexml":  # the tiny encoder has three
+    if isinstance(heads.get("layers"), list):  # the tiny encoder has three
         heads["layers"] = [[1, 2], *range(4 - len(heads["layers"]) + 1, 4)]
     if "one_head_up_to" in small["heads"]:
         small["tree"] = small["tree"] | {"max_leaf_size": 3, "branching": 2}

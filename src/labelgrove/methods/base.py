@@ -227,6 +227,7 @@ class Model:
         folders.restore_common(model, stored)
         model.use_device("auto")  # not the one it was trained on
         model._restore(stored.parts, stored.path)
+        folders.check_trees(model.trees(), model.index_, stored.path)
         return model
 
     def use_device(self, device: str) -> None:

@@ -115,11 +115,11 @@ class _View:
     @property
     def steps(self) -> tuple[int, str] | None:
         """Updates, where a setting limits them, and its name."""
-        per_level: list[int] = self.settings.get("heads.steps") or []
-        if per_level:
-            return sum(per_level), "heads.steps"
-        most: int | None = self["training.max_steps"]
-        return None if most is None else (most, "training.max_steps")
+        limits = {
+            "heads.steps": sum(self.settings.get("heads.steps") or []),
+            "training.max_steps": self["training.max_steps"] or 0,
+        }
+        return min(((count, name) for name, count in limits.items() if count), default=None)
 
     @property
     def updates(self) -> int:

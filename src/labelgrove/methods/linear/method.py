@@ -303,7 +303,7 @@ class Linear(Model):
             self._document_parts(question.documents, question.dense),
             question,
             search=self.search,
-            terms=None if reader is None else named_terms(question.text, reader),
+            terms=None if reader is None else named_terms(question, reader),
         )
 
     def growth(self) -> GrowthView:
@@ -332,8 +332,9 @@ class Linear(Model):
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         check_count("n_trees", self.n_trees)
-        names = [f"ranker{_suffix(number)}" for number in range(self.n_trees)]
-        self.rankers_ = [Ranker.from_state(parts[name]) for name in names]
+        # The first part that is missing ends this, however many trees a forged folder announces.
+        trees = range(self.n_trees)
+        self.rankers_ = [Ranker.from_state(parts[f"ranker{_suffix(number)}"]) for number in trees]
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """A cautious estimate of the peak bytes of main memory, from the size of the corpus."""

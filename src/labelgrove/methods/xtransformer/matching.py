@@ -79,6 +79,11 @@ class IndexingParams(Params):
         super().validate(path)
         if self.pifa == "sums" and self.vectors != "pifa-neural":
             raise ConfigError(f"{path}.pifa: sums are only for {path}.vectors=pifa-neural")
+        if self.text_encoder is not None and self.vectors == "pifa-tfidf":
+            raise ConfigError(
+                f"{path}.text_encoder: {path}.vectors=pifa-tfidf reads no encoder; leave it out, "
+                "or choose pifa-neural or text-emb"
+            )
         return self
 
 
