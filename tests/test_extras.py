@@ -23,7 +23,6 @@ EXTRAS = PROJECT["optional-dependencies"]
 MODULES = {
     "huggingface-hub": "huggingface_hub",
     "prometheus-client": "prometheus_client",
-    "pyyaml": "yaml",
 }
 # Servers and formats that another package of the same extra imports for us.
 INDIRECT = {"httptools", "safetensors", "onnxscript"}

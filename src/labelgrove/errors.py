@@ -153,7 +153,7 @@ def packages_of(extra: str) -> list[str]:
             continue
         others = re.fullmatch(r"labelgrove\[(.+)\]", requirement.strip())
         names = [] if others is None else others[1].split(",")
-        packages += [found for name in names for found in packages_of(name)] or [
+        packages += [package for name in names for package in packages_of(name)] or [
             requirement.strip()
         ]
     return list(dict.fromkeys(packages))

@@ -125,16 +125,16 @@ def records(
     [['b']]
     """
     names = FieldNames(listed(text), listed(fields))
-    wanted = (*names.texts, *names.fields)
+    columns = (*names.texts, *names.fields)
     if is_frame(rows):
         rows = frame_rows(rows)
     rows = list(rows)
-    for name in wanted:
+    for name in columns:
         if rows and not any(isinstance(row, Mapping) and name in row for row in rows):
             has = ", ".join(map(str, rows[0])) if isinstance(rows[0], Mapping) else "no fields"
             raise DataError(f"no document has the field {name!r}; the first has {has}")
     picked = [
-        {name: row[name] for name in wanted if name in row} if isinstance(row, Mapping) else row
+        {name: row[name] for name in columns if name in row} if isinstance(row, Mapping) else row
         for row in rows
     ]
     documents = names.records(picked)

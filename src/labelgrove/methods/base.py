@@ -55,6 +55,7 @@ from labelgrove.methods.requests import (
 from labelgrove.methods.shown import constructor_call, html_table
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
+from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction not all the others
@@ -99,12 +100,15 @@ class Model:
     random_state: int
     n_jobs: int | None
     device: str | None = None  # of a method with a network
+    encoder: EncoderParams | None = None  # that a method fine-tunes
     label_texts: str | None = None  # of a method that can learn names as documents
     candidates: int = 100  # labels per document that are compared where lists are merged
 
     index_: LabelIndex
     facts_: TrainingFacts
     vectorizer_: Tfidf | None = None
+    rankers_: list[Ranker] = []
+    tree_: LabelTree | None = None  # of a network
     calibration_: Calibration | None = None
     dev_metrics_: dict[str, float] | None = None  # measured by the command after training
     report_: TableView = {}  # measured by training on held-out documents
@@ -223,6 +227,7 @@ class Model:
         folders.restore_common(model, stored)
         model.use_device("auto")  # not the one it was trained on
         model._restore(stored.parts, stored.path)
+        folders.check_trees(model.trees(), model.index_, stored.path)
         return model
 
     def use_device(self, device: str) -> None:
@@ -241,11 +246,13 @@ class Model:
 
     def rankers(self) -> list[Ranker]:
         """The linear rankers of a fitted model, one per tree."""
-        return []
+        return self.rankers_
 
     def trees(self) -> dict[str, LabelTree]:
         """The label trees that a fitted model searches, by name."""
         trees = [ranker.tree for ranker in self.rankers()]
+        if not trees and self.tree_ is not None:
+            trees = [self.tree_]
         if len(trees) == 1:
             return {"tree": trees[0]}
         return {f"tree {number}": tree for number, tree in enumerate(trees, 1)}
@@ -260,11 +267,15 @@ class Model:
 
     def encoders(self) -> list[EncoderParams]:
         """The encoders that training reads."""
-        return []
+        return [] if self.encoder is None else [self.encoder]
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """Documents as the rankers of a fitted model read them."""
         raise UnsupportedError(f"a {self.method} model has no linear ranker that reads features")
+
+    def term_reader(self) -> TermReader:
+        """What reads the sparse features of documents of a fitted model."""
+        return TermReader(self.vectorizer_, self.facts_.given)
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """How a fitted model computes the score of one label for one text."""

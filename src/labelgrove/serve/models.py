@@ -143,8 +143,8 @@ class NamedModel:
 
     def summary(self) -> ModelSummary:
         """An entry of the answer to GET /v1/models."""
-        kept = self.feedback is not None
-        return {**self.folder.current.summary(), "name": self.name, "feedback": kept}
+        takes_feedback = self.feedback is not None
+        return {**self.folder.current.summary(), "name": self.name, "feedback": takes_feedback}
 
 
 class Models:

@@ -58,12 +58,12 @@ class Source:
 
     def with_report(self) -> Source:
         """The same with the report that is in the model folder, if no other is given."""
-        report, found = self.report, self.path / REPORT
-        if report is None and found.is_file():
-            if found.is_symlink():
-                log.warning("%s: is a link, which is not followed; use --report", found)
+        report, own = self.report, self.path / REPORT
+        if report is None and own.is_file():
+            if own.is_symlink():
+                log.warning("%s: is a link, which is not followed; use --report", own)
             else:
-                return replace(self, report=found, follow=False)
+                return replace(self, report=own, follow=False)
         if report is not None and not report.is_file():
             raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
         return self

@@ -8,7 +8,9 @@ or the folder itself (see ``copies.py``).
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +23,7 @@ from typing import Any
 
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
-from labelgrove.errors import ConfigError, LabelgroveError, MissingExtraError, ModelFormatError
+from labelgrove.errors import ConfigError, LabelgroveError, ModelFormatError
 from labelgrove.evaluation.prediction_files import SCORE_DIGITS
 from labelgrove.evaluation.predictions import COMPARED, Predictions, ScoreKind
 from labelgrove.exchange.card import without_paths
@@ -51,8 +53,8 @@ _LARGEST = 3.4e38
 PIECE = 64
 # Cached masks of allow and deny lists: at most this many, and at most this many bytes.
 _MASKS, _MASK_BYTES = 32, 64 << 20
-# Of a model's card: bytes to read, texts to take, and their characters.
-CARD_BYTES, EXAMPLES, EXAMPLE_CHARS = 1 << 16, 6, 2000
+# Of a model's card: bytes and lines to read, texts to take, and their characters.
+CARD_BYTES, CARD_LINES, EXAMPLES, EXAMPLE_CHARS = 1 << 16, 1000, 6, 2000
 FileState = tuple[str, int, int, int]
 
 
@@ -317,26 +319,42 @@ def card_examples(folder: Path) -> list[str]:
 
         widget:
         - text: a chopping board of oak
+
+    It is not read as YAML, whose aliases and tags let a stranger's card work without end.
     """
-    text = (read_plain(folder / "README.md", most=CARD_BYTES) or b"").decode("utf-8", "replace")
-    text = text.replace("\r\n", "\n")
-    head = text[4:].partition("\n---")[0] if text.startswith("---\n") else ""
-    if "widget:" not in head:
-        return []
-    try:
-        import yaml  # type: ignore[import-untyped]  # few models have a card
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("serve", "reading a model card") from error
-    try:
-        entries = yaml.safe_load(head).get("widget")
-    except (yaml.YAMLError, AttributeError, RecursionError, ValueError):
-        return []
-    if not isinstance(entries, list):
-        return []
-    texts = [entry.get("text") for entry in entries if isinstance(entry, dict)]
-    return [text for text in texts if isinstance(text, str) and 0 < len(text) <= EXAMPLE_CHARS][
-        :EXAMPLES
-    ]
+    card = (read_plain(folder / "README.md", most=CARD_BYTES) or b"").decode("utf-8", "replace")
+    first, *lines = card.splitlines()[:CARD_LINES] or [""]
+    values: list[str] = []
+    inside, column = False, CARD_BYTES
+    for line in lines if first == "---" else ():
+        if line == "---":
+            break
+        if line[:1] not in (" ", "-", "#"):
+            inside = line.rstrip() == "widget:"
+        elif len(line) - len(line.lstrip()) > column:  # a long text goes on
+            values[-1] += f" {line.strip()}"
+        elif entry := _CARD_TEXT.fullmatch(line) if inside else None:
+            values.append(entry[2].rstrip())
+            column = len(entry[1])
+        else:
+            column = CARD_BYTES
+    texts = [text for text in map(_scalar, values) if 0 < len(text) <= EXAMPLE_CHARS]
+    return texts[:EXAMPLES]
+
+
+_CARD_TEXT = re.compile(r"( *(?:- +)?)text: +(\S.*)")
+
+
+def _scalar(value: str) -> str:
+    """A string of YAML; empty if it is something else."""
+    if value[0] == value[-1] == '"':
+        try:
+            return str(json.loads(value))
+        except (ValueError, RecursionError):
+            return ""
+    if value[0] == value[-1] == "'":
+        return value[1:-1].replace("''", "'")
+    return "" if value[0] in "\"'[]{}>|*&!%#@`," else value.partition(" #")[0].rstrip()
 
 
 class ModelFolder:

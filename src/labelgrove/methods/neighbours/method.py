@@ -166,9 +166,7 @@ class Neighbours(Model):
 
     def _reader(self) -> TermReader | None:
         """What reads the terms of texts; None for a model of features."""
-        if self.vectorizer_ is None:
-            return None
-        return TermReader(self.vectorizer_, self.facts_.given)
+        return None if self.vectorizer_ is None else self.term_reader()
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """The votes of the neighbours that have the label, divided among the words of the text.
