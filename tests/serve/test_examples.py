@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labelgrove.serve.served import EXAMPLE_CHARS, EXAMPLES, card_examples
+from labelgrove.serve.card_texts import EXAMPLE_CHARS, EXAMPLES, card_examples
 from support.services import fitted, running
 
 pytestmark = pytest.mark.slow
