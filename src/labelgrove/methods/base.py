@@ -147,8 +147,14 @@ class Model:
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.base import BaseEstimator
+        from sklearn.utils import ClassifierTags
 
-        return BaseEstimator().__sklearn_tags__()
+        tags = BaseEstimator().__sklearn_tags__()
+        # Not ``estimator_type``: of classifiers, searches over settings refuse lists of labels.
+        tags.classifier_tags = ClassifierTags(multi_class=True, multi_label=True)
+        tags.target_tags.required = True
+        tags.input_tags.string, tags.input_tags.sparse = True, True
+        return tags
 
     @classmethod
     def from_config(cls, config: TableView) -> Self:
@@ -368,6 +374,24 @@ class Model:
             predictions = self._best_labels(X, ranks, dense=dense, mask=mask)
         return request.answer(predictions, self.label_clusters)
 
+    def predict_labels(
+        self, X: DocumentInput, k: int | None = None, **options: Any
+    ) -> list[list[str]]:
+        """The names of each document's labels; options as for :meth:`predict`.
+
+        A calibrated model gives those above its threshold, unless you ask for the ``k`` best.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], ["shoes", "hats"])
+        >>> model.predict_labels(["hat", "shoes"], k=1)
+        [['hats'], ['shoes']]
+        """
+        check_fitted(self)
+        if k is None and self.calibration_ is not None:
+            options = {"threshold": "auto"} | options
+            k = self.calibration_.places
+        return self.predict(X, 5 if k is None else k, **options).names()
+
     def score_labels(
         self,
         X: DocumentInput,
@@ -450,6 +474,10 @@ class Model:
         check_fitted(self)
         return np.array(list(self.index_.ids), dtype=object)
 
+    def decision_function(self, X: DocumentInput, **options: Any) -> Any:
+        """Raw scores of all labels, documents x labels; options as for :meth:`score_labels`."""
+        return self.score_labels(X, list(self.classes_), raw=True, **options)
+
     def predict_proba(self, X: DocumentInput, *, k: int | None = None, **options: Any) -> CSR:
         """Probabilities of each document's ``k`` best labels: a sparse documents x labels matrix.
 
@@ -475,8 +503,8 @@ class Model:
 
         return learning.calibrate(self, X, y, **options)
 
-    def explain(self, text: TextInput, label: str, **options: Any) -> Explanation:
-        """Why the model gives one text its score for ``label`` (an id or a name).
+    def explain(self, text: TextInput, label: str | None = None, **options: Any) -> Explanation:
+        """Why the model gives one text its score for ``label``, an id or a name; or for the best.
 
         The options are those of ``explain`` in ``labelgrove.methods.explaining.explain``, such as
         ``top`` (how many words) and ``corpus`` (to name similar documents).
@@ -488,6 +516,8 @@ class Model:
         """
         from labelgrove.methods.explaining import explain
 
+        if label is None:
+            return explain.explain_best(self, text, 1, **options)[0]
         return explain.explain(self, text, label, **options)
 
     def explain_best(self, text: TextInput, k: int = 3, **options: Any) -> list[Explanation]:
