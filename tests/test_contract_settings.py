@@ -25,7 +25,7 @@ from labelgrove.methods.settings import groups_of
 
 CANDIDATES = [True, False, 3, 7, 0.25, 0.75, [2], [0.5], ["a"], [1, 2], {"a": 2.0}, "some-name"]
 CANDIDATES += ["space"]
-REFUSED_ALONE = {"propensity_a", "propensity_b"}  # they need other values of their group
+REFUSED_ALONE = {"propensity_a", "propensity_b", "text_encoder"}  # they need others of their group
 
 
 def words(hint: Any) -> list[Any]:

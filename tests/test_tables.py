@@ -51,7 +51,7 @@ def read(name: str) -> Bench:
 
 
 def test_there_is_a_table_for_each_data_set() -> None:
-    assert set(TABLES) == set(ENSEMBLES)
+    assert set(TABLES) == {*ENSEMBLES, "eurlex57k"}  # recipes on texts of our own, no ensembles
 
 
 @pytest.mark.parametrize("name", sorted(ENSEMBLES))
