@@ -464,7 +464,7 @@ def test_label_weights_are_accepted(kind: str) -> None:
         ("one string", [["a"]], "list of strings"),
         (["a", "b"], [["x"]], "2 documents but labels for 1"),
         (["a", None], [["x"], ["y"]], "document 1"),
-        (["a"], ["x"], "give a list"),
+        (["a"], ["x;y"], "give a list"),
         (["a"], [[""]], "empty label"),
         (["a"], None, "needs labels"),
         ([], [], "no documents"),
