@@ -121,6 +121,11 @@ def test_a_model_is_measured_with_its_documents_and_labels():
     for given in ((texts, labels), (Corpus.from_lists(texts, labels, index=model.index_),)):
         assert evaluate(model, *given).values == expected.values
     assert evaluate(model, texts, labels, metrics=["R@3"]).values == {"R@3": expected["R@3"]}
+    other = {"train_frequencies": facts.frequencies[::-1], "n_train": 900}  # yours come first
+    swapped = [["c"], ["a", "b"], ["b"]] * 4
+    own = evaluate(model, texts, swapped)["PSP@1"]
+    given = evaluate(model, texts, swapped, **other)["PSP@1"]
+    assert given == evaluate(model.predict(texts, k=10), swapped, **other)["PSP@1"] != own
     with pytest.raises(DataError, match=r"evaluate\(model, documents, labels\)"):
         evaluate(model.predict(texts), texts, labels)
     with pytest.raises(DataError, match="must be Predictions or a fitted model"):

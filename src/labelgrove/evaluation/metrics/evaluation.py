@@ -195,7 +195,8 @@ def evaluate(
     """
     if isinstance(predictions, Predicting):
         facts = predictions.facts_
-        train_frequencies, n_train = facts.frequencies, facts.documents
+        if train_frequencies is None and n_train is None:
+            train_frequencies, n_train = facts.frequencies, facts.documents
         places = [parse_metric(name).k or MOST_LABELS for name in metrics or DEFAULT_METRICS]
         documents, truth = truth, truth if y is None else y
         predictions = predictions.predict(documents, k=max(places))
