@@ -154,6 +154,10 @@ def test_labels_as_lists_and_as_matrix_agree(kind: str) -> None:
     matrix, _ = index.encode(labels)
     from_matrix = comparable(kind).fit(texts, matrix, index=index).predict(texts, k=5)
     assert same(compared(kind), from_matrix)
+    if kind == "dual":  # numbers mean nothing
+        with pytest.raises(DataError, match="name with letters"):
+            brief(kind).fit(texts, matrix)
+        return
     numbered = brief(kind).fit(texts, matrix).predict(texts[:1], k=1)
     assert numbered.names()[0][0].isdigit()
 

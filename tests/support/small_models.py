@@ -25,7 +25,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "ensemble": {"members": [{"method": "linear"}, {"method": "ova", "ranker": {"C": 0.5}}]},
 }
 FROM_FEATURES |= {"ensemble", "auto", "neighbours"}
-BY_NAME = {"matcher"}  # it reads texts alone, and finds labels that they name
+BY_NAME = {"matcher", "dual"}  # they read texts alone, and what labels are called
 SMALL_LEAVES = {"branching": 2, "max_leaf_size": 3}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "two trees": ("linear", {"n_trees": 2, "tree": SMALL_LEAVES}),

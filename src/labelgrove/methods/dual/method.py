@@ -223,11 +223,11 @@ class Dual(Model):
         """The encoder and the labels' vectors."""
         config = {"story": self.history_, "report": dict(self.report_)}
         labels = Part(config, {"vectors": self.label_vectors_.astype(np.float16)})
-        return {**self.reader_.parts(), "labels": labels}
+        return {**self.reader_.parts(), "towers": labels}
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         self.reader_ = TextReader.from_parts(parts)
-        labels = parts["labels"]
+        labels = parts["towers"]
         self.label_vectors_ = labels.arrays["vectors"].astype(np.float32)
         expected = len(self.index_), self.reader_.encoder.width
         if self.label_vectors_.shape != expected:
