@@ -49,7 +49,7 @@ NEURAL: dict[str, dict[str, Any]] = {
     "parabel-pretrained-tfidf": {"tree": {"max_leaf_size": 3}},
     "parabel-word2vec-tfidf": {"word2vec": {"width": 8, "epochs": 2}},
     "parabel-finetuned-tfidf": {"training": FEW_UPDATES, "n_trees": 1},
-    "dual": {"training": {"max_steps": 120, "batch_size": 32, "lr": 1e-2}},
+    "dual": {"training": {"max_steps": 160, "batch_size": 32, "lr": 1e-2}},
     "lightxml": {"heads": {"dropout": 0.0}},
     "cascadexml": {"heads": {"dropout": 0.0, "mix_dropout": 0.0}},
     # Its ranker reads tf-idf, too; what its encoder learns is tested elsewhere.
