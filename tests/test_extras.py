@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import labelgrove
 from labelgrove.errors import MissingExtraError, packages_of
@@ -22,15 +23,14 @@ EXTRAS = PROJECT["optional-dependencies"]
 MODULES = {
     "huggingface-hub": "huggingface_hub",
     "prometheus-client": "prometheus_client",
-    "pyyaml": "yaml",
 }
 # Servers and formats that another package of the same extra imports for us.
 INDIRECT = {"httptools", "safetensors", "onnxscript"}
 
 
-def pins() -> dict[str, str]:
-    """The versions in constraints.txt."""
-    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+def pins(file: str = "constraints.txt") -> dict[str, str]:
+    """The versions in a file of constraints."""
+    lines = (ROOT / file).read_text("utf-8").splitlines()
     pinned = [line.split("==") for line in lines if line and not line.startswith("#")]
     return {canonicalize_name(name): version for name, version in pinned}
 
@@ -78,6 +78,16 @@ def test_the_pinned_versions_are_those_an_extra_asks_for(extra: str) -> None:
         version = pinned.get(canonicalize_name(requirement.name))
         assert version is not None, f"constraints.txt lacks {requirement.name}"
         assert requirement.specifier.contains(version), f"{requirement} is pinned at {version}"
+
+
+def test_the_oldest_versions_are_the_lower_bounds() -> None:
+    needed = [Requirement(line) for line in PROJECT["dependencies"]]
+    needed += [one for extra in EXTRAS.keys() - {"dev"} for one in requirements(extra)]
+    bounds = {canonicalize_name(one.name): str(one.specifier).removeprefix(">=") for one in needed}
+    oldest = pins("constraints-oldest.txt")
+    assert bounds.keys() == oldest.keys()
+    for name, bound in bounds.items():
+        assert Version(oldest[name]) == Version(bound), name
 
 
 def test_the_pinned_versions_agree_with_each_other() -> None:

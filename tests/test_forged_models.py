@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import labelgrove
-from labelgrove import Linear
+from labelgrove import LabelIndex, Linear
 from labelgrove.errors import DataError, LabelgroveError, ModelFormatError
 from labelgrove.methods import create
-from support.forging import forge_manifest, forge_settings
+from support.forging import forge_arrays, forge_manifest, forge_settings
 
 TESTS = Path(__file__).parent
 MODELS = TESTS / "fixtures" / "models"
@@ -59,6 +61,25 @@ def test_the_damaged_part_is_named(model: Path) -> None:
 def test_a_method_that_is_no_name(model: Path, method: object) -> None:
     forge_manifest(model, {"method": method})
     with pytest.raises(ModelFormatError, match="method, params or metadata are missing"):
+        labelgrove.load(model)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_labels_that_are_not_those_of_the_tree(model: Path, count: int) -> None:
+    index = LabelIndex([f"label {number}" for number in range(count)])
+    forge_arrays(model, "labels", index.state().arrays)
+    with pytest.raises(ModelFormatError, match=f"{count} labels, but counts of another number"):
+        labelgrove.load(model)
+    forge_arrays(model, "training", {"frequencies": np.ones(count, np.int64)})
+    with pytest.raises(ModelFormatError, match=rf"the tree has 2 labels, but .* {count};"):
+        labelgrove.load(model)
+
+
+@pytest.mark.timeout(60)
+def test_a_number_of_trees_without_end(model: Path) -> None:
+    params = json.loads((model / "manifest.json").read_text())["params"]
+    forge_manifest(model, {"params": params | {"n_trees": 2**40}})
+    with pytest.raises(ModelFormatError, match="the part 'ranker-1' is damaged"):
         labelgrove.load(model)
 
 

@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,7 @@ def run(source: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@cache
 def imports() -> dict[str, set[str]]:
     """For each module of the package, the modules of the package that it imports anywhere."""
     files = {
@@ -157,6 +159,7 @@ def test_no_module_imports_itself_through_others() -> None:
         visit(module, ())
 
 
+@pytest.mark.slow
 def test_everything_imports_without_torch_and_the_other_extras() -> None:
     modules = [
         module.name
@@ -185,6 +188,7 @@ def test_a_neural_method_without_torch_says_what_to_install() -> None:
     assert "pip install 'torch>=" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_training_and_prediction_use_no_library_that_is_slow_to_import() -> None:
     blocked = {"torch", "pydantic", "pydantic_core", "pyarrow", "pandas", "sklearn"}
     source = BLOCKER.format(blocked=blocked) + (
@@ -281,6 +285,7 @@ def called(before: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_predicting_loads_only_what_it_uses(saved: Path) -> None:
     stdin = "sys.stdin = io.TextIOWrapper(io.BytesIO('Hüte: a hat'.encode()))"
     done = called(stdin, "predict", str(saved), "-", "-k1")
@@ -288,6 +293,7 @@ def test_predicting_loads_only_what_it_uses(saved: Path) -> None:
     assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_serving_loads_only_what_it_uses(saved: Path) -> None:
     no_server = "import uvicorn\nuvicorn.Server.run = lambda self, sockets: print('ready')"
     done = called(no_server, "serve", str(saved), "--port", "0")

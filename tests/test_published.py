@@ -18,6 +18,7 @@ pytest.importorskip("torch")
 import torch
 
 from labelgrove.core.params import read_toml
+from labelgrove.experiments.bench.config import Bench, create_row
 from labelgrove.labels.tree import LabelTree, tree_widths
 from labelgrove.methods import create
 from labelgrove.methods.cascadexml.net import CascadeNet
@@ -277,6 +278,39 @@ def test_rows_of_tables(name: str) -> None:
     assert "lr" not in xlnet  # 1e-4 as for BERT: the paper, and commit ee654cd of its code
     if name == "amazoncat-13k":  # batches of twice the size: dropout ends at 20,001 of 37,070
         assert xlnet["dropout_share"] == pytest.approx(20_001 / 37_070, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", [*DATA, "eurlex57k"])
+def test_rows_fit_their_data_set(name: str) -> None:
+    """Levels, clusters and groups of every row can be made of the data set's labels."""
+    path = CONFIGS / "tables" / f"{name}.toml"
+    data = DATA.get(name, DATA["eurlex-4k"])  # a sample of its size
+    for row in Bench.from_config(read_toml(path), folder=path.parent).rows:
+        if "encoder" in (row.settings or {}):
+            assert create_row(row).cost_estimate(*data).widths[-1] == data.labels
+
+
+def test_levels_of_the_ablations() -> None:
+    """As many steps as levels, whatever a row does to its tree."""
+    path = CONFIGS / "tables" / "amazon-670k.toml"
+    rows = {
+        row.name.removeprefix("XR-Transformer, seed 10011, "): create_row(row)
+        for row in Bench.from_config(read_toml(path), folder=path.parent).rows
+        if row.name.startswith(("XR-Transformer, seed 10011, ", "CascadeXML, seed 29, 32"))
+    }
+    cascade = rows.pop("CascadeXML, seed 29, 32,768 last clusters")
+    assert cascade.cost_estimate(*DATA["amazon-670k"]).widths[:-1] == (512, 4_096, 32_768)
+    found = {}
+    for name, model in rows.items():
+        tree = tree_of(tree_widths(DATA["amazon-670k"].labels, model.tree))
+        levels = fine_tuned_levels(tree, model.heads.max_clusters)
+        steps = [loop.max_steps for loop in level_training(model.heads, model.training, levels)]
+        found[name] = tree.widths[:levels], sum(steps)
+    assert found.pop("leaves of 100 labels") == ((32, 512, 8_192), 20_000)
+    assert found.pop("one level") == ((32_768,), 20_000)
+    shares = ["an eighth of the updates", "a quarter of the updates", "half of the updates"]
+    assert [found.pop(share)[1] for share in shares] == [2_500, 5_000, 10_000]
+    assert set(found.values()) == {((128, 2_048, 32_768), 20_000)}
 
 
 # X-Transformer: table of the paper, run_transformer_train.sh, which trains on all of X.trn.

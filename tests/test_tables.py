@@ -1,10 +1,11 @@
-"""The papers' main tables: rows as published, trained on small fakes of the public layouts."""
+"""The papers' tables: rows as published, trained on small fakes of the public layouts."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import json
+import shutil
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,9 @@ import pytest
 from scipy import sparse
 
 pytest.importorskip("torch")
+
+import torch
+from safetensors.torch import load_file
 
 import labelgrove
 from labelgrove.cli import app
@@ -47,15 +51,18 @@ def read(name: str) -> Bench:
 
 
 def test_there_is_a_table_for_each_data_set() -> None:
-    assert set(TABLES) == set(ENSEMBLES)
+    assert set(TABLES) == {*ENSEMBLES, "eurlex57k"}  # recipes on texts of our own, no ensembles
 
 
 @pytest.mark.parametrize("name", sorted(ENSEMBLES))
 def test_ensembles_have_the_members_of_the_papers(name: str) -> None:
     rows = {row.name: row for row in read(name).rows}
-    expected = ENSEMBLES[name]
+    expected = list(ENSEMBLES[name])
     if "CascadeXML-3" in expected:
-        expected = [*expected, "CascadeXML-3 + tf-idf"]
+        expected.append("CascadeXML-3 + tf-idf")
+    if name in ("eurlex-4k", "wiki-500k"):  # X-Transformer's table 5, IDs 7 and 8
+        expected[:0] = ["X-Transformer, three indexings, XLNet"]
+        expected[1:1] = ["X-Transformer, pifa-neural, three encoders"]
     assert [row.name for row in rows.values() if row.of] == expected
     for ensemble in expected:
         row = rows[ensemble]
@@ -68,6 +75,10 @@ def test_ensembles_have_the_members_of_the_papers(name: str) -> None:
         if "tf-idf" in ensemble:
             assert all(m["rerank"]["start"] == "initial" for m in members)
             assert all(m["ranker"]["threshold"] == 0.01 for m in members)
+    for row in rows.values():
+        settings = row.settings or {}
+        if "xlnet-large-cased" in json.dumps(settings):
+            assert settings["encoder"]["convert_weights"], row.name
     numbers = [row.published for row in rows.values() if row.published]
     assert all(100 > row["P@1"] > row.get("P@3", 0) >= row.get("P@5", 0) for row in numbers)
 
@@ -76,7 +87,13 @@ def test_ensembles_have_the_members_of_the_papers(name: str) -> None:
 def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("encoders")
     words = [*COLOURS, *THINGS, "item", "is", "a", "that", "we", "sell"]
-    return {f: make_encoder(folder / f, f, words=words) for f in ("bert", "roberta", "xlnet")}
+    found = {f: make_encoder(folder / f, f, words=words) for f in ("bert", "roberta", "xlnet")}
+    # On the Hub its weights are a pickle: rows must say that they may be converted.
+    found["xlnet-large-cased"] = large = folder / "large"
+    shutil.copytree(found["xlnet"], large)
+    torch.save(load_file(large / "model.safetensors"), large / "pytorch_model.bin")
+    (large / "model.safetensors").unlink()
+    return found
 
 
 def pecos(folder: Path) -> None:
@@ -132,10 +149,13 @@ def small(settings: dict[str, Any], encoders: dict[str, Path]) -> dict[str, Any]
     """A row's settings for a few documents, with tiny encoders of the same families."""
 
     def tiny(name: str) -> str:
-        return str(encoders[name.partition("-")[0]])
+        return str(encoders.get(name) or encoders[name.partition("-")[0]])
 
     method = settings["method"]
-    result = made_small(method, {k: v for k, v in settings.items() if k != "method"})
+    if "word2vec" in (method, settings.get("vectors", {}).get("kind")) or "encoder" not in settings:
+        return settings
+    given = {k: v for k, v in settings.items() if k != "method"}
+    result = made_small(method, {"heads": {}, "training": {}} | given)
     result["encoder"]["encoder"] = tiny(settings["encoder"]["encoder"])
     result["training"]["max_steps"] = 4
     if (indexing := result.get("indexing")) and "text_encoder" in indexing:
@@ -153,20 +173,20 @@ def in_this_process(arguments: list[str], _: Any) -> tuple[int, str, str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "layout", "ensembles"),
-    [
-        ("eurlex-4k", pecos, ["X-Transformer-9", "LightXML-3", "XR-Transformer-3"]),
-        ("wiki10-31k", attentionxml, ["CascadeXML-3", "CascadeXML-3 + tf-idf", "XR-Transformer-3"]),
-        ("amazoncat-13k", lightxml, ["LightXML-3", "XR-Transformer-3"]),
-        ("wiki-500k", repository, ["LightXML-3", "XR-Transformer-3"]),
-        ("amazon-670k", label_features, ["CascadeXML-3 + tf-idf"]),
-        ("amazon-3m", pecos, ["XR-Transformer-3"]),
+    ("name", "layout", "only"),
+    [  # all rows, but for those that differ from rows of a file above in their numbers alone
+        ("eurlex-4k", pecos, ["*"]),
+        ("wiki10-31k", attentionxml, ["DiSMEC", "Parabel", "XR*", "CascadeXML*"]),
+        ("amazoncat-13k", lightxml, ["Parabel", "LightXML*", "XR*"]),
+        ("wiki-500k", repository, ["Parabel", "LightXML*", "XR*", "X*, TFN"]),
+        ("amazon-670k", label_features, ["*"]),
+        ("amazon-3m", pecos, ["Parabel", "XR*", "CascadeXML, *"]),
     ],
 )
 def test_a_table_is_made_from_a_public_layout(
     name: str,
     layout: Any,
-    ensembles: list[str],
+    only: list[str],
     encoders: dict[str, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -174,27 +194,30 @@ def test_a_table_is_made_from_a_public_layout(
     monkeypatch.setattr(run, "run_command", in_this_process)
     bench = read(name)
     rows = [
-        replace(row, settings=small(row.settings, encoders))
-        if "encoder" in (row.settings or {}) and not row.of
-        else row
+        row if row.of or not row.settings else replace(row, settings=small(row.settings, encoders))
         for row in bench.rows
     ]
     data = tmp_path / "data"
     data.mkdir()
     layout(data)
-    bench = replace(bench, rows=tuple(rows), params=replace(bench.params, intervals=0))
-    records = BenchFolder(bench, data, tmp_path / "run").run(only=ensembles)
+    params = replace(bench.params, intervals=0, latency_documents=1)
+    bench = replace(bench, rows=tuple(rows), params=params)
+    records = BenchFolder(bench, data, tmp_path).run(only=only)
     by_name = {record["row"]: record for record in records}
     assert [r["error"] for r in records if "error" in r] == []
-    table = bench_table(records)
-    for ensemble in ensembles:
-        row = next(row for row in rows if row.name == ensemble)
-        assert by_name[ensemble]["documents"] == 30 and by_name[ensemble]["labels"] == len(NAMES)
-        assert f"| {ensemble}, published ({row.source})" in table
-        model = labelgrove.load(tmp_path / "run" / "models" / row.slug)
-        settings = [r.settings or {} for member in row.of for r in rows if r.name == member]
-        families = [member.encoder.encoder for member in model.members_]
-        assert families == [member["encoder"]["encoder"] for member in settings]
-        assert model.rule_ == (row.settings or {}).get("rule")
-    if "XR-Transformer-3" in ensembles:
-        assert by_name["XR-Transformer-3"]["metrics"]["P@1"] > 80
+    table, chosen = bench_table(records), bench.chosen(only)
+    for row in rows:
+        record = by_name[row.name]
+        trained = row.settings is not None and row.name in chosen
+        assert ("metrics" in record) == ("gain" in record) == trained
+        if not trained:
+            continue
+        assert record["documents"] == 30 and record["labels"] == len(NAMES)
+        assert not row.source or f"| {row.name}, published ({row.source})" in table
+        if row.of:
+            model = labelgrove.load(tmp_path / "models" / row.slug)
+            settings = [r.settings or {} for member in row.of for r in rows if r.name == member]
+            families = [member.encoder.encoder for member in model.members_]
+            assert families == [member["encoder"]["encoder"] for member in settings]
+            assert model.rule_ == (row.settings or {}).get("rule")
+    assert by_name["XR-Transformer-3"]["metrics"]["P@1"] > 80

@@ -114,7 +114,8 @@ class Labelgrove:
         from labelgrove.methods import create
 
         index = LabelIndex([str(column) for column in range(y.shape[1])])
-        model = create("linear", {**settings, "n_jobs": threads})
+        chosen = {"method": "linear", "n_jobs": threads, **settings}
+        model = create(str(chosen.pop("method")), chosen)
         model.fit(x, y, index=index).save(folder, overwrite=True)
 
     @staticmethod

@@ -2,9 +2,13 @@
 
     python -m benchmarks.linear.peers --data PATH --corpus eurlex57k|tibkat|commits|all|FOLDER
         [--pecos-python PATH] [--napkinxc-python PATH] [--omikuji-python PATH]
-        [--peers "NAME;NAME"] [--threads 1,2] [--limit N] [--repeats R] [--resume FOLDER]
+        [--presets] [--peers "NAME;NAME"] [--threads 1,2] [--limit N] [--repeats R]
+        [--resume FOLDER]
 
-All peers get the same tf-idf matrices; each run is its own process, one after the other. Training
+All peers get the same tf-idf matrices; each run is its own process, one after the other. A folder
+of the XC repository, such as eurlex4k, has matrices already: they are scaled to unit rows, and its
+test part is what is measured. With --presets, our ova, parabel, bonsai and xr-linear run as well,
+and omikuji with three trees. Training
 is label features, tree, solving and saving. Peers run with their defaults and with settings close
 to ours, as far as they have them; labelgrove also runs with the default negatives of PECOS (tfn).
 Accuracy is measured on the dev part with our metrics. Latency from the text adds the peer's own
@@ -22,8 +26,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +56,14 @@ def main() -> None:
     parser.add_argument("--pecos-python", help="interpreter of an environment that has libpecos")
     parser.add_argument("--napkinxc-python", help="interpreter of an environment that has napkinxc")
     parser.add_argument("--omikuji-python", help="interpreter of an environment that has omikuji")
+    parser.add_argument("--presets", action="store_true", help="the papers' linear methods, too")
     parser.add_argument("--peers", help="only these, separated by semicolons")
     parser.add_argument("--threads", default="1", help="numbers of threads, separated by commas")
     parser.add_argument("--resume", type=Path, help="folder of finished runs")
     options = parser.parse_args()
     chosen = peers(options.pecos_python, options.napkinxc_python, options.omikuji_python)
+    if options.presets:
+        chosen |= presets(options.omikuji_python)
     if options.peers:
         wanted = ["labelgrove", *(name.strip() for name in options.peers.split(";"))]
         unknown = sorted(set(wanted) - set(chosen))
@@ -63,14 +71,25 @@ def main() -> None:
             raise SystemExit(f"unknown peer {unknown[0]!r}; choose from: {'; '.join(chosen)}")
         chosen = {name: peer for name, peer in chosen.items() if name in wanted}
     for corpus in CORPORA if options.corpus == "all" else [options.corpus]:
-        train, dev = (read_part(options.data, corpus, p, options.limit) for p in ("train", "dev"))
+        write, digest = source(options, corpus)
         for threads in map(int, options.threads.split(",")):
             with tempfile.TemporaryDirectory() as name:
-                bench = Bench(Path(name), threads, options.resume, train.sha256)
-                result = compare(
-                    Path(corpus).name, bench, write_matrices(bench, train, dev), chosen, options
-                )
+                bench = Bench(Path(name), threads, options.resume, digest)
+                result = compare(Path(corpus).name, bench, write(bench.folder), chosen, options)
             report("linear", result, save=not options.no_save)
+
+
+def source(options: Any, corpus: str) -> tuple[Callable[[Path], Matrices], str]:
+    """What writes the matrices of a corpus into a folder, and the hash of its training part."""
+    from labelgrove.data.formats.detect import detect_format
+
+    folder = options.data / corpus if (options.data / corpus).is_dir() else Path(corpus)
+    files = [sorted(folder.glob(f"{part}.*")) for part in ("train", "test")]
+    if all(files) and detect_format(files[0][0]) == "xc":
+        digest = hashlib.sha256(files[0][0].read_bytes()).hexdigest()
+        return partial(given_matrices, files[0][0], files[1][0]), digest
+    train, dev = (read_part(options.data, corpus, p, options.limit) for p in ("train", "dev"))
+    return partial(write_matrices, train, dev), train.sha256
 
 
 def peers(
@@ -126,6 +145,15 @@ def peers(
     return found
 
 
+def presets(omikuji_python: str | None) -> dict[str, Peer]:
+    """The linear methods that papers compare with."""
+    names = ("ova", "parabel", "bonsai", "xr-linear")
+    found = {f"labelgrove {n}": Peer("labelgrove", sys.executable, {"method": n}) for n in names}
+    if omikuji_python:
+        found["omikuji, 3 trees"] = Peer("omikuji", omikuji_python)
+    return found
+
+
 @dataclass(frozen=True)
 class Bench:
     """The folder of a comparison's matrices and finished runs."""
@@ -162,6 +190,7 @@ def start(folder: Path, job: dict[str, Any], python: str) -> Measured:
         [python, str(Path(__file__).with_name("peer.py")), str(folder / "job.json")],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")} if ours else None,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if job["peer"] == "omikuji" else None,  # a bar for each label
         text=True,
         check=True,
     )
@@ -243,16 +272,30 @@ def label_matrices(train: Part, dev: Part) -> tuple[Any, Any, Any]:
     return learnt.labels, judged.labels, judged.unknown
 
 
-def write_matrices(bench: Bench, train: Part, dev: Part) -> Matrices:
+def given_matrices(train_file: Path, test_file: Path, folder: Path) -> Matrices:
+    """Writes the matrices of the XC repository's files, with rows of unit length."""
+    from labelgrove.data.formats import ReadOptions, read_corpus
+    from labelgrove.labels.features import l2_normalised
+
+    train = read_corpus(train_file)
+    options = ReadOptions(n_features=train.features.sparse.shape[1])
+    test = read_corpus(test_file, index=train.index, options=options)
+    x, test_x = (l2_normalised(part.features.sparse).sparse for part in (train, test))
+    save(folder, train=x, labels=train.labels, dev=test_x)
+    (folder / "texts.json").write_text(json.dumps({"train": [], "dev": []}))
+    return Matrices(x, train.labels, test.labels, test.unknown)
+
+
+def write_matrices(train: Part, dev: Part, folder: Path) -> Matrices:
     """Writes our tf-idf of both parts, and a few texts for latency, for the peers to read."""
     from labelgrove.text.tfidf import Tfidf
 
     y, truth, unknown = label_matrices(train, dev)
     vectorizer = Tfidf()
     x, dev_x = vectorizer.fit_transform(train.texts), vectorizer.transform(dev.texts)
-    save(bench.folder, train=x, labels=y, dev=dev_x)
+    save(folder, train=x, labels=y, dev=dev_x)
     texts = {"train": train.texts[:VECTORIZER_TEXTS], "dev": dev.texts[:SINGLES]}
-    (bench.folder / "texts.json").write_text(json.dumps(texts))
+    (folder / "texts.json").write_text(json.dumps(texts))
     return Matrices(x, y, truth, unknown)
 
 
@@ -285,7 +328,7 @@ def ratios(ours: Measured, theirs: Measured) -> Measured:
 def print_table(measured: dict[str, Measured], metrics: Iterable[str], *, head: bool) -> None:
     if head:
         print(
-            f"{'':16}{'cpu s':>8}{'wall s':>8}{'peak MB':>9}{'model MB':>9}{'docs/cpu s':>11}"
+            f"{'':20}{'cpu s':>8}{'wall s':>8}{'peak MB':>9}{'model MB':>9}{'docs/cpu s':>11}"
             f"{'vector ms p50/p99':>19}{'text ms p50/p99':>17}  " + " ".join(metrics)
         )
     for name, m in measured.items():
@@ -294,7 +337,7 @@ def print_table(measured: dict[str, Measured], metrics: Iterable[str], *, head: 
             for kind in ("vector_ms", "text_ms")
         )
         print(
-            f"{name:16}{m['cpu_s']:8.1f}{m['wall_s']:8.1f}{m['peak_mb']:9.0f}{m['model_mb']:9.1f}"
+            f"{name:20}{m['cpu_s']:8.1f}{m['wall_s']:8.1f}{m['peak_mb']:9.0f}{m['model_mb']:9.1f}"
             f"{m['documents_per_cpu_s']:11.0f}{vector:>19}{text:>17}  "
             + " ".join(f"{m[metric]:.2f}" for metric in metrics),
             flush=True,

@@ -96,7 +96,7 @@ class MissingExtraError(LabelgroveError, ImportError):
     The advice names packages, because labelgrove itself may have come from a checkout or a wheel.
 
     >>> print(MissingExtraError("data", "reading Parquet"))
-    reading Parquet needs the extra `data`: pip install 'pyarrow>=16'
+    reading Parquet needs the extra `data`: pip install 'pyarrow>=20'
     """
 
     def __init__(self, extra: str, what: str) -> None:
@@ -153,7 +153,7 @@ def packages_of(extra: str) -> list[str]:
             continue
         others = re.fullmatch(r"labelgrove\[(.+)\]", requirement.strip())
         names = [] if others is None else others[1].split(",")
-        packages += [found for name in names for found in packages_of(name)] or [
+        packages += [package for name in names for package in packages_of(name)] or [
             requirement.strip()
         ]
     return list(dict.fromkeys(packages))

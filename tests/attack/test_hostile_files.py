@@ -6,10 +6,13 @@ Every input is read in a process of its own, so that a crash is a failure and no
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import os
+import random
 import shutil
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,16 +24,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from labelgrove import export, load
 from labelgrove.disk import bundle
 from labelgrove.disk.tensors import read_tensors, write_tensors
 from support import forging, tasks
+from support.forged_models import forge
 from support.mutations import damaged_bytes, json_text, mutated, mutated_array, odd_values
 from support.scenarios import done
 from support.zygote import Outcome, Zygote
 
 pytestmark = pytest.mark.slow
-MEMORY = 1000.0  # megabytes, with all libraries
-ADDRESSES = 4 << 30  # allocators reserve much more than they use
+SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")  # by native/check.sh attack
+MEMORY = 4000.0 if SANITIZED else 1000.0  # megabytes, with all libraries
+ADDRESSES = 1 << 48 if SANITIZED else 4 << 30  # allocators reserve much more than they use
 Rounds = Callable[[float], Iterator[None]]
 Attack = Callable[..., Outcome]
 
@@ -282,6 +288,125 @@ def test_label_files(tmp_path: Path, attack: Attack, rounds: Rounds) -> None:
 
     for _ in rounds(0.01):
         written()
+
+
+FEEDBACK = {
+    "time": "2026-03-01T23:30:00-02:00",
+    "text": "a red hat",
+    "labels": ["hats"],
+    "suggestions": [{"id": "hats", "score": 0.9}, {"id": "red", "score": 0.6}],
+    "threshold": 0.5,
+    "names": {"hats": "Hats"},
+}
+
+
+def test_feedback_files(tmp_path: Path, attack: Attack, rounds: Rounds) -> None:
+    file = tmp_path / "model.jsonl"
+
+    @few
+    @given(st.lists(mutated(FEEDBACK), min_size=1, max_size=3))
+    def written(rows: list[Any]) -> None:
+        file.write_text("".join(json_text(value) + "\n" for value in [FEEDBACK, *rows]))
+        attack("feedback files", "read_feedback_file", file)
+
+    for _ in rounds(0.02):
+        written()
+
+
+def test_workbooks(tmp_path: Path, attack: Attack, rounds: Rounds) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["text", "labels"], ["a hat", "red|hats"], [7, 1984.5]):
+        book.worksheets[0].append(row)
+    book.save(tmp_path / "corpus.xlsx")
+    content = (tmp_path / "corpus.xlsx").read_bytes()
+    with zipfile.ZipFile(tmp_path / "corpus.xlsx") as archive:
+        entries = {name: archive.read(name) for name in sorted(archive.namelist())}
+
+    @few
+    @given(st.data())
+    def written(data: st.DataObject) -> None:
+        file = tmp_path / "damaged.xlsx"
+        name = data.draw(st.sampled_from([*entries, ""]))
+        if not name:
+            file.write_bytes(data.draw(damaged_bytes(content)))
+        else:
+            with zipfile.ZipFile(file, "w") as archive:
+                for entry, old in entries.items():
+                    archive.writestr(entry, data.draw(damaged_bytes(old)) if entry == name else old)
+        attack("workbooks", "read_file", file, "xlsx")
+
+    for _ in rounds(0.02):
+        written()
+
+
+CFG = "[DEFAULT]\nlanguage=en\n[a]\nvocab=v(en,exclude=x:1)\nbackend=svc\nname=%(language)s\n"
+SKOS = "http://www.w3.org/2004/02/skos/core#"
+XML = f"""<!DOCTYPE r [<!ENTITY ex "x:">]>
+<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:s="{SKOS}">
+<s:Concept r:about="&ex;1"><s:prefLabel xml:lang="en">cats</s:prefLabel></s:Concept></r:RDF>"""
+LINKED = {
+    "@context": {"s": SKOS},
+    "@graph": [{"@id": "x:1", "@type": "s:Concept", "s:prefLabel": {"@value": "cats"}}],
+}
+ANNIF = {
+    "projects.cfg": CFG,
+    "projects.toml": '[a]\nvocab = "v(en)"\nbackend = "labelgrove"\nconfig = "a.toml"\n',
+    "things.rdf": XML,
+    "things.ttl": f'<x:1> a <{SKOS}Concept> ; <{SKOS}prefLabel> "cats"@en, """tea""" .\n',
+    "things.nt": f'<x:1> <{SKOS}prefLabel> "cats"@en .\n',
+    "things.jsonld": json.dumps(LINKED),
+    "things.csv": "uri,notation,label_en,label_de\n<x:1>,,cats,Katzen\n",
+    "things.tsv": "<x:1>\tcats\n",
+}
+
+
+@pytest.mark.parametrize("name", ANNIF)
+def test_files_of_annif(tmp_path: Path, attack: Attack, rounds: Rounds, name: str) -> None:
+    pytest.importorskip("rdflib")
+    changed = damaged_bytes(ANNIF[name].encode())
+    if name == "things.jsonld":
+        changed |= mutated(LINKED).map(lambda value: json_text(value).encode())
+
+    @few
+    @given(changed)
+    def written(content: bytes) -> None:
+        (tmp_path / name).write_bytes(content)
+        attack("files of Annif", "read_annif_file", tmp_path / name)
+
+    for _ in rounds(0.005):
+        written()
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Zygote, Path]]:
+    """A process that knows torch, and models that need it or onnxruntime."""
+    folder = tmp_path_factory.mktemp("networks")
+    for file in tasks.MODELS.glob("*.zip"):
+        with zipfile.ZipFile(file) as archive:
+            archive.extractall(folder / file.stem)
+    if importlib.util.find_spec("onnxscript"):
+        for name in ("lightxml", "xtransformer", "linear-vectors"):
+            export(load(folder / name), folder / f"exported-{name}")
+    with Zygote("neural") as process:
+        yield process, folder
+
+
+@pytest.mark.long_attack
+def test_models_of_every_method(
+    networks: tuple[Zygote, Path], rounds: Rounds, tally: Counter[str]
+) -> None:
+    process, folder = networks
+    models = sorted(path for path in folder.iterdir() if path.name != "forged")
+    for number, _ in enumerate(rounds(0.1)):
+        copy = copied(models[number % len(models)])
+        seed = random.randrange(1 << 30)
+        forge(copy, random.Random(seed))
+        outcome = process("use_model", str(copy), limits={"memory": 32 << 30})
+        where = models[number % len(models)].name, seed
+        assert outcome.status == 0, (where, outcome.stderr)
+        assert outcome.facts["peak"] < 3 * MEMORY, where
+        tally["hostile models of every method"] += 1
 
 
 def test_what_is_forged_is_used_when_unchanged(model: Path, attack: Attack, tmp_path: Path) -> None:

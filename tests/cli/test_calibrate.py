@@ -31,6 +31,7 @@ def calibrated(run: Any, folder: Path, model: Path, tmp_path_factory: Any) -> Pa
     return copy
 
 
+@pytest.mark.slow
 def test_predict_gives_probabilities_and_raw_scores(
     run: Any, folder: Path, model: Path, calibrated: Path
 ) -> None:

@@ -41,6 +41,16 @@ def test_people_and_programs_read_the_statistics(run: Any, tmp_path: Path) -> No
     assert facts["rejected"][0]["id"] == "c:red"
 
 
+def test_labels_cannot_rewrite_the_terminal(run: Any, tmp_path: Path) -> None:
+    names = {"c:purple": "\x1b[2J\x1b]0;owned\x07purple\r\x9b1m", "k:shoe": "[bold]shoes"}
+    file = write_jsonl(tmp_path / "said.jsonl", [LINES[0] | {"names": names}])
+    done = run("data", "feedback", file)
+    assert "\\x1b[2J\\x1b]0;owned\\x07purple\\x0d\\x9b1m  c:purple" in done.stdout
+    odd = tmp_path / "\x1b[31m.jsonl"
+    done = run("data", "feedback", odd, check=False)
+    assert "\\x1b[31m.jsonl" in done.stderr and "\x1b[31m.jsonl" not in done.stderr
+
+
 def test_a_model_learns_from_feedback(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
     file = write_jsonl(tmp_path / "said.jsonl", LINES)
     flags = ["--feedback", file, "--train", folder / "train.jsonl", "--out", tmp_path / "taught"]

@@ -59,6 +59,7 @@ def trained(run: Any, pecos: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return models
 
 
+@pytest.mark.slow
 def test_a_folder_brings_its_matrix_to_every_command(
     run: Any, pecos: Path, trained: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_model_of_texts_leaves_the_matrix_alone_and_says_so(
     assert done.returncode == 1 and "reads texts alone; leave the flag out" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named(
     run: Any, pecos: Path, trained: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ def test_what_is_missing_is_named(
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_svmlight_files_without_a_header_get_the_columns_of_training(
     run: Any, tmp_path: Path
 ) -> None:

@@ -34,6 +34,22 @@ def test_one_process_serves_and_stops_when_asked(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_service_that_everybody_can_reach_says_so(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = "note: everybody who can reach 0.0.0.0 can ask this service and write feedback"
+    for arguments, token, open_to_all in (
+        (("--host", "0.0.0.0"), None, True),
+        (("--host", "0.0.0.0"), "abc", False),
+        ((), None, False),
+    ):
+        monkeypatch.setenv("LABELGROVE_TOKEN", token) if token else monkeypatch.undo()
+        arguments = (*arguments, "--feedback", str(tmp_path))
+        with serving(model, token=token, arguments=arguments) as server:
+            assert (note in server.log.read_text()) == open_to_all
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_other_names_and_links_out_of_the_folder_are_refused(
     model: Path, tmp_path: Path, workers: int

@@ -110,6 +110,7 @@ def test_training_on_shards_gives_the_same_model(folder: Path, tmp_path: Path, r
     assert not (tmp_path / "parts.run").exists()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_trained_on_shards_is_said(shards: Path, tmp_path: Path, run: Run) -> None:
     for flags, message in (
         (("--method", "neighbours"), "--engine: trains linear and its settings"),

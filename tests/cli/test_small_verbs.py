@@ -49,6 +49,7 @@ def test_doctor_lists_every_extra_and_what_it_lacks(
     assert lines["stem"] == f"snowballstemmer {present('snowballstemmer')}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["OSError", "ImportError", "RuntimeError"])
 def test_doctor_survives_a_torch_that_does_not_import(
     run_process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str

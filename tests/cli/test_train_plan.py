@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import labelgrove
+from labelgrove.core.callbacks import RichProgress
 
 
 def test_plan_alone_writes_nothing(call_both: Any, folder: Path, tmp_path: Path) -> None:
@@ -97,6 +98,7 @@ def test_without_dev_it_says_so(call_both: Any, folder: Path, tmp_path: Path) ->
     assert "nothing was measured" in said and "evaluate" in said
 
 
+@pytest.mark.slow
 def test_without_a_method_several_are_tried(call_both: Any, folder: Path, tmp_path: Path) -> None:
     train = ["train", folder / "train.jsonl", "--no-estimate"]
     code, out, said = call_both(*train, "--out", tmp_path / "m", "--budget", "10m", "--json")
@@ -165,15 +167,17 @@ def test_a_learnt_ensemble_stands_beside_its_members(
 
 @pytest.mark.slow
 def test_tune_writes_a_config_that_train_takes(
-    call_both: Any, folder: Path, tmp_path: Path
+    call_both: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("optuna")
+    stages: list[str] = []
+    monkeypatch.setattr(RichProgress, "__call__", lambda _, event: stages.append(event.stage))
     out = tmp_path / "tuned.toml"
     tune = ["tune", folder / "train.jsonl", "--dev", folder / "dev.jsonl", "--out", out]
     code, table, said = call_both(*tune, "--trials", 2)
     assert code == 0
     assert "(defaults)" in table
-    assert "trial 1:" in said
+    assert "trial 1:" in said and stages
     command = table.splitlines()[-1].strip()
     assert command.endswith(f"--out model --run {out}.study/stages")
     code, _, said = call_both(
@@ -184,8 +188,9 @@ def test_tune_writes_a_config_that_train_takes(
     log = (tmp_path / "tuned.toml.study" / "stages" / "log.jsonl").read_text().splitlines()
     last_run = "\n".join(log).rpartition('"run_start"')[2]
     assert "stage_computing" not in last_run  # the best trial had done it all
+    stages.clear()
     code, told, _ = call_both(*tune, "--trials", 1, "--json", "--quiet")
-    assert code == 0
+    assert code == 0 and not stages
     assert json.loads(told)["trials"] == 3
 
 

@@ -172,6 +172,7 @@ def test_output_never_replaces_a_device_or_a_link(run: Any, model: Path, tmp_pat
     assert pipe.is_fifo()
 
 
+@pytest.mark.slow
 def test_a_failed_run_does_not_stand_in_the_way(run: Any, folder: Path, tmp_path: Path) -> None:
     train = ["train", folder / "train.jsonl", "--out", tmp_path / "m"]
     assert run(*train, "--set", "tfidf.min_df=99999", check=False).returncode == 1
@@ -179,6 +180,7 @@ def test_a_failed_run_does_not_stand_in_the_way(run: Any, folder: Path, tmp_path
     run(*train)
 
 
+@pytest.mark.slow
 def test_force_does_not_take_the_run_folder_from_a_training_that_goes_on(
     run: Any, folder: Path, tmp_path: Path
 ) -> None:
@@ -268,6 +270,7 @@ def test_linear_within_a_memory_limit_is_the_same_model(
     assert {path.name for path in tmp_path.iterdir()} == {"plain", "limited"}
 
 
+@pytest.mark.slow
 def test_a_refused_setting_leaves_nothing_that_blocks_the_corrected_command(
     run: Any, folder: Path, tmp_path: Path
 ) -> None:

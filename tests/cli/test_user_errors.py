@@ -108,6 +108,7 @@ def broken_models(place: Path) -> dict[str, Path]:
     }
 
 
+@pytest.mark.slow
 def test_folders_that_are_no_models(call: Call, place: Path) -> None:
     verbs: dict[str, list[Any]] = {
         "predict": ["predict", "MODEL", "dev.jsonl"],
@@ -189,6 +190,8 @@ def test_places_that_cannot_be_written(call: Call, place: Path, arguments: list[
         (["export", "model", "--out", "o", "--set", "licence=mit"], 1, "for the card of --hub"),
         (["export", "model", "--hub", "a/b", "--set", "license=mit"], 1, "did you mean licence"),
         (["bench", "--config", "missing.toml", "--data", "."], 1, "missing.toml"),
+        (["bench", "--device", "abacus", "--config", "c", "--data", "."], 1, "auto, cpu or cuda"),
+        (["tune", "train.jsonl", "--device", "abacus"], 1, "auto, cpu or cuda"),
         (["nonsense"], 2, "nonsense"),
         (["data", "nonsense"], 2, "nonsense"),
         (["info"], 2, "MODEL"),

@@ -111,6 +111,12 @@ def test_what_is_not_a_matrix_is_refused_by_name(matrix, message):
     assert "features" in str(caught.value)
 
 
+def test_pointers_whose_differences_overflow_are_refused():
+    matrix = sparse.csr_array(np.eye(3, dtype=np.float32))
+    matrix.indptr = np.array([0, 2**63 - 1, -2, 3])
+    pytest.raises(DataError, csr_parts, matrix).match("row pointer")
+
+
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [

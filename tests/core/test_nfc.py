@@ -5,6 +5,7 @@ import unicodedata
 from functools import partial
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ def test_every_character_comes_from_its_place(text):
     assert "".join(nfc(text[start:end]) for start, end in covered) == composed
 
 
+@pytest.mark.slow
 def test_every_character_after_every_kind_of_letter():
     others = [chr(code) for code in range(0x80, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
     pairs = (before + other for other in others for before in ("e", "\u0628", "\u0915", "\u1100"))

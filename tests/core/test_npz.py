@@ -80,3 +80,12 @@ def test_what_is_not_a_sparse_matrix_is_refused(tmp_path):
     (tmp_path / "empty.npz").touch()
     for file in tmp_path.iterdir():
         pytest.raises(DataError, read_npz, file).match("is not a sparse matrix saved by SciPy")
+
+
+def test_a_small_file_that_unpacks_to_far_more_is_refused(tmp_path):
+    ones = np.ones(10_000_000, np.float64)
+    indices, indptr = np.zeros(len(ones), np.int32), np.arange(len(ones) + 1, dtype=np.int64)
+    matrix = sparse.csr_array((ones, indices * 0, indptr * 0), shape=(len(ones), 1))
+    sparse.save_npz(tmp_path / "a.npz", matrix)
+    with pytest.raises(DataError, match=r"a\.npz: unpacks to more than .* MiB, though it has only"):
+        read_npz(tmp_path / "a.npz")

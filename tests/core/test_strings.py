@@ -72,6 +72,7 @@ def test_positions_outside_are_index_errors(position):
         (np.zeros(2, np.uint8), np.array([1, 2])),
         (np.zeros(2, np.uint8), np.array([0, 3, 2])),
         (np.zeros(2, np.uint8), np.array([0, -1, 2])),
+        (np.zeros(2, np.uint8), np.array([0, 2**63 - 1, -2, 2])),  # differences overflow
     ],
 )
 def test_arrays_that_are_no_table_are_refused(blob, offsets):

@@ -48,14 +48,37 @@ def test_one_column_is_the_documents(frame):
     ]
 
 
-def test_models_read_one_column_and_refuse_more(frame):
+def test_models_of_one_column_refuse_more(frame):
     both = frame(ROWS)
     model = Linear().fit(both["text"], ROWS["labels"])
     assert len(model.predict(frame({"text": ["hat"] * 7}))) == 7
     with pytest.raises(DataError, match=r"2 columns \('text', 'labels'\).*df\['text'\]"):
         model.predict(both)
-    pytest.raises(DataError, Linear().fit, both, ROWS["labels"]).match(r"df\['text'\]")
+    pytest.raises(DataError, Linear().fit, both, ROWS["labels"]).match("'labels' has the labels")
     pytest.raises(DataError, Linear().fit, ROWS["text"], both).match("labels are a data frame")
+
+
+def test_several_columns_are_texts_and_fields(frame):
+    table = {
+        "number": [1, 2, 3, 4],
+        "title": ["a pair of shoes", "one blue hat here", "a red hat box", "shoes with red laces"],
+        "shop": ["north", "south", "south", "north"],
+    }
+    labels = ["shoe", "hat", "hat", "shoe"]
+    with pytest.warns(LabelgroveWarning, match="texts title; fields shop; number left out"):
+        model = Linear().fit(frame(table), labels)
+    same = Linear().fit(records(frame(table), text="title", fields="shop"), labels)
+    assert model.facts_.fields == same.facts_.fields
+    rows = frame({"title": ["a new thing"], "shop": ["south"], "price": [3]})
+    assert model.predict(rows, k=1).names() == [["hat"]]
+    numbers = frame({"a": [1, 2], "b": [3, 4]})
+    pytest.raises(DataError, Linear().fit, numbers, ["x", "y"]).match("no column .* has texts")
+
+
+def test_a_label_alone_may_be_a_string(frame):
+    labels = frame({"labels": ["shoes", "hats"]})
+    for given in (["shoes", "hats"], np.array(["shoes", "hats"]), labels, labels["labels"]):
+        assert training_corpus(ROWS["text"], given).label_lists() == ROWS["labels"]
 
 
 def test_mappings_and_sets_are_refused():

@@ -6,6 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,3 +171,37 @@ def test_a_kill_while_a_folder_is_deleted_leaves_nothing_under_its_name(tmp_path
     assert not (tmp_path / "run").exists()
     clean_up(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_writers_to_one_folder_do_not_disturb_each_other(tmp_path: Path) -> None:
+    target = tmp_path / "goal"
+
+    def write(number: int) -> None:
+        write_folder(target, lambda folder: (folder / "a").touch(), replace=True)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(write, range(300)))
+    assert [file.name for file in tmp_path.iterdir()] == ["goal"]
+
+
+@pytest.mark.parametrize("moment", ["before the lock", "before the move"])
+def test_another_process_may_be_quicker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    target, name = tmp_path / "goal", {"before the lock": "_locked", "before the move": "occupied"}
+    usual, calls = getattr(atomic, name[moment]), []
+
+    def other(path: Path) -> Any:
+        calls.append(path)
+        if moment == "before the lock" and len(calls) == 1:
+            path.rmdir()
+        if moment == "before the move" and len(calls) == 1:
+            target.mkdir()
+            (target / "a").touch()
+            return False  # as it was a moment ago
+        return usual(path)
+
+    monkeypatch.setattr(atomic, name[moment], other)
+    write_folder(target, lambda folder: (folder / "b").touch(), replace=True)
+    assert [file.name for file in target.iterdir()] == ["b"]
+    assert [file.name for file in tmp_path.iterdir()] == ["goal"] and len(calls) == 2

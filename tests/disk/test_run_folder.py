@@ -313,6 +313,7 @@ def test_a_folder_that_goes_while_it_is_opened_is_said_so(tmp_path, monkeypatch)
     pytest.raises(ConfigError, RunFolder, tmp_path / "run").match("another process that trained")
 
 
+@pytest.mark.slow
 def test_a_shared_folder_has_guests_that_compute_each_stage_once(tmp_path):
     source = """
 import sys, time

@@ -187,6 +187,7 @@ def test_thresholds_per_label_help_where_labels_differ():
 TARGETS = {"micro-F1": "micro-F1@set", "macro-F1": "macro-F1@set", "document-F1": "F1@set"}
 
 
+@pytest.mark.slow
 def test_every_target_gets_the_best_sets_by_its_own_metric():
     # Documents differ in how good their best labels are, and rare labels are seldom right.
     random = np.random.default_rng(3)

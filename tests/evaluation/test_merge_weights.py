@@ -126,6 +126,7 @@ def test_no_other_values_are_more_likely():
     assert learning._loss(ours, *arguments) == pytest.approx(best.fun, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_several_noisy_members_are_better_than_the_best():
     found, truth = drawn(800, [1.0, 1.2, 3.0])
     merge = learn_merge(found, truth, FREQUENCIES)
@@ -139,6 +140,7 @@ def test_several_noisy_members_are_better_than_the_best():
     assert again.exponents.tobytes() == merge.exponents.tobytes()  # nothing is left to chance
 
 
+@pytest.mark.slow
 def test_scores_are_probabilities_and_margins_need_no_other_treatment():
     found, truth = drawn(2000, [1.0, 1.5])
     mixed = [found[0], as_margins(found[1])]
@@ -157,6 +159,7 @@ def pairs(truth):
     return np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr)) * LABELS + truth.indices
 
 
+@pytest.mark.slow
 def test_bins_learn_that_a_member_knows_the_rare_labels_only():
     random = np.random.default_rng(0)
     frequent = FREQUENCIES >= 30

@@ -111,6 +111,21 @@ def test_columns_of_the_input_stay_beside_the_labels_and_never_replace_them(tmp_
     assert second[:3] == ["d2", "1", "c"] and second[5:] == [""] * 4
 
 
+def test_a_spreadsheet_finds_no_formula(tmp_path):
+    evil = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"]
+    index = LabelIndex(["=id", "b", "c"], names=["=HYPERLINK(1)", "B", "C"])
+    predictions = Predictions.from_scores(SCORES, k=1, index=index).top(1)
+    file = tmp_path / "p.csv"
+    columns = ["=head", *"abcdef"]
+    with prediction_writer(str(file), columns) as write:
+        write(predictions, ["=d1", "d2"], cells=[["-3.5", *evil], ["+4", *"abcdef"]])
+    with file.open(encoding="utf-8", newline="") as lines:
+        head, first, second = csv.reader(lines)
+    assert head[5] == "'=head" and first[0] == "'=d1" and first[2:4] == ["'=id", "'=HYPERLINK(1)"]
+    assert first[5:] == ["-3.5", *(f"'{cell}" for cell in evil)]
+    assert second[5:] == ["+4", *"abcdef"]
+
+
 def test_documents_without_a_telling_word_are_marked():
     predictions = Predictions.from_scores(SCORES, k=2, index=INDEX)
     lines = list(prediction_lines(predictions, [None, None], [False, True]))

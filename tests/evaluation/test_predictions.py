@@ -86,6 +86,14 @@ def test_top_narrows_and_above_keeps_scores_that_reach_the_threshold(predictions
     assert predictions.above(-math.inf).ids() == predictions.ids()
 
 
+def test_documents_like_the_first_one_of_others_are_found():
+    index = LabelIndex(["a", "b"])
+    own = Predictions.from_scores(np.array([[0.7, 0.2], [0.2, 0.7], [0.7, 0.1]]), k=2, index=index)
+    assert own.same_as(own).tolist() == [True, False, False]
+    two = Predictions.from_scores(np.array([[0.2, 0.7], [0.7, 0.2]]), k=2, index=index)
+    assert own.same_as(two).tolist() == [False, True, False]
+
+
 def test_without_moves_the_next_label_up(predictions):
     fewer = predictions.without([(0, 1), (1, 0), (1, 1)])
     assert fewer.ids() == [["a", "c"], ["d"]]

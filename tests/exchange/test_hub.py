@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,48 @@ def test_a_card_that_somebody_wrote_is_kept(hub: FakeHub, model: Any, tmp_path: 
     files = hub.repositories["me/tags"].commits[commit]
     assert files["README.md"] == b"# Mine\n" and "notes.txt" not in files
     assert labelgrove.from_pretrained("me/tags", endpoint=hub.endpoint, token=False).index_
+
+
+def part_of(folder: Path) -> Path:
+    return next(folder.glob("*.safetensors"))
+
+
+def link_out(file: Path) -> None:
+    file.rename(file.parents[1] / "secret")
+    file.symlink_to(file.parents[1] / "secret")
+
+
+def link_inside(file: Path) -> None:
+    file.rename(file.parent / "secret")
+    file.symlink_to("secret")
+
+
+def write_a_byte(file: Path) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda folder: link_out(part_of(folder)), "safetensors: is a link"),
+        (lambda folder: link_inside(part_of(folder)), "safetensors: is a link"),
+        (lambda folder: write_a_byte(part_of(folder)), "safetensors: was altered or damaged"),
+        (lambda folder: part_of(folder).unlink(), "safetensors: missing"),
+        (lambda folder: link_out(folder / "README.md"), r"README.md: is a link"),
+        (lambda folder: link_inside(folder / "README.md"), r"README.md: is a link"),
+        (lambda folder: link_out(folder / "manifest.json"), "manifest.json: is a link"),
+    ],
+)
+def test_only_plain_and_whole_files_are_uploaded(
+    hub: FakeHub, model: Any, tmp_path: Path, harm: Callable[[Path], None], message: str
+) -> None:
+    model.save(tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text("# Mine\n")
+    harm(tmp_path / "model")
+    with pytest.raises(ModelFormatError, match=message):
+        labelgrove.push(tmp_path / "model", "me/tags", **there(hub))
+    assert not hub.requests
 
 
 def test_local_paths_stay_at_home(hub: FakeHub, tmp_path: Path) -> None:

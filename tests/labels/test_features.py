@@ -54,6 +54,7 @@ def test_half_precision_stays_half_and_is_near():
     assert smoothed(half, y).dense.dtype == l2_normalised(half).dense.dtype == np.float16
 
 
+@pytest.mark.slow
 def test_many_labels_give_the_same_bits_on_any_number_of_threads():
     rng = np.random.default_rng(1)
     x = sparse.random_array((300, 5000), density=0.01, rng=rng, dtype=np.float32)

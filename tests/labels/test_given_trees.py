@@ -9,10 +9,12 @@ from scipy import sparse
 
 from labelgrove import LabelIndex, Linear, RankerParams, TreeParams
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels import given_trees
 from labelgrove.labels.given_trees import (
     ThesaurusReport,
     groups_from_thesaurus,
     read_broader,
+    read_label_groups,
     read_label_tree,
     tree_from_clusters,
     tree_from_parents,
@@ -240,6 +242,33 @@ def test_trees_from_files(tmp_path, name, content, leaves):
 def test_files_that_hold_no_tree(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     pytest.raises(DataError, read_label_tree, tmp_path / name, LabelIndex("abc")).match(message)
+
+
+CHAIN = "".join(f"{n}\t{n + 1}\n" for n in range(6000))
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("read", "name", "content", "message"),
+    [
+        (read_label_tree, "t.tsv", CHAIN, "more than 100 concepts are above each other"),
+        (read_label_groups, "t.tsv", CHAIN, "have more than 10,000 members together"),
+        (read_label_tree, "t.json", f"[{'[0],' * 5000}[0]]", "100 levels, this one has 5,001"),
+    ],
+)
+def test_files_that_would_take_work_without_end(
+    tmp_path, monkeypatch, read, name, content, message
+):
+    monkeypatch.setattr(given_trees, "MAX_MEMBERS", 10_000)
+    (tmp_path / name).write_text(content)
+    index = LabelIndex([str(n) for n in range(6000)])
+    pytest.raises(DataError, read, tmp_path / name, index).match(rf"{name}: .*{message}")
+
+
+@pytest.mark.timeout(30)
+def test_a_concept_with_very_many_lines(tmp_path):
+    (tmp_path / "t.tsv").write_text("".join(f"a\t{n}\n" for n in range(100_000)) + "a\t0\n")
+    assert len(read_broader(tmp_path / "t.tsv")["a"]) == 100_000
 
 
 def test_groups_reach_through_every_broader_concept_and_past_cycles():

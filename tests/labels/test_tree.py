@@ -222,6 +222,7 @@ def test_defaults_and_limits():
     check_settings(TreeParams, {"text_weight": (0.5, 1.0, 1 + 1e-9)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["balanced", "kway"])
 def test_growing_a_tree_tells_how_far_it_is(kind):
     rng = np.random.default_rng(0)

@@ -116,3 +116,30 @@ def test_labels_are_diverse_only_if_asked() -> None:
         for asked in ({}, {"diversity": 0.0}, {"diversity": 1.0})
     )
     assert plain == best != diverse
+
+
+def test_names_of_labels_by_count_and_by_threshold() -> None:
+    model = Linear().fit(TEXTS, LABELS)
+    assert model.predict_labels(["a hat"], k=2) == model.predict(["a hat"], k=2).names()
+    assert len(model.predict_labels(["a hat"])[0]) == 3
+    calibrate(model, *HELD_OUT)
+    assert model.predict_labels(["a hat", "shoes"]) == [["hats"], ["shoes"]]
+    assert len(model.predict_labels(["a hat"], k=3, threshold=None)[0]) == 3
+
+
+def test_an_explanation_without_a_label_is_that_of_the_best() -> None:
+    model = Linear().fit(TEXTS, LABELS)
+    assert model.explain("a blue hat").to_dict() == model.explain("a blue hat", "hats").to_dict()
+
+
+def test_what_scikit_learn_asks_of_a_model() -> None:
+    from sklearn.model_selection import GridSearchCV
+
+    model = Linear().fit(TEXTS, LABELS)
+    scores = model.decision_function(["a hat", "shoes"])
+    assert scores.shape == (2, 3) and model.classes_[scores.argmax(1)].tolist() == ["hats", "shoes"]
+    tags = model.__sklearn_tags__()
+    assert tags.classifier_tags.multi_label and tags.target_tags.required and tags.input_tags.string
+    for labels in (LABELS, [row[0] for row in LABELS]):
+        search = GridSearchCV(Linear(), {"ranker__C": [1.0, 2.0]}, cv=2).fit(TEXTS, labels)
+        assert search.best_score_ > 0.9

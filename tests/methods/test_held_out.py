@@ -59,6 +59,7 @@ def test_a_third_of_the_labels_have_one_document(corpora: tuple[Corpus, Corpus])
     assert (counts == 1).mean() > 1 / 3
 
 
+@pytest.mark.slow
 def test_auto(corpora: tuple[Corpus, Corpus]) -> None:
     train, fresh = corpora
     model = Auto(held_out=PLENTY, device="cpu").fit(train)
@@ -67,6 +68,7 @@ def test_auto(corpora: tuple[Corpus, Corpus]) -> None:
     assert model.index_ is train.index  # what is kept knows all names
 
 
+@pytest.mark.slow
 def test_an_ensemble(corpora: tuple[Corpus, Corpus]) -> None:
     train, fresh = corpora
     model = Ensemble([Linear(), Matcher()], rule="learnt", held_out=PLENTY).fit(train)

@@ -14,7 +14,7 @@ from labelgrove.core.callbacks import Reporter
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError
 from labelgrove.methods.label_texts import with_label_texts
-from support.small_models import new, planted
+from support.small_models import new, planted, shortened
 
 CORPUS = Corpus.from_lists(["red shoes", "a hat"], [["shoe"], ["hat"]])
 BETTER = {"P@1": 0.6, "P@3": 0.4, "P@5": 0.3}
@@ -63,13 +63,14 @@ def test_settings_that_ask_nobody() -> None:
     assert len(decide("names")[0]) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     ["lightxml", "cascadexml in three levels", "xrtransformer in three levels", "xtransformer"],
 )
 def test_every_network_learns_from_names(kind: str) -> None:
     texts, labels = planted(60)
-    plain, named = deepcopy(new(kind)), deepcopy(new(kind))
+    plain, named = shortened(new(kind), 10), shortened(new(kind), 10)
     named.label_texts = "names"
     for model in (plain, named):
         model.fit(texts, labels)

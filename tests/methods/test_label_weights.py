@@ -38,6 +38,7 @@ def weights(fitted: Any) -> list[Any]:
     return [value.cpu().numpy() for value in encoder.state_dict().values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -90,6 +91,7 @@ def test_soft_targets_reach_the_loss_of_cascadexml(tmp_path: Path) -> None:
     assert labelgrove.load(tmp_path / "model").heads.soft_targets
 
 
+@pytest.mark.slow
 def test_soft_targets_make_a_network_less_sure() -> None:
     kind, soft = "cascadexml in three levels", {"soft_targets": True}
     unsure = [dict.fromkeys(labels, 0.2) for labels in LABELS]

@@ -13,13 +13,17 @@ def test_branchings_follow_the_kind_of_tree() -> None:
 
 
 @pytest.mark.parametrize("method", [name for name, entry in METHODS.items() if not entry.preset])
-def test_all_of_a_space_can_be_set(method: str) -> None:
+def test_all_of_a_space_can_be_set_and_has_the_default(method: str) -> None:
+    config = create(method).to_config()
     for name, values in create(method).search_space().items():
+        group, _, key = name.rpartition(".")
+        default = config[group][key] if group else config[key]
         if isinstance(values, dict):
             choices = [values["low"], values["high"]]
+            assert isinstance(default, str) or choices[0] <= default <= choices[1]
         else:
             choices = [value for value in values if isinstance(value, int | float)]
+            assert default in values
         assert choices == sorted(set(choices)), name
         for value in choices:
-            group, _, key = name.rpartition(".")
             create(method, {group: {key: value}} if group else {key: value})

@@ -104,6 +104,7 @@ def test_progress_ends_at_the_total_and_an_interrupt_gets_through():
     pytest.raises(KeyboardInterrupt, train_ranker, x, y, build_tree(pifa(x, y)), progress=stop)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_progress_moves_within_a_level(threads):
     rng = np.random.default_rng(0)

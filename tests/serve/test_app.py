@@ -75,9 +75,9 @@ def test_the_thresholds_of_a_calibrated_model_are_auto(client: Any, model_path: 
     assert "labelgrove calibrate" in problem["detail"]
     served = Served.load(model_path)
     texts = ["this red hat", "the blue lamp"] * 20
-    calibrate(served.model, texts, [["red", "hat"], ["blue", "lamp"]] * 20)
+    calibrate(served._model, texts, [["red", "hat"], ["blue", "lamp"]] * 20)
     _, rows = served.answer(Options(9, threshold="auto"), ["this red hat"])
-    least = served.model.calibration_.threshold
+    least = served._model.calibration_.threshold
     _, everything = served.answer(Options(9), ["this red hat"])
     assert rows[0] == [label for label in everything[0] if label["score"] >= least - 1e-6]
     assert 0 < len(rows[0]) < len(everything[0])
@@ -86,8 +86,8 @@ def test_the_thresholds_of_a_calibrated_model_are_auto(client: Any, model_path: 
 def test_masks_are_made_once_and_thresholds_reach_the_method(model_path: Path) -> None:
     served = Served.load(model_path)
     asked: list[dict[str, Any]] = []
-    predict_plainly = served.model.predict
-    served.model.predict = lambda X, **options: (
+    predict_plainly = served._model.predict
+    served._model.predict = lambda X, **options: (
         asked.append(options) or predict_plainly(X, **options)
     )
     wish = Options(9, threshold=0.2, allow=("colours",), deny=("Red goods",))
@@ -105,9 +105,9 @@ def test_what_training_measured_is_told(model_path: Path) -> None:
     assert facts["held_out"] == {} and facts["dev"] == {} and facts["calibration"] is None
     assert list(facts["training_seconds"]) == ["tfidf", "tree", "ranker"]
     assert facts["score_kind"] == "product"
-    served.model.dev_metrics_ = {"P@1": 0.7}
-    served.model.report_ = {"lightxml": {"P@1": 0.5}, "linear": {"P@1": 0.4}}
-    calibrate(served.model, ["this red hat"] * 20, [["red", "hat"]] * 20)
+    served._model.dev_metrics_ = {"P@1": 0.7}
+    served._model.report_ = {"lightxml": {"P@1": 0.5}, "linear": {"P@1": 0.4}}
+    calibrate(served._model, ["this red hat"] * 20, [["red", "hat"]] * 20)
     facts = served.facts()
     assert facts["held_out"] == {"lightxml": {"P@1": 0.5}, "linear": {"P@1": 0.4}}
     assert facts["dev"] == {"P@1": 0.7}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +15,12 @@ from labelgrove.serve import batching
 from labelgrove.serve.batching import Batcher
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
+from labelgrove.serve.served import Options
 from labelgrove.serve.settings import ServeParams
 from support.clocks import Timeouts
 
 pytestmark = pytest.mark.slow
-
+ONE = Options(1)
 
 # The model waits until six texts are there, however long that takes.
 FULL_AT_SIX = ServeParams(batch_ms=1e9, batch_texts=6, max_seconds=240)
@@ -33,7 +35,7 @@ class Echo:
         if not held:
             self.go.set()
 
-    def __call__(self, options: Any, texts: list[str]) -> tuple[Any, list[Any]]:
+    def __call__(self, options: Any, texts: list[str], wanted: Any) -> tuple[Any, list[Any]]:
         self.begun.set()
         assert self.go.wait(240)
         self.batches.append((options, texts))
@@ -48,7 +50,7 @@ class Batching(Batcher):
     def __init__(self, answer: Any, params: ServeParams, metrics: Any = None) -> None:
         super().__init__(answer, params, metrics or Metrics().of("m"))
 
-    async def ask(self, texts: list[str], options: Any = None) -> Any:
+    async def ask(self, texts: list[str], options: Options = ONE) -> Any:
         return await super().ask(texts, options)
 
 
@@ -65,7 +67,7 @@ def test_requests_that_wait_share_the_next_batch() -> None:
             return await asyncio.gather(first, *rest)
 
     answers = asyncio.run(ask())
-    assert [answered.rows for answered in answers] == [[(str(n), None)] for n in range(6)]
+    assert [answered.rows for answered in answers] == [[(str(n), ONE)] for n in range(6)]
     assert [texts for _, texts in echo.batches] == [["0"], ["1", "2", "3"], ["4", "5"]]
     assert answers[5].waiting > 0
 
@@ -119,11 +121,15 @@ def test_different_options_are_never_answered_together() -> None:
 
     async def ask() -> list[Any]:
         async with Batching(echo, FULL_AT_SIX) as batcher:
-            return await asyncio.gather(*(batcher.ask([str(n)], n % 2) for n in range(6)))
+            return await asyncio.gather(
+                *(batcher.ask([str(n)], Options(1 + n % 2)) for n in range(6))
+            )
 
     answers = asyncio.run(ask())
-    assert [answered.rows for answered in answers] == [[(str(n), n % 2)] for n in range(6)]
-    assert sorted(echo.batches) == [(0, ["0", "2", "4"]), (1, ["1", "3", "5"])]
+    assert [answered.rows for answered in answers] == [
+        [(str(n), Options(1 + n % 2))] for n in range(6)
+    ]
+    assert echo.batches == [(Options(1), ["0", "2", "4"]), (Options(2), ["1", "3", "5"])]
 
 
 def test_a_request_larger_than_a_batch_stays_whole() -> None:
@@ -144,9 +150,9 @@ def test_one_bad_request_does_not_spoil_its_neighbours() -> None:
             return await asyncio.gather(*asked, return_exceptions=True)
 
     good, bad, fine = asyncio.run(ask())
-    assert good.rows == [("good", None)] * 2
+    assert good.rows == [("good", ONE)] * 2
     assert isinstance(bad, ValueError)
-    assert fine.rows == [("fine", None)] * 2
+    assert fine.rows == [("fine", ONE)] * 2
 
 
 def test_too_much_waiting_is_refused_at_once() -> None:
@@ -177,7 +183,7 @@ def test_a_slow_model_refuses_before_the_time_limit_would(monkeypatch: Any) -> N
     now = [0.0]
     monkeypatch.setattr(batching, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
-    def slow(options: Any, texts: list[str]) -> tuple[Any, list[str]]:
+    def slow(options: Any, texts: list[str], wanted: Any) -> tuple[Any, list[str]]:
         now[0] += 24 * len(texts)
         return None, texts
 
@@ -213,7 +219,7 @@ def test_what_waits_past_the_time_limit_leaves_the_queue(monkeypatch: pytest.Mon
             assert 'labelgrove_waiting_texts{model="m"} 1.0\n' in metrics.text()
             echo.go.set()
             later = await batcher.ask(["later"])
-            assert later.rows == [("later", None)]
+            assert later.rows == [("later", ONE)]
             return outcomes
 
     working, waiting = asyncio.run(ask())
@@ -221,6 +227,54 @@ def test_what_waits_past_the_time_limit_leaves_the_queue(monkeypatch: pytest.Mon
     assert (working.status, working.code) == (503, "time-limit")
     assert (waiting.status, waiting.code) == (429, "overloaded")
     assert [texts for _, texts in echo.batches] == [["held"], ["later"]]
+
+
+def test_work_for_a_request_that_was_given_up_is_no_longer_wanted() -> None:
+    begun, wishes = threading.Event(), list[bool]()
+
+    def answer(options: Any, texts: list[str], wanted: Callable[[], bool]) -> tuple[Any, list[Any]]:
+        wishes.append(wanted())
+        begun.set()
+        while wanted():
+            time.sleep(0.001)
+        wishes.append(wanted())
+        raise ValueError("given up")
+
+    async def ask() -> None:
+        async with Batching(answer, FULL_AT_SIX) as batcher:
+            asked = [asyncio.create_task(batcher.ask(["x"] * 3)) for _ in range(2)]
+            await asyncio.to_thread(begun.wait)
+            asked[0].cancel()
+            await asyncio.sleep(0.01)
+            assert wishes == [True]  # the other one of the batch still waits
+            asked[1].cancel()
+
+    asyncio.run(ask())
+    assert wishes == [True, False]  # and nobody tries the requests again one by one
+
+
+def test_the_expected_wait_depends_on_characters_and_labels_to_explain(monkeypatch: Any) -> None:
+    echo = Echo(held=True)
+
+    async def waits() -> list[float]:
+        found = []
+        async with Batching(echo, ServeParams(batch_texts=1)) as batcher:
+            batcher._seconds_per_cost = 1e-6
+            first = asyncio.create_task(batcher.ask(["x"]))
+            await asyncio.to_thread(echo.begun.wait)
+            for text, options in (("x", ONE), ("x" * 99_000, ONE), ("x", Options(9, explain=True))):
+                before = batcher._expected_wait()
+                task = asyncio.create_task(batcher.ask([text], options))
+                await asyncio.sleep(0)
+                found.append(batcher._expected_wait() - before)
+                task.cancel()
+                await asyncio.sleep(0)
+            echo.go.set()
+            await first
+            assert batcher._cost == batcher._waiting == 0
+        return found
+
+    assert asyncio.run(waits()) == pytest.approx([0.001001, 0.1, 0.009009])
 
 
 def test_stopping_tells_those_who_still_wait() -> None:
@@ -244,5 +298,5 @@ def test_stopping_tells_those_who_still_wait() -> None:
         return await asyncio.gather(*asked, return_exceptions=True)
 
     first, second = asyncio.run(ask())
-    assert first.rows == [("x", None)]  # the model had begun
+    assert first.rows == [("x", ONE)]  # the model had begun
     assert (second.status, second.code) == (503, "stopping")

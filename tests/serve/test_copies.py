@@ -21,6 +21,7 @@ from labelgrove.errors import ModelFormatError
 from labelgrove.serve.copies import PREFIX, Copies, OpenFiles, own_folder
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.served import ModelFolder, Options, Served
+from support.forging import forge_manifest
 from support.served_process import HANG, serving, wait_for
 from support.services import check_problem, fitted, running
 
@@ -110,14 +111,14 @@ def test_a_model_in_place_is_refused_once_it_is_overwritten(model: Path) -> None
 
 def test_a_change_during_a_batch_is_noticed_after_it(model: Path) -> None:
     served = Served.load(model)
-    predict = served.model.predict
+    predict = served._model.predict
 
     def and_touch(texts: Any, **options: Any) -> Any:
         predictions = predict(texts, **options)
         os.utime(next(model.rglob("*.safetensors")), ns=(1, 1))
         return predictions
 
-    served.model.predict = and_touch
+    served._model.predict = and_touch
     with pytest.raises(Problem) as caught:
         served.answer(Options(1), ["a red hat"])
     assert caught.value.code == "model-changed"
@@ -144,7 +145,7 @@ def test_copies_are_shared_and_large_models_are_not_copied(
     model: Path, copies_folder: Path
 ) -> None:
     manifest = read_manifest(model, kind="model")
-    megabytes = sum(entry["size"] for entry in manifest["files"].values()) / 1e6
+    megabytes = sum(file.stat().st_size for file in model.rglob("*.*")) / 1e6
     copies = Copies(copies_folder, megabytes + 0.001)
     copy = copies.make(model, manifest)
     assert copy is not None and copies.make(model, manifest) == copy
@@ -161,11 +162,29 @@ def test_copies_are_shared_and_large_models_are_not_copied(
 def test_a_copy_of_a_damaged_folder_is_refused_by_its_own_name(
     model: Path, copies_folder: Path
 ) -> None:
-    shorten(model)
-    with pytest.raises(ModelFormatError, match=f"^{model}.*bytes") as caught:
+    file = next(model.rglob("*.safetensors"))
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with pytest.raises(ModelFormatError, match=f"^{model}.*altered") as caught:
         ModelFolder(model, copies=Copies(copies_folder, 512))
     assert str(copies_folder) not in str(caught.value)
     assert [file.name for file in (copies_folder).iterdir()] == ["copying.lock"]
+
+
+@pytest.mark.parametrize("claimed", [10, 3 << 30, -(3 << 30)])
+def test_nothing_is_copied_before_its_size_is_checked(
+    model: Path, copies_folder: Path, claimed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = next(model.rglob("*.safetensors"))
+    os.truncate(file, 3 << 30)  # a sparse file, which would fill the disk as a copy
+    files = read_manifest(model, kind="model")["files"]
+    if claimed > 0:
+        files[file.name]["size"] = claimed
+    else:  # the sum is small
+        files[file.name]["size"], files["labels.json"]["size"] = 3 << 30, claimed
+    forge_manifest(model, {"files": files}, measure=False)
+    monkeypatch.setattr(shutil, "copyfile", lambda *_: pytest.fail("copied"))
+    with pytest.raises(ModelFormatError, match=r"bytes|altered"):
+        ModelFolder(model, copies=Copies(copies_folder, 512))
 
 
 def test_links_out_of_the_folder_are_not_copied(

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from labelgrove.errors import MissingExtraError
-from labelgrove.serve.served import EXAMPLE_CHARS, EXAMPLES, card_examples
+from labelgrove.serve.card_texts import EXAMPLE_CHARS, EXAMPLES, card_examples
 from support.services import fitted, running
 
 pytestmark = pytest.mark.slow
 CARD = """---
 license: mit
 widget:
-- text: plain words of the first
+- text: plain words
+    of the first
 - text: "quoted: \\"second\\""
+- text: 'it''s the third'
+- example_title: x
+  text: after another key # comment
 - text: >
     folded over
     two lines
@@ -33,7 +35,12 @@ widget:
 def test_the_texts_of_a_card_are_told(tmp_path: Path) -> None:
     fitted().save(tmp_path / "model")
     (tmp_path / "model" / "README.md").write_text(CARD, encoding="utf-8")
-    expected = ["plain words of the first", 'quoted: "second"', "folded over two lines\n"]
+    expected = [
+        "plain words of the first",
+        'quoted: "second"',
+        "it's the third",
+        "after another key",
+    ]
     assert card_examples(tmp_path / "model") == expected
     with running(tmp_path / "model") as client:
         assert client.get("/v1/model").json()["examples"] == expected
@@ -47,9 +54,13 @@ def test_a_generated_card_has_them(tmp_path: Path) -> None:
     texts = ["a red hat " * 30, "- lamp: 'green'\n--- # x", "grün"]
     card = model_card(tmp_path, examples=texts)
     (tmp_path / "README.md").write_text(card, encoding="utf-8")
-    assert card_examples(tmp_path) == texts
+    assert card_examples(tmp_path) == [" ".join(text.split()) for text in texts]
 
 
+ALIASES = "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 20)}]}}\n" for n in range(1, 8))
+
+
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "card",
     [
@@ -60,21 +71,17 @@ def test_a_generated_card_has_them(tmp_path: Path) -> None:
         "---\nwidget: a text\n---\n",
         "---\nwidget:\n- text: [x]\n- text:\n- text: ''\n---\n",
         f"---\nwidget:\n- text: {'x' * (EXAMPLE_CHARS + 1)}\n---\n",
+        f"---\na0: &a0 {{x: y}}\n{ALIASES}widget:\n- text: *a7\n---\n",
+        "---\nwidget: !!bool x\n---\n",
+        "---\nwidget:\n- text: !!bool x\n---\n",
+        "---\nwidget:\n" + "- " * 30_000 + "\n---\n",
+        "---\nwidget:\n" + "\n" * 2_000 + "- text: too far down\n---\n",
+        '---\nwidget:\n- text: "' + "[" * 30_000 + '"\n---\n',
     ],
 )
 def test_cards_without_texts(tmp_path: Path, card: str) -> None:
     (tmp_path / "README.md").write_text(card, encoding="utf-8")
     assert card_examples(tmp_path) == []
-
-
-def test_without_its_package_a_sentence_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    assert card_examples(tmp_path) == []
-    (tmp_path / "README.md").write_text(CARD, encoding="utf-8")
-    with pytest.raises(MissingExtraError, match="model card needs the extra `serve`"):
-        card_examples(tmp_path)
 
 
 def test_only_a_few_and_no_other_file(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import fcntl
 import json
 import os
 import stat
@@ -30,6 +32,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kept(model_path: Path, folder: Path) -> Iterator[Any]:
     with running({"a": model_path, "b": model_path}, feedback=folder, max_k=4) as client:
         yield client
+
+
+def append(feedback: FeedbackFile, entry: dict[str, Any]) -> None:
+    asyncio.run(feedback.append(entry))
 
 
 def lines(file: Path) -> list[Any]:
@@ -114,14 +120,14 @@ def test_a_full_file_takes_no_more(model_path: Path, tmp_path: Path) -> None:
 def test_a_line_that_a_crash_cut_off_stays_alone(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     file.write_bytes(b'{"n": 1}\n{"n": 2, "te')
-    FeedbackFile(file, 1).append({"n": 3})
-    FeedbackFile(file, 1).append({"n": 4})
+    append(FeedbackFile(file, 1), {"n": 3})
+    append(FeedbackFile(file, 1), {"n": 4})
     assert file.read_bytes() == b'{"n": 1}\n{"n": 2, "te\n{"n":3}\n{"n":4}\n'
 
 
 def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     feedback = FeedbackFile(tmp_path / "x.jsonl", 1)
-    feedback.append({"n": 1})
+    append(feedback, {"n": 1})
     write = os.write
 
     def half(file: int, data: bytes) -> int:
@@ -132,16 +138,40 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", half)
         with pytest.raises(Problem, match="could not be written"):
-            feedback.append({"n": 2})
-    feedback.append({"n": 3})
+            append(feedback, {"n": 2})
+    append(feedback, {"n": 3})
     assert lines(feedback.path) == [{"n": 1}, {"n": 3}]
 
 
 def test_many_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
-    files = [FeedbackFile(tmp_path / "x.jsonl", 10) for _ in range(4)]  # as in four workers
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: files[n % 4].append({"n": n, "text": "x" * 5000}), range(80)))
+    async def work(first: int) -> None:  # as a worker process does
+        file = FeedbackFile(tmp_path / "x.jsonl", 10)
+        entries = [{"n": n, "text": "x" * 5000} for n in range(first, 80, 4)]
+        await asyncio.gather(*(file.append(entry) for entry in entries))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda first: asyncio.run(work(first)), range(4)))
     assert sorted(line["n"] for line in lines(tmp_path / "x.jsonl")) == list(range(80))
+
+
+def test_a_lock_held_elsewhere_stops_feedback_and_nothing_else(
+    model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labelgrove.serve.feedback.LOCK_SECONDS", 1.0)
+    body = {"text": "x", "labels": ["red"]}
+    with running(model_path, feedback=tmp_path) as client, ThreadPoolExecutor(40) as pool:
+        with (tmp_path / "model.jsonl").open("a") as holder:
+            fcntl.flock(holder, fcntl.LOCK_EX)
+            # More than there are threads for work beside the event loop.
+            sent = [pool.submit(client.post, "/v1/feedback", json=body) for _ in range(40)]
+            for path in ("/v1/labels", "/v1/tree"):
+                assert client.get(path).status_code == 200
+            assert not any(answer.done() for answer in sent)
+            for answer in sent:
+                problem = check_problem(answer.result(), 503, "feedback-locked")
+                assert "locked by another program" in problem["detail"]
+        assert client.post("/v1/feedback", json=body).status_code == 200
+    assert len(lines(tmp_path / "model.jsonl")) == 1
 
 
 def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:

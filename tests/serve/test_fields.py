@@ -77,9 +77,9 @@ def test_documents_that_the_model_does_not_read_are_refused(
 def test_similar_documents_are_read_with_their_fields(path: Path) -> None:
     folder = ModelFolder(path, threads=1, train=path.parent / "train.jsonl")
     assert folder.current.documents is not None
-    text = folder.current.model.documents([ASKED])[0]
+    text = folder.current._model.documents([ASKED])[0]
     rows: list[list[dict[str, Any]]] = [[{"id": "L2"}]]
-    folder.current._add_reasons([text], rows)
+    folder.current._add_reasons([text], rows, lambda: True)
     assert "creator: person 2" in rows[0][0]["why"]["neighbours"][0]["terms"]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from labelgrove.errors import ConfigError
 from labelgrove.serve.settings import ServeParams
+from support.limits import check_settings
 
 pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
@@ -39,3 +40,10 @@ def test_the_documentation_lists_every_setting_with_its_default() -> None:
 def test_settings_that_cannot_work_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ServeParams.from_dict(settings).checked()
+
+
+def test_limits_may_be_one() -> None:
+    defaults = ServeParams().get_params()
+    names = ("max_texts", "max_text_chars", "max_k", "max_labels", "max_explained", "max_requests")
+    names += ("max_waiting", "max_headers", "max_connections", "max_connections_per_address")
+    check_settings(ServeParams, {name: (defaults[name], 1, 0) for name in (*names, "batch_texts")})

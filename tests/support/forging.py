@@ -28,18 +28,18 @@ def forge_arrays(folder: Path, part: str, changes: Mapping[str, Any]) -> None:
     sign(folder)
 
 
-def forge_manifest(folder: Path, changes: Mapping[str, Any]) -> None:
+def forge_manifest(folder: Path, changes: Mapping[str, Any], *, measure: bool = True) -> None:
     """Lays changes over the manifest."""
     file = folder / bundle.MANIFEST
     file.write_text(json.dumps(json.loads(file.read_text()) | dict(changes)))
-    sign(folder)
+    sign(folder, measure=measure)
 
 
-def sign(folder: Path) -> None:
-    """Writes the sizes and checksums that the files have now."""
+def sign(folder: Path, *, measure: bool = True) -> None:
+    """Writes the sizes and checksums that the files have now; or only the manifest's own."""
     file = folder / bundle.MANIFEST
     manifest = json.loads(file.read_text())
-    for name in manifest["files"]:
+    for name in manifest["files"] if measure else ():
         manifest["files"][name] = bundle._described(folder / name, file_hash(folder / name))
     manifest["checksum"] = bundle.manifest_checksum(manifest)
     file.write_text(json.dumps(manifest))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
@@ -36,8 +37,17 @@ class Server:
 
     def peak(self) -> float:
         """The most memory that the process has had, in megabytes."""
+        return self.memory("VmHWM")
+
+    def memory(self, kind: str = "VmRSS") -> float:
+        """The memory that the process has now, or another line of its status, in megabytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1000
+        return int(re.search(rf"{kind}:\s+(\d+)", status)[1]) / 1000
+
+    def cpu(self) -> float:
+        """The processor's seconds that the process has had."""
+        times = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
     def metric(self, name: str) -> float:
         text = self.client.get("/metrics").text

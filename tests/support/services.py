@@ -63,7 +63,7 @@ def running(
         loaded = ModelFolder(folder, threads=1)
         models.append(NamedModel(name, loaded, params, report=report, follow=follow, feedback=kept))
     if slow is not None:
-        model = models[0].folder.current.model
+        model = models[0].folder.current._model
         predict = model.predict
 
         def slowly(texts: Any, **options: Any) -> Any:

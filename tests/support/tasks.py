@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import sys
@@ -38,6 +39,9 @@ def command(*arguments: str) -> None:
 
 def import_everything(flavour: str) -> None:
     """Runs each command once, here: most imports are inside functions."""
+    for module in ("openpyxl", "pyarrow.parquet", "rdflib.plugins.parsers.jsonld"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     for command_line in commands(flavour):
         sys.argv = ["labelgrove", *command_line]
         with contextlib.redirect_stderr(io.TextIOWrapper(io.BytesIO())) as stderr:
@@ -107,10 +111,16 @@ def use_model(folder: str) -> dict[str, Any]:
     try:
         model = labelgrove.load(folder)
         texts = ["red hat", "", "nothing known", "x " * 50]
-        for request in ({}, {"raw": True}, {"threshold": "auto"}, {"allow": ["red", "hats"]}):
+        requests: list[dict[str, Any]] = [{}, {"raw": True}, {"threshold": "auto"}]
+        for labels in (["red", "hats"], ["no such label"], list(model.index_.ids)[:1]):
+            requests += [{"allow": labels}, {"deny": labels}]
+        for request in requests:
             with contextlib.suppress(LabelgroveError):
                 model.predict(texts, k=3, threads=1, **request).names()
-        explain_best(model, "red hat", k=1)
+        for text in ("red hat", "winter"):
+            with contextlib.suppress(LabelgroveError):
+                explain_best(model, text, k=2)
+        list(model.index_.names)
         info(Path(folder))
     except LabelgroveError as error:
         return {"refused": type(error).__name__}
@@ -156,6 +166,36 @@ def read_label_file(path: str) -> dict[str, Any]:
         except LabelgroveError:
             refused += 1
     return {"refused": refused == 4}
+
+
+def read_feedback_file(path: str) -> dict[str, Any]:
+    """Reads and counts feedback."""
+    from labelgrove.methods.updating import feedback
+
+    try:
+        answers = feedback.read_feedback(path)
+    except LabelgroveError:
+        return {"refused": True}
+    for period in ("day", "week", "month"):
+        feedback.agreement_over_time(answers.entries, period)
+    feedback.label_counts(answers)
+    return {"refused": not answers.rejected() and not answers.latest()}
+
+
+def read_annif_file(path: str) -> dict[str, Any]:
+    """Reads a configuration of Annif with its settings, or a vocabulary."""
+    from labelgrove.exchange import annif
+
+    try:
+        if path.endswith((".cfg", ".toml")):
+            project = annif.read_project(f"{path}:a")
+            annif.starting_settings(project)
+            annif.project_vocabulary(project)
+        else:
+            annif.Vocabulary(annif.read_vocabulary(path, "en"))
+    except LabelgroveError as error:
+        return {"refused": type(error).__name__}
+    return {}
 
 
 def evaluate_file(path: str, corpus: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ def test_classes_are_those_of_re(pattern, bit):
     assert np.array_equal(unicode_tables._classes() & bit != 0, literal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lowercase", "strip_accents"), [(True, False), (False, True), (True, True), (False, False)]
 )
@@ -29,6 +30,7 @@ def test_changes_are_those_of_str(lowercase, strip_accents):
         assert changes.get(code, char) == folded
 
 
+@pytest.mark.slow
 def test_sigma_classes_are_those_of_str():
     def final(before):
         return np.fromiter((f"{before}{c}Σ".lower().endswith("ς") for c in CHARS), np.bool_)

@@ -109,7 +109,7 @@ def _show_warning(
     from labelgrove.errors import LabelgroveWarning
 
     if issubclass(category, LabelgroveWarning):
-        typer.secho(f"note: {message}", fg="yellow", err=True)
+        typer.secho(f"note: {common.harmless(str(message))}", fg="yellow", err=True)
     else:
         _usual_show(message, category, filename, lineno, file, line)
 
@@ -126,5 +126,5 @@ def _memory_advice(error: Exception) -> str | None:
 
 
 def _fail(message: str) -> NoReturn:
-    typer.secho(f"error: {message}", fg="red", err=True)
+    typer.secho(f"error: {common.harmless(message)}", fg="red", err=True)
     sys.exit(common.USER_ERROR)

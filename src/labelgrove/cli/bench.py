@@ -22,7 +22,9 @@ class Rows:
         list[Path] | None, Option(help="TOML file with one table per method. Repeatable.")
     ] = None
     settings: options.Set = None
-    only: Annotated[list[str] | None, Option(help="Train only this row. Repeatable.")] = None
+    only: Annotated[
+        list[str] | None, Option(help="Train only this row, or those like 'Linear*'. Repeatable.")
+    ] = None
 
 
 def bench(
@@ -87,8 +89,9 @@ def bench(
                 "bench: two pairs of --config and --data have the same names, so they would write "
                 "to the same folder; run them apart"
             )
+        only, flags = methods.only or [], methods.settings or []
         benches = [
-            Bench.from_config(read_toml(file), settings=methods.settings or [], folder=file.parent)
+            Bench.from_config(read_toml(file), settings=flags, folder=file.parent, only=only)
             for file, _ in pairs
         ]
         threads = where.threads(machine.threads)
@@ -101,7 +104,7 @@ def bench(
             with common.resumable(place), opened as engine:
                 opened_bench = BenchFolder(rows, corpus, place, flags=flags, device=machine.device)
                 part = opened_bench.run(
-                    only=methods.only or [], costs=how, engine=engine, say=console.print, done=done
+                    only=only, costs=how, engine=engine, say=console.print, done=done
                 )
             if not as_json:
                 sys.stdout.write(bench_table(part) + "\n")

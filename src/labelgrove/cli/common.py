@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 # Exit codes, besides 0 and the 2 of a wrong flag.
 USER_ERROR, INTERRUPTED = 1, 130
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tabs and line ends
 
 
 def stdout_console(
@@ -33,11 +35,25 @@ def stdout_console(
 ) -> Console:
     """For commands whose result is text for people."""
     from rich.console import Console
+    from rich.text import Text
+
+    class Plain(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(harmless(text), **options)
 
     # Paths and texts may contain square brackets, so markup is off.
-    where = Console(stderr=stderr, quiet=quiet, file=file, highlight=False, markup=False)
+    where = Plain(stderr=stderr, quiet=quiet, file=file, highlight=False, markup=False)
     where.soft_wrap = True
     return where
+
+
+def harmless(text: str) -> str:
+    """The text without control characters, with which a label could rewrite the terminal.
+
+    >>> harmless("hats\\x1b[2J")
+    'hats\\\\x1b[2J'
+    """
+    return _CONTROL.sub(lambda char: f"\\x{ord(char[0]):02x}", text)
 
 
 def stderr_console(*, quiet: bool = False) -> Console:

@@ -55,29 +55,29 @@ def stats(
     another = None
     if dev is not None:
         another = _progress(_documents(dev, reading.options(), ReadReport()), "comparing")
-    found = corpus_stats(documents, other=another, top=top)
+    statistics = corpus_stats(documents, other=another, top=top)
     names = {row.id: row.name for row in _label_rows(source, labels)}
     if as_json:
-        facts = {**found.to_dict(), "advice": advice(found)}
+        facts = {**statistics.to_dict(), "advice": advice(statistics)}
         facts |= {"bad_lines": report.bad_lines, "notes": report.notes}
         facts["top"] = [
             {"id": label, "name": names.get(label, label), "documents": count}
-            for label, count in found.top
+            for label, count in statistics.top
         ]
         common.print_json(facts)
         return
-    _print_stats(source, found, names)
+    _print_stats(source, statistics, names)
     console = common.stdout_console()
-    for what, shares in (("languages", found.languages), ("scripts", found.scripts)):
+    for what, shares in (("languages", statistics.languages), ("scripts", statistics.scripts)):
         if shares:
             listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
             console.print(f"{what}: {listed}", highlight=False)
-    for sentence in advice(found):
+    for sentence in advice(statistics):
         console.print(f"- {sentence}", markup=False, highlight=False)
     _print_problems(report)
 
 
-def _print_stats(source: Path, found: CorpusStats, names: dict[str, str]) -> None:
+def _print_stats(source: Path, statistics: CorpusStats, names: dict[str, str]) -> None:
     from rich.table import Table
 
     def new_table(title: str, *columns: str) -> Table:
@@ -87,34 +87,35 @@ def _print_stats(source: Path, found: CorpusStats, names: dict[str, str]) -> Non
         return table
 
     facts = new_table(str(source), "", "count", "mean", "median", "p99", "max")
-    facts.add_row("documents", f"{found.documents:,}")
-    facts.add_row("labels", f"{found.labels:,}")
+    facts.add_row("documents", f"{statistics.documents:,}")
+    facts.add_row("labels", f"{statistics.labels:,}")
     for name, spread in (
-        ("labels/document", found.labels_per_document),
-        ("documents/label", found.documents_per_label),
-        ("words/document", found.words_per_document),
+        ("labels/document", statistics.labels_per_document),
+        ("documents/label", statistics.documents_per_label),
+        ("words/document", statistics.words_per_document),
     ):
         numbers = (spread.mean, spread.median, spread.p99, float(spread.max))
         facts.add_row(name, "", *(f"{n:,.4g}" if n < 1e4 else f"{n:,.0f}" for n in numbers))
     facts.add_section()
-    facts.add_row("empty texts", f"{found.empty_texts:,}")
-    facts.add_row("without labels", f"{found.without_labels:,}")
-    facts.add_row("duplicate texts", f"{found.duplicate_texts:,}")
-    facts.add_row("similar texts", f"{found.similar_texts:,}")
-    facts.add_row("duplicate ids", f"{found.duplicate_ids:,}")
+    facts.add_row("empty texts", f"{statistics.empty_texts:,}")
+    facts.add_row("without labels", f"{statistics.without_labels:,}")
+    facts.add_row("duplicate texts", f"{statistics.duplicate_texts:,}")
+    facts.add_row("similar texts", f"{statistics.similar_texts:,}")
+    facts.add_row("duplicate ids", f"{statistics.duplicate_ids:,}")
     title = "labels by number of documents"
     bins = new_table(title, "", "documents", "labels", "share of labels", "share of occurrences")
-    occurrences = sum(part.occurrences for part in found.bins.values())
-    for (name, part), span in zip(found.bins.items(), ("> 100", "11-100", "1-10"), strict=True):
-        label_share = part.labels / max(found.labels, 1)
+    occurrences = sum(part.occurrences for part in statistics.bins.values())
+    spans = ("> 100", "11-100", "1-10")
+    for (name, part), span in zip(statistics.bins.items(), spans, strict=True):
+        label_share = part.labels / max(statistics.labels, 1)
         share = part.occurrences / max(occurrences, 1)
         bins.add_row(name, span, f"{part.labels:,}", f"{label_share:.1%}", f"{share:.1%}")
     most = new_table("most frequent labels", "label", "documents")
-    for label, count in found.top:
+    for label, count in statistics.top:
         name = names.get(label, label)
         most.add_row(name if name == label else f"{name} ({label})", f"{count:,}")
     console = common.stdout_console()
-    for table in (facts, bins, most) if found.top else (facts, bins):
+    for table in (facts, bins, most) if statistics.top else (facts, bins):
         console.print(table)
 
 

@@ -110,18 +110,18 @@ class TimedEvaluation:
 
     def to_json(self) -> dict[str, object]:
         """One flat object with metrics in percent, as in published tables."""
-        found = self.evaluation
-        intervals = {name: [*map(_percent, pair)] for name, pair in found.intervals.items()}
+        result = self.evaluation
+        intervals = {name: [*map(_percent, pair)] for name, pair in result.intervals.items()}
         return {
-            **{name: _percent(value) for name, value in found.values.items()},
+            **{name: _percent(value) for name, value in result.values.items()},
             **({"intervals": intervals} if intervals else {}),
-            "n": found.n,
+            "n": result.n,
             "seconds": round(self.seconds, 4),
             "cpu_seconds": round(self.cpu_seconds, 4),
             "unit": "percent",
-            "propensity_A": found.propensity.a,
-            "propensity_B": found.propensity.b,
-            "notes": list(found.notes),
+            "propensity_A": result.propensity.a,
+            "propensity_B": result.propensity.b,
+            "notes": list(result.notes),
         }
 
 

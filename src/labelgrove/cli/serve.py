@@ -97,6 +97,7 @@ def serve(
     Example: labelgrove serve en=models/english fi=models/finnish --default fi --feedback said
     """
     from labelgrove.core.params import merge_settings
+    from labelgrove.serve.hosts import is_loopback
     from labelgrove.serve.named import files_by_model, listed, named_models
     from labelgrove.serve.settings import ServeParams
 
@@ -123,8 +124,15 @@ def serve(
             current = model.folder.current
             typer.echo(
                 f"{f'{model.name}: ' if several else ''}{named[model.name]}: {current.method}, "
-                f"{len(current.model.index_):,} labels, id {current.id}"
+                f"{current.summary()['labels']:,} labels, id {current.id}"
                 f"{' (default)' if several and model is served.default else ''}",
+                err=True,
+            )
+        if token is None and not is_loopback(address.host):
+            typer.secho(
+                f"note: everybody who can reach {address.host} can ask this service"
+                f"{'' if feedback is None else ' and write feedback'}; --token-file sets a token",
+                fg="yellow",
                 err=True,
             )
         typer.echo(

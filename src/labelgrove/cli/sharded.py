@@ -76,18 +76,18 @@ class ShardJob:
             start = time.process_time()
             predictions = model.predict(corpus, k=self.k, threads=self.threads)
             cpu = time.process_time() - start
-            found: Whole | list[Tally] | None = None
+            result: Whole | list[Tally] | None = None
             if self.settings is None:
                 best = TopK(predictions.columns, predictions.scores, predictions.counts)
-                found = Whole(best, predictions.score_kind, corpus.labels, corpus.unknown)
+                result = Whole(best, predictions.score_kind, corpus.labels, corpus.unknown)
             elif len(corpus):
-                found = measures.tally(
+                result = measures.tally(
                     predictions, corpus.labels, unknown=corpus.unknown, **self.settings
                 )
             prints = model.facts_.fingerprints
             known = (0, 0) if prints is None else prints.known(corpus)
             counts = len(corpus), corpus.labels.nnz, int(corpus.unknown.sum())
-            return ShardScores(found, *counts, known, cpu, report)
+            return ShardScores(result, *counts, known, cpu, report)
 
         return predicted
 
@@ -156,10 +156,10 @@ def _of_whole(
     parts: list[ShardScores], measures: Measures, index: LabelIndex, settings: dict[str, Any]
 ) -> Evaluation:
     """The metrics of predictions that are all here, in the shards' order."""
-    found = [part.found for part in parts if isinstance(part.found, Whole)]
+    results = [part.found for part in parts if isinstance(part.found, Whole)]
     predictions = Predictions.concat(
-        [Predictions(*each.best, index, each.score_kind) for each in found]
+        [Predictions(*each.best, index, each.score_kind) for each in results]
     )
-    labels = stacked_rows([each.labels for each in found])
-    unknown = np.concatenate([each.unknown for each in found])
+    labels = stacked_rows([each.labels for each in results])
+    unknown = np.concatenate([each.unknown for each in results])
     return measures.evaluate(predictions, labels, unknown=unknown, **settings)

@@ -135,10 +135,10 @@ def print_summary(console: Console, result: Result) -> None:
     show(f"trained in {format_duration(total)}: {shares or 'nothing had to be computed'}")
     if reused:
         show(f"reused: {', '.join(reused)}")
-    if kept := [trial for trial in facts.get("tried", ()) if trial["chosen"]]:
+    if chosen := [trial for trial in facts.get("tried", ()) if trial["chosen"]]:
         from labelgrove.methods.auto.trials import trial_line
 
-        show(f"auto kept {trial_line(kept[0])}")
+        show(f"auto kept {trial_line(chosen[0])}")
     if "rule" in facts:
         weights = ", ".join(f"{weight:g}" for weight in facts["weights"])
         show(f"members are combined by {facts['rule']} with weights {weights}")

@@ -280,8 +280,8 @@ class Training:
             unknown = "several processes train together"
         elif any(name.startswith("network") for name in stages):
             unknown = "the run folder has a trained network"
-        wanted = self.saving.plan_only or not self.quiet
-        measures = wanted and not self.saving.no_estimate and unknown is None
+        shown = self.saving.plan_only or not self.quiet
+        measures = shown and not self.saving.no_estimate and unknown is None
         plan = plan_training(self.model, data, calibrate=measures, **given)
         notes = list(plan.notes)
         if unknown is not None and not self.saving.no_estimate:

@@ -119,7 +119,7 @@ def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrP
     indices = np.ascontiguousarray(wide, dtype=np.int32)
     data = np.ascontiguousarray(matrix.data, dtype=np.float32)
     rows, cols = matrix.shape
-    if len(indptr) != rows + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0):
+    if len(indptr) != rows + 1 or indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
         raise DataError(f"{name}: indptr is not a valid CSR row pointer")
     nnz = int(indptr[-1])
     if len(indices) < nnz or len(data) < nnz:

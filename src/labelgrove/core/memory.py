@@ -11,6 +11,7 @@ from labelgrove.errors import ConfigError, DataError, ResourceError
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 _ANNOUNCED_PER_BYTE = 64
+_UNPACKED_PER_BYTE, _UNPACKED = 200, 1 << 26  # texts take a tenth of their size, seldom a fiftieth
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _GROUP_FILES_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _GROUP_FILES_2 = ("memory.max", "memory.current", "inactive_file")
@@ -117,6 +118,16 @@ def check_announced(
         )
     if count > harmless:
         require(None, 8 * count, f"{file}: a work array for {count:,} {what}")
+
+
+def check_unpacked(unpacked: int, packed: int, *, file: str | Path) -> None:
+    """Raises an error if a compressed file of ``packed`` bytes has far more than texts would."""
+    if unpacked > max(_UNPACKED, _UNPACKED_PER_BYTE * packed):
+        raise DataError(
+            f"unpacks to more than {format_size(unpacked - 1)}, though it has only "
+            f"{format_size(packed)}; if you trust the file, unpack it with another program first",
+            file=file,
+        )
 
 
 def limit_memory(budget: int) -> None:

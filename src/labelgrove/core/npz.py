@@ -10,7 +10,7 @@ import numpy as np
 
 from labelgrove.core.arrays import check_structure
 from labelgrove.core.late import SparseMatrix, sparse
-from labelgrove.core.memory import check_announced, require
+from labelgrove.core.memory import check_announced, check_unpacked, require
 from labelgrove.errors import DataError, LabelgroveError
 
 _HEADERS = {
@@ -26,6 +26,7 @@ def read_npz(path: Path) -> SparseMatrix:
     """
     try:
         size = _unpacked_size(path)
+        check_unpacked(size, path.stat().st_size, file=path)
         require(None, size, f"reading {path}")
         matrix = sparse.load_npz(path)
     except (LabelgroveError, MemoryError):

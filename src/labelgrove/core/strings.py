@@ -38,7 +38,7 @@ class StringTable(Sequence[str]):
         flat = blob.ndim == 1 and offsets.ndim == 1
         if not flat or blob.dtype != np.uint8 or offsets.dtype != np.int64 or len(offsets) == 0:
             raise DataError("a string table needs a uint8 blob and a non-empty int64 offsets array")
-        if offsets[0] != 0 or offsets[-1] != len(blob) or np.any(np.diff(offsets) < 0):
+        if offsets[0] != 0 or offsets[-1] != len(blob) or np.any(offsets[1:] < offsets[:-1]):
             raise DataError("string table: offsets do not describe the blob")
         self.blob = blob
         self.offsets = offsets

@@ -125,6 +125,11 @@ class TrainingFacts:
             fields=None if corpus.texts is None else names_in(corpus.texts),
         )
 
+    def check_fits(self, labels: int) -> None:
+        """Raises unless these facts are about so many labels."""
+        if self.frequencies.shape != (labels,):
+            raise ValueError(f"there are {labels:,} labels, but counts of another number")
+
     def warning(self, corpus: Corpus) -> str | None:
         """A sentence if a corpus to measure on has training documents in it."""
         return None if self.fingerprints is None else self.fingerprints.warning(corpus)

@@ -22,6 +22,11 @@ def is_frame(value: object) -> bool:
     return _names(value) is not None
 
 
+def column_count(value: object) -> int:
+    """The columns of a frame; 0 for anything else."""
+    return len(_names(value) or ())
+
+
 def without_frame(value: Column, what: str) -> Column:
     """The only column of a frame as a list; anything else as it is.
 
@@ -139,11 +144,14 @@ def check_texts(texts: Sequence[object]) -> None:
 def weighted_labels(labels: object, row: int) -> Iterable[tuple[str, float]]:
     """(label, weight) pairs of one document's labels, refusing what is surely a mistake."""
     if isinstance(labels, str):
-        parts = next((p for p in map(labels.split, SEPARATORS) if len(p) > 1), [labels])
-        raise DataError(
-            f"labels of document {row} are the string {labels!r}; give a list: "
-            f"{[part.strip() for part in parts]!r}"
-        )
+        parts = next((p for p in map(labels.split, SEPARATORS) if len(p) > 1), None)
+        if parts is not None:
+            several = [part.strip() for part in parts]
+            raise DataError(
+                f"labels of document {row} are the string {labels!r}, which may be one label or "
+                f"several; give a list: {[labels]!r} or {several!r}"
+            )
+        labels = [str(labels)]
     if is_missing(labels):
         raise DataError(
             f"labels of document {row} are missing ({labels}); give [] to a document without labels"

@@ -19,11 +19,12 @@ from labelgrove.data.features import Features, as_features
 from labelgrove.data.frames import (
     as_list,
     check_texts,
+    column_count,
     indicator,
     is_frame,
     without_frame,
 )
-from labelgrove.data.records import FieldNames, check_names, is_record
+from labelgrove.data.records import FieldNames, check_names, frame_documents, is_record
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 
 FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
@@ -41,8 +42,8 @@ def training_corpus(
     ``X`` is a Corpus (then ``y`` is None), texts, features (Features, a sparse matrix, a dense
     array), or both as Documents; ``y`` is one list of labels per document or a documents x labels
     matrix, its columns named by ``index`` (a LabelIndex or the names) or numbered. Texts and label
-    lists may be columns or one-column frames of pandas, polars or Arrow; a frame of numbers is a
-    matrix with named columns. ``dense`` is a block of features besides.
+    lists may be columns or frames of pandas, polars or Arrow; a frame of numbers is a matrix with
+    named columns. A label alone may be a string. ``dense`` is a block of features besides.
 
     >>> training_corpus(["x"], [["a"]]).label_lists()
     [['a']]
@@ -73,8 +74,10 @@ def labelled_corpus(
             raise DataError("got a Corpus and labels besides; a Corpus carries its own labels")
         corpus = X
     else:
-        given = documents_of(X)
         matrix, index, unknown = _label_matrix(y, index)
+        if column_count(X) > 1:
+            X = frame_documents(X, {*index.ids, *index.names})
+        given = documents_of(X)
         if matrix.shape[0] != len(given):
             raise DataError(f"{len(given)} documents but labels for {matrix.shape[0]}")
         corpus = Corpus(given.texts, matrix, index, features=given.features, unknown=unknown)

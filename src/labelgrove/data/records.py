@@ -10,7 +10,8 @@ that does not begin with START and TEXT is a plain text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -86,13 +87,15 @@ class FieldNames:
     def records(self, rows: Frame | Iterable[object]) -> list[str]:
         """Records of mappings or of a frame's rows; strings among them stay as they are."""
         records = []
-        for number, row in enumerate(frame_rows(rows) if is_frame(rows) else rows):
+        known = {*self.texts, *self.fields}
+        if is_frame(rows):  # a table may have columns that nobody reads
+            rows = [{n: v for n, v in row.items() if n in known} for row in frame_rows(rows)]
+        for number, row in enumerate(rows):
             if isinstance(row, str):
                 records.append(row)
                 continue
             if not isinstance(row, Mapping):
                 raise DataError(f"document {number} is {row!r:.60}, not a mapping")
-            known = {*self.texts, *self.fields}
             if unknown := [name for name in row if name not in known]:
                 raise DataError(
                     f"document {number} has the field {unknown[0]!r}, which is not one of those "
@@ -125,22 +128,71 @@ def records(
     [['b']]
     """
     names = FieldNames(listed(text), listed(fields))
-    wanted = (*names.texts, *names.fields)
+    columns = (*names.texts, *names.fields)
     if is_frame(rows):
         rows = frame_rows(rows)
     rows = list(rows)
-    for name in wanted:
+    for name in columns:
         if rows and not any(isinstance(row, Mapping) and name in row for row in rows):
             has = ", ".join(map(str, rows[0])) if isinstance(rows[0], Mapping) else "no fields"
             raise DataError(f"no document has the field {name!r}; the first has {has}")
     picked = [
-        {name: row[name] for name in wanted if name in row} if isinstance(row, Mapping) else row
+        {name: row[name] for name in columns if name in row} if isinstance(row, Mapping) else row
         for row in rows
     ]
     documents = names.records(picked)
     for name in empty_fields(documents):
         warn(f"no document has a value in the field {name!r}")
     return documents
+
+
+WORDS_OF_TEXT, ROWS_LOOKED_AT = 3, 1000
+
+
+def frame_documents(frame: Frame, labels: Container[str]) -> list[str]:
+    """Documents of a frame with several columns; says what each column is taken for.
+
+    Columns of strings with three words and more on average are texts, the others are fields. A
+    column that differs in every row is a number of the row and tells nothing of other rows. One
+    that has the ``labels`` to learn is refused.
+    """
+    rows = frame_rows(frame)
+    words: dict[str, float] = {}
+    numbering = []
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows[:ROWS_LOOKED_AT] if not is_missing(row[name])]
+        _refuse_labels(name, values, labels)
+        strings = [value for value in values if isinstance(value, str)]
+        words[name] = sum(len(value.split()) for value in strings) / max(1, len(values))
+        if len(values) > 1 and words[name] <= 1 and len(set(map(repr, values))) == len(values):
+            numbering.append(name)
+    texts = [name for name, count in words.items() if count >= WORDS_OF_TEXT]
+    texts = texts or [name for name, count in words.items() if count and name not in numbering][:1]
+    if not texts:
+        names = ", ".join(map(repr, words))
+        raise DataError(f"no column of the data frame has texts ({names}); give a list of strings")
+    fields = [name for name in words if name not in (*texts, *numbering)]
+    left_out = f"; {', '.join(numbering)} left out: different in every row" if numbering else ""
+    warn(
+        f"documents are a data frame: texts {', '.join(texts)}; fields "
+        f"{', '.join(fields) or 'none'}{left_out}. labelgrove.records(df, text=..., fields=...) "
+        "reads it in another way"
+    )
+    return records(rows, text=texts, fields=fields)
+
+
+def _refuse_labels(name: str, values: Sequence[object], labels: Container[str]) -> None:
+    """A model that reads its labels beside the text learns nothing else."""
+    pieces: list[str] = []
+    for value in values:
+        several = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
+        for one in several:
+            pieces += [p.strip() for p in re.split(r"[;|,\t]", str(one)) if p.strip()]
+    if pieces and sum(piece in labels for piece in pieces) > len(pieces) / 2:
+        raise DataError(
+            f"documents are a data frame whose column {name!r} has the labels; leave it out: "
+            f"df.drop(columns=[{name!r}])"
+        )
 
 
 def listed(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -40,20 +40,14 @@ def write_folder(path: str | Path, write: Callable[[Path], None], *, replace: bo
     clean_up(target)
     if not replace and occupied(target):
         raise ConfigError(f"{path}: exists already; choose another folder or pass overwrite=True")
-    temporary = _temporary(target)
-    try:
-        with storing(path):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary.mkdir()
-            with _locked(temporary):
-                write(temporary)
-                for folder, _, _ in os.walk(temporary):
-                    sync(Path(folder))
-                _move_into_place(temporary, target, replace=replace)
-                sync(target.parent)
-    finally:
-        # After an exchange, the temporary name is that of the replaced folder.
-        shutil.rmtree(temporary, ignore_errors=True)
+    with storing(path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _new_temporary(target) as temporary:
+            write(temporary)
+            for folder, _, _ in os.walk(temporary):
+                sync(Path(folder))
+            _move_into_place(temporary, target, replace=replace)
+            sync(target.parent)
 
 
 def remove_folder(path: Path) -> None:
@@ -65,6 +59,24 @@ def remove_folder(path: Path) -> None:
         temporary = path
     with storing(path, "deleted"):
         shutil.rmtree(temporary)
+
+
+@contextlib.contextmanager
+def _new_temporary(target: Path) -> Iterator[Path]:
+    """A locked folder beside ``target``; in the end, whatever has its name is deleted."""
+    while True:
+        temporary = _temporary(target)
+        temporary.mkdir()
+        with _locked(temporary) as ours:
+            # Before the lock, another process may take it for abandoned and delete it.
+            if ours is False or not temporary.is_dir():
+                continue
+            try:
+                yield temporary
+            finally:
+                # After an exchange, the temporary name is that of the replaced folder.
+                shutil.rmtree(temporary, ignore_errors=True)
+            return
 
 
 def _temporary(target: Path) -> Path:
@@ -146,31 +158,46 @@ def sync(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """Locks a folder; yields False if another process holds the lock or locks do not work."""
+def _locked(folder: Path) -> Iterator[bool | None]:
+    """Locks a folder; yields False if another process holds the lock or has deleted the folder,
+    None if locks do not work."""
     if sys.platform == "win32":
         yield True
         return
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        yield _try_lock(descriptor)
     finally:
         os.close(descriptor)
 
 
+def _try_lock(descriptor: int) -> bool | None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
 def _move_into_place(temporary: Path, target: Path, *, replace: bool) -> None:
     if not occupied(target):
-        if target.is_dir():
-            target.rmdir()
-        temporary.rename(target)
-    elif not replace:
+        try:
+            if target.is_dir():
+                target.rmdir()
+            temporary.rename(target)
+            return
+        except OSError:
+            if not occupied(target):  # otherwise another process was quicker
+                raise
+    if not replace:
         raise ConfigError(f"{target}: appeared while it was being written; choose another folder")
-    elif not _exchange(temporary, target):
+    if not _exchange(temporary, target):
         # The system has no exchange: between these two steps the old folder has another name.
         old = temporary.with_name(temporary.name.replace(_TEMPORARY, _ASIDE))
         target.rename(old)

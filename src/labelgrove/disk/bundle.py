@@ -17,6 +17,7 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -120,8 +121,7 @@ def read_bundle(path: str | Path, *, kind: str, verify: Verify = "auto") -> Bund
     if verify == "auto":
         total = sum(entry["size"] for entry in files.values())
         verify = "full" if total <= _FULL_CHECK_LIMIT else "quick"
-    for name, entry in files.items():
-        _check_file(folder, name, entry, verify)
+    check_files(folder, manifest, verify)
     parts = {}
     for name in manifest["parts"]:
         config = jsonio.parse(_content(folder / f"{name}.json"), file=folder / f"{name}.json")
@@ -166,6 +166,7 @@ def read_manifest(path: str | Path, *, kind: str) -> JsonObject:
     return manifest
 
 
+@cache  # every stage that is stored has them, and reading them takes as long as a small one
 def library_versions() -> dict[str, str]:
     """Versions of the installed libraries that may change a model's results."""
     from importlib import metadata  # slow, and needed for saving alone
@@ -176,7 +177,8 @@ def library_versions() -> dict[str, str]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return versions | {"platform": f"{platform.system()} {platform.machine()}"}
+    versions["platform"] = f"{platform.system()} {platform.machine()}"
+    return versions
 
 
 _RESTORE = "copy the folder again from where it was made"
@@ -230,6 +232,12 @@ def regular_size(folder: Path, name: str) -> int:
     if not stat.S_ISREG(status.st_mode):
         raise ModelFormatError(f"{file}: is not a plain file")
     return status.st_size
+
+
+def check_files(folder: Path, manifest: JsonObject, verify: Verify) -> None:
+    """Raises unless every file of a manifest is there as it was written."""
+    for name, entry in manifest["files"].items():
+        _check_file(folder, name, entry, verify)
 
 
 def _check_file(folder: Path, name: str, entry: JsonObject, verify: Verify) -> None:

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from labelgrove.core.callbacks import Callback, Event, Reporter
 from labelgrove.core.params import Params
@@ -25,7 +25,14 @@ from labelgrove.errors import ConfigError
 T = TypeVar("T")
 
 # Arguments that say how a stage runs and never what comes out of it.
-SILENT = frozenset({"threads", "device", "reporter", "progress", "checkpoints", "scratch", "stops"})
+SILENT = frozenset({"threads", "device", "progress", "checkpoints", "scratch", "stops"})
+
+
+class Session(NamedTuple):
+    """Who hears how a long stage goes, and the folder of its checkpoints, if there is one."""
+
+    reporter: Reporter
+    checkpoints: Path | None = None
 
 
 class CachedResult(Generic[T]):
@@ -66,7 +73,7 @@ class Stages:
 
         A CachedResult argument reaches the function as its value. Raise ``version`` when the
         function comes to compute something else from the same arguments. Functions that ask for
-        ``progress`` or ``checkpoints`` (a folder, or None) get them.
+        ``progress``, ``checkpoints`` (a folder, or None) or a ``session`` get them.
         """
         with self.reporter.stage(name) as progress:
 
@@ -80,6 +87,10 @@ class Stages:
                     given["progress"] = progress.update
                 if "checkpoints" in asked:
                     given["checkpoints"] = self._checkpoint_folder(name)
+                if "session" in asked:
+                    # Another reporter: this stage counts the seconds already.
+                    reporter = Reporter(self.reporter.callbacks)
+                    given["session"] = Session(reporter, self._checkpoint_folder(name))
                 return function(**given)
 
             if self.run is None:

@@ -54,11 +54,11 @@ class Measures:
         """``settings`` are arguments of metrics.evaluate."""
         from labelgrove.evaluation.metrics import evaluate
 
-        found = [
+        evaluations = [
             evaluate(each, labels, metrics=names, **settings)
             for each, names in self._questions(predictions)
         ]
-        return _together(found)
+        return _together(evaluations)
 
     def tally(self, predictions: Predictions, labels: Truth, **settings: Any) -> list[Tally]:
         """What a part of the documents adds to the metrics, of lists and of sets."""
@@ -91,8 +91,8 @@ def joined_tallies(tallies: list[list[Tally]]) -> list[Tally]:
     return [Tally.joined(list(parts)) for parts in zip(*tallies, strict=True)]
 
 
-def _together(found: list[Evaluation]) -> Evaluation:
-    first, *others = found
+def _together(evaluations: list[Evaluation]) -> Evaluation:
+    first, *others = evaluations
     for other in others:
         first = replace(
             first,

@@ -7,6 +7,7 @@ is there if documents have ids, ``label_ids`` if label ids differ from names.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -22,6 +23,7 @@ from labelgrove.data.formats.table_files import Kind, table_format, table_writer
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import Predictions
 
+_FORMULA = re.compile(r"[=+\-@\t\r](?![0-9.]+$)")
 SCORE_DIGITS = 6
 TABLE_COLUMNS: dict[str, Kind] = {
     "document": "string",
@@ -73,9 +75,10 @@ def prediction_writer(out: str, columns: Iterable[str] = ()) -> Iterator[Callabl
     """A function that writes predictions with the ids of their documents, batch by batch.
 
     A name that ends in .csv, .parquet or .xlsx gives a table with the columns of
-    ``Predictions.to_frame``; any other name, and "-" for standard output, JSON lines. In a table,
-    a document without an id goes by its number, from 0, and ``columns`` of its input, whose cells
-    the function takes as ``cells``, stand beside its labels.
+    ``Predictions.to_frame`` (in CSV, what looks like a formula gets a quote in front); any other
+    name, and "-" for standard output, JSON lines. In a table, a document without an id goes by its
+    number, from 0, and ``columns`` of its input, whose cells the function takes as ``cells``, stand
+    beside its labels.
     """
     format = None if out == STDIN else table_format(out)
     if format is None:
@@ -95,6 +98,8 @@ def prediction_writer(out: str, columns: Iterable[str] = ()) -> Iterator[Callabl
         return
     seen = 0
     others: dict[str, Kind] = dict.fromkeys(input_columns(columns).values(), "string")
+    if format == "csv":
+        others = {no_formula(name): kind for name, kind in others.items()}
     with table_writer(out, TABLE_COLUMNS | others, format) as write:
 
         def write_rows(
@@ -108,13 +113,25 @@ def prediction_writer(out: str, columns: Iterable[str] = ()) -> Iterator[Callabl
             names = [own or str(seen + row) for row, own in enumerate(ids)]
             seen += len(names)
             cells = [()] * len(names) if cells is None else cells
-            write(
+            rows: Iterable[Sequence[object]] = (
                 (name, rank, label.id, label.name, round(label.score, SCORE_DIGITS), *own)
                 for name, labels, own in zip(names, predictions, cells, strict=True)
                 for rank, label in enumerate(labels, 1)
             )
+            if format == "csv":
+                rows = ([no_formula(c) if isinstance(c, str) else c for c in row] for row in rows)
+            write(rows)
 
         yield write_rows
+
+
+def no_formula(cell: str) -> str:
+    """A cell of a CSV file that no spreadsheet runs; numbers stay as they are.
+
+    >>> no_formula("=1+1"), no_formula("-3.5"), no_formula("a=b")
+    ("'=1+1", '-3.5', 'a=b')
+    """
+    return f"'{cell}" if _FORMULA.match(cell) else cell
 
 
 def read_predictions(path: str | Path, corpus: Corpus) -> Predictions:

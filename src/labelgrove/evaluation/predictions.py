@@ -61,6 +61,8 @@ class Predictions:
             raise DataError(f"counts {self.counts.shape} must have one entry per document")
         if len(self.counts) and not 0 <= self.counts.min() <= self.counts.max() <= self.k:
             raise DataError(f"counts must lie between 0 and k = {self.k}")
+        if self.columns.size and self.columns.max() >= len(self.index):
+            raise DataError(f"a column lies outside the {len(self.index):,} labels of the index")
 
     @classmethod
     def from_scores(

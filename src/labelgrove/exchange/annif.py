@@ -6,9 +6,9 @@ given again. A project of our own backend may have saved them (``keep_training_d
 
 from __future__ import annotations
 
-import configparser
 import csv
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,8 @@ from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, Re
 from labelgrove.data.formats.files import bare_name, existing, parse_lines, read_all
 from labelgrove.data.formats.labels import LabelRow, read_label_table
 from labelgrove.data.formats.read import iter_documents
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.exchange.annif_files import read_graph, read_sections
 
 # Keys that Annif itself or our backend reads; the others of a section are settings of a method.
 OF_ANNIF = {"access", "allow_learn", "analyzer", "backend", "language", "limit", "name"}
@@ -102,6 +103,8 @@ def read_project(source: str) -> AnnifProject:
     chosen = chosen or next(iter(sections))
     if chosen not in sections:
         raise ConfigError(f"{path}: has no project {chosen!r}, only {', '.join(sections)}")
+    if not re.fullmatch(r"[\w-]+", chosen):  # it is the name of a folder, too
+        raise ConfigError(f"{path}: {chosen!r} is no id of a project: use letters, digits, _ and -")
     return AnnifProject(chosen, sections[chosen], path)
 
 
@@ -111,14 +114,7 @@ def _sections(path: Path) -> dict[str, Mapping[str, object]]:
         return {key: value for file in files for key, value in _sections(file).items()}
     if path.suffix == ".toml":
         return {key: value for key, value in read_toml(path).items() if isinstance(value, dict)}
-    parser = configparser.ConfigParser()
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
-    try:
-        parser.read_string("\n".join(line for _, line in read_all(path)), str(path))
-        return {name: dict(parser[name]) for name in parser.sections()}
-    except configparser.Error as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"{path}: is no projects.cfg of Annif: {reason}") from error
+    return dict(read_sections(path))
 
 
 @dataclass
@@ -135,15 +131,12 @@ class Vocabulary:
 
     def known(self, document: Document) -> Document:
         """The document with the URIs of its subjects; others are counted and left out."""
-        uris = []
-        for subject in document.labels:
-            label = without_brackets(subject)
-            uri = label if label in self._uris else self._by_name.get(label)
-            if uri is None:
-                self.unknown += 1
-            elif uri not in uris:
-                uris.append(uri)
-        return Document(document.text, uris, document.id)
+        labels = map(without_brackets, document.labels)
+        uris = [label if label in self._uris else self._by_name.get(label) for label in labels]
+        self.unknown += uris.count(None)
+        return Document(
+            document.text, [uri for uri in dict.fromkeys(uris) if uri is not None], document.id
+        )
 
 
 def project_vocabulary(
@@ -154,7 +147,7 @@ def project_vocabulary(
     if file is None:
         folder = project.data(data) / "vocabs" / vocab.name
         files = [folder / name for name in ("subjects.csv", "subjects.ttl")]
-        file = next((one for one in files if one.is_file()), None)
+        file = next((_inside(one, folder) for one in files if one.is_file()), None)
         if file is None:
             raise DataError(
                 f"does not exist; run annif load-vocab {vocab.name}, name Annif's data folder "
@@ -223,22 +216,14 @@ def _read_csv(file: Path, language: str) -> dict[str, LabelRow]:
 
 
 def _read_skos(file: Path, language: str) -> dict[str, LabelRow]:
-    try:
-        import rdflib
-        from rdflib.namespace import OWL, RDF, RDFS, SKOS
-    except ImportError as error:
-        raise MissingExtraError("skos", f"reading {file.name}") from error
-    graph = rdflib.Graph()
-    try:
-        graph.parse(str(file), format=rdflib.util.guess_format(file.name))
-    except Exception as error:  # each of rdflib's parsers has errors of its own
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise DataError(f"cannot be read as RDF: {reason}", file=file) from error
+    graph = read_graph(file)
+    from rdflib import Literal, URIRef
+    from rdflib.namespace import OWL, RDF, RDFS, SKOS
+
     concepts = sorted(
         concept
         for concept in graph.subjects(RDF.type, SKOS.Concept)
-        if isinstance(concept, rdflib.URIRef)
-        and (concept, OWL.deprecated, rdflib.Literal(True)) not in graph
+        if isinstance(concept, URIRef) and (concept, OWL.deprecated, Literal(True)) not in graph
     )
     rows: dict[str, LabelRow] = {}
     seen: set[str] = set()
@@ -281,7 +266,14 @@ def corpus_paths(project: AnnifProject, paths: Iterable[Path], data: Path | None
             "--train is missing: Annif does not keep the corpora of a project; give the files and "
             "folders that annif train was given (repeat --train)"
         )
-    return [saved]
+    return [_inside(saved, project.data(data))]
+
+
+def _inside(file: Path, folder: Path) -> Path:
+    """The file, unless dots or links lead out of the folder: it may come from a stranger."""
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
+        raise ConfigError(f"{file}: is outside the folder {folder}; nothing there is read")
+    return file
 
 
 def project_documents(
@@ -389,7 +381,9 @@ def _own_settings(project: AnnifProject) -> Settings:
     section = project.section
     settings: Settings = {}
     if file := section.get("config"):
-        settings = {"method": "linear"} | read_toml(project.file.parent / str(file))
+        settings = {"method": "linear"} | read_toml(
+            _inside(project.file.parent / str(file), project.file.parent)
+        )
     elif section.get("method", "linear") == "linear":
         settings = dict(USUAL)
     own = {key: value for key, value in section.items() if key not in OF_ANNIF}

@@ -17,9 +17,15 @@ from labelgrove.core import jsonio
 from labelgrove.core.memory import format_size
 from labelgrove.core.params import to_toml
 from labelgrove.data.records import FieldNames
-from labelgrove.disk.bundle import MANIFEST, manifest_checksum, read_manifest
+from labelgrove.disk.bundle import (
+    MANIFEST,
+    UNCHECKED,
+    check_files,
+    manifest_checksum,
+    read_manifest,
+)
 from labelgrove.disk.model_folder import StoredModel, load_model, model_size
-from labelgrove.errors import ConfigError, MissingExtraError
+from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
 from labelgrove.methods.held_out import held_out_metrics
 
 TEMPLATE = Path(__file__).with_name("card.md")
@@ -82,7 +88,7 @@ def model_card(
             license=None if licence is None else _identifier(licence, "licence"),
             language=[_identifier(entry, "language") for entry in languages] or None,
             tags=tags,
-            **{"widget": [{"text": text} for text in examples]} if examples else {},
+            **{"widget": [{"text": _one_line(text)} for text in examples]} if examples else {},
         ),
         template_path=str(TEMPLATE),
         title=_one_line(name or Path(folder).name),
@@ -183,9 +189,16 @@ def _one_line(text: str) -> str:
 
 
 def published_files(folder: str | Path) -> dict[str, bytes | Path]:
-    """The files to publish by their names in the folder: their paths, or new content."""
+    """The files to publish by their names in the folder: their paths, or new content.
+
+    Every byte is checked first, and links are refused: they could lead to any file.
+    """
     folder = Path(folder)
     manifest = read_manifest(folder, kind="model")
+    for name in (UNCHECKED, MANIFEST, *manifest["files"]):
+        if (folder / name).is_symlink():
+            raise ModelFormatError(f"{folder / name}: is a link; only plain files are published")
+    check_files(folder, manifest, "full")
     files: dict[str, bytes | Path] = {name: folder / name for name in manifest["files"]}
     for name in manifest["files"]:
         if name.endswith(f"/{MANIFEST}"):  # a member of an ensemble

@@ -134,9 +134,9 @@ def split_level(
         engine.call(split_nodes, *piece, options, *parts)
         for piece, parts in zip(pieces, features.gather(groups), strict=True)
     ]
-    found = np.zeros(len(split), np.int32)
-    found[split] = np.concatenate([*engine.results(refs)])
-    return found
+    positions = np.zeros(len(split), np.int32)
+    positions[split] = np.concatenate([*engine.results(refs)])
+    return positions
 
 
 def split_nodes(

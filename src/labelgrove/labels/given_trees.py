@@ -23,6 +23,8 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import LabelTree
 
 LOOSE_GROUP = 1000  # size of the groups of labels without relations in a thesaurus
+MAX_LEVELS = 100  # of a given tree; every label has a number on every level
+MAX_MEMBERS = 10_000_000  # of all groups of a thesaurus together
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ def tree_from_parents(parents: Sequence[npt.ArrayLike]) -> LabelTree:
     """
     if not parents:
         raise DataError("a label tree needs at least one level")
+    if len(parents) > MAX_LEVELS:
+        raise DataError(f"a label tree can have {MAX_LEVELS} levels, this one has {len(parents):,}")
     levels, above = [], 1
     for number, given in enumerate(parents):
         level = np.asarray(given)
@@ -179,16 +183,15 @@ def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     An id may have several lines. Empty lines and lines that begin with # are skipped.
     """
     file = existing(path)
-    broader: dict[str, list[str]] = {}
+    broader: dict[str, dict[str, None]] = {}
     for number, line in read_all(file):
         if not line.strip() or line.startswith("#"):
             continue
         concept, *above = (field.strip() for field in line.split("\t"))
         if not concept:
             raise DataError("the concept's id is empty", file=file, line=number)
-        known = broader.setdefault(concept, [])
-        known += [parent for parent in above if parent and parent not in known]
-    return broader
+        broader.setdefault(concept, {}).update(dict.fromkeys(filter(None, above)))
+    return {concept: list(above) for concept, above in broader.items()}
 
 
 def groups_from_thesaurus(
@@ -204,6 +207,7 @@ def groups_from_thesaurus(
     {'animals': [0, 1, 2], 'pets': [1]}
     """
     groups: dict[str, list[int]] = {}
+    members = 0
     for column, label in enumerate(index.ids):
         seen, waiting = {label}, [label]
         while waiting:
@@ -213,6 +217,12 @@ def groups_from_thesaurus(
                     seen.add(concept)
                     waiting.append(concept)
                     groups.setdefault(concept, []).append(column)
+        members += len(seen) - 1
+        if members > MAX_MEMBERS:
+            raise DataError(
+                f"the groups of the thesaurus have more than {MAX_MEMBERS:,} members together; "
+                "leave out concepts that are far above the labels"
+            )
     for concept, columns in groups.items():
         own = index.get(concept)
         if own is not None and index.ids[own] == concept:
@@ -224,8 +234,12 @@ def read_label_groups(
     path: str | os.PathLike[str], index: LabelIndex
 ) -> dict[str, npt.NDArray[np.int32]]:
     """The groups of a thesaurus file that :func:`read_label_tree` reads; a tree has none."""
-    content = _read(existing(path))
-    return groups_from_thesaurus(content, index) if isinstance(content, dict) else {}
+    file = existing(path)
+    content = _read(file)
+    try:
+        return groups_from_thesaurus(content, index) if isinstance(content, dict) else {}
+    except DataError as error:
+        raise DataError(str(error), file=file) from error
 
 
 def read_label_tree(path: str | os.PathLike[str], index: LabelIndex) -> tuple[LabelTree, str]:
@@ -326,6 +340,11 @@ def _ancestors(parent: list[int], node: int) -> list[int]:
     path = []
     while (node := parent[node]) >= 0:
         path.append(node)
+        if len(path) > MAX_LEVELS:
+            raise DataError(
+                f"more than {MAX_LEVELS} concepts are above each other; a label tree cannot have "
+                "so many levels"
+            )
     return path[::-1]
 
 

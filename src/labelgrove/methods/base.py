@@ -55,6 +55,7 @@ from labelgrove.methods.requests import (
 from labelgrove.methods.shown import constructor_call, html_table
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
+from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction not all the others
@@ -99,12 +100,15 @@ class Model:
     random_state: int
     n_jobs: int | None
     device: str | None = None  # of a method with a network
+    encoder: EncoderParams | None = None  # that a method fine-tunes
     label_texts: str | None = None  # of a method that can learn names as documents
     candidates: int = 100  # labels per document that are compared where lists are merged
 
     index_: LabelIndex
     facts_: TrainingFacts
     vectorizer_: Tfidf | None = None
+    rankers_: list[Ranker] = []
+    tree_: LabelTree | None = None  # of a network
     calibration_: Calibration | None = None
     dev_metrics_: dict[str, float] | None = None  # measured by the command after training
     report_: TableView = {}  # measured by training on held-out documents
@@ -143,8 +147,14 @@ class Model:
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.base import BaseEstimator
+        from sklearn.utils import ClassifierTags
 
-        return BaseEstimator().__sklearn_tags__()
+        tags = BaseEstimator().__sklearn_tags__()
+        # Not ``estimator_type``: of classifiers, searches over settings refuse lists of labels.
+        tags.classifier_tags = ClassifierTags(multi_class=True, multi_label=True)
+        tags.target_tags.required = True
+        tags.input_tags.string, tags.input_tags.sparse = True, True
+        return tags
 
     @classmethod
     def from_config(cls, config: TableView) -> Self:
@@ -223,6 +233,7 @@ class Model:
         folders.restore_common(model, stored)
         model.use_device("auto")  # not the one it was trained on
         model._restore(stored.parts, stored.path)
+        folders.check_trees(model.trees(), model.index_, stored.path)
         return model
 
     def use_device(self, device: str) -> None:
@@ -241,11 +252,13 @@ class Model:
 
     def rankers(self) -> list[Ranker]:
         """The linear rankers of a fitted model, one per tree."""
-        return []
+        return self.rankers_
 
     def trees(self) -> dict[str, LabelTree]:
         """The label trees that a fitted model searches, by name."""
         trees = [ranker.tree for ranker in self.rankers()]
+        if not trees and self.tree_ is not None:
+            trees = [self.tree_]
         if len(trees) == 1:
             return {"tree": trees[0]}
         return {f"tree {number}": tree for number, tree in enumerate(trees, 1)}
@@ -260,11 +273,15 @@ class Model:
 
     def encoders(self) -> list[EncoderParams]:
         """The encoders that training reads."""
-        return []
+        return [] if self.encoder is None else [self.encoder]
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """Documents as the rankers of a fitted model read them."""
         raise UnsupportedError(f"a {self.method} model has no linear ranker that reads features")
+
+    def term_reader(self) -> TermReader:
+        """What reads the sparse features of documents of a fitted model."""
+        return TermReader(self.vectorizer_, self.facts_.given)
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """How a fitted model computes the score of one label for one text."""
@@ -357,6 +374,24 @@ class Model:
             predictions = self._best_labels(X, ranks, dense=dense, mask=mask)
         return request.answer(predictions, self.label_clusters)
 
+    def predict_labels(
+        self, X: DocumentInput, k: int | None = None, **options: Any
+    ) -> list[list[str]]:
+        """The names of each document's labels; options as for :meth:`predict`.
+
+        A calibrated model gives those above its threshold, unless you ask for the ``k`` best.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], ["shoes", "hats"])
+        >>> model.predict_labels(["hat", "shoes"], k=1)
+        [['hats'], ['shoes']]
+        """
+        check_fitted(self)
+        if k is None and self.calibration_ is not None:
+            options = {"threshold": "auto"} | options
+            k = self.calibration_.places
+        return self.predict(X, 5 if k is None else k, **options).names()
+
     def score_labels(
         self,
         X: DocumentInput,
@@ -439,6 +474,10 @@ class Model:
         check_fitted(self)
         return np.array(list(self.index_.ids), dtype=object)
 
+    def decision_function(self, X: DocumentInput, **options: Any) -> Any:
+        """Raw scores of all labels, documents x labels; options as for :meth:`score_labels`."""
+        return self.score_labels(X, list(self.classes_), raw=True, **options)
+
     def predict_proba(self, X: DocumentInput, *, k: int | None = None, **options: Any) -> CSR:
         """Probabilities of each document's ``k`` best labels: a sparse documents x labels matrix.
 
@@ -464,8 +503,8 @@ class Model:
 
         return learning.calibrate(self, X, y, **options)
 
-    def explain(self, text: TextInput, label: str, **options: Any) -> Explanation:
-        """Why the model gives one text its score for ``label`` (an id or a name).
+    def explain(self, text: TextInput, label: str | None = None, **options: Any) -> Explanation:
+        """Why the model gives one text its score for ``label``, an id or a name; or for the best.
 
         The options are those of ``explain`` in ``labelgrove.methods.explaining.explain``, such as
         ``top`` (how many words) and ``corpus`` (to name similar documents).
@@ -477,6 +516,8 @@ class Model:
         """
         from labelgrove.methods.explaining import explain
 
+        if label is None:
+            return explain.explain_best(self, text, 1, **options)[0]
         return explain.explain(self, text, label, **options)
 
     def explain_best(self, text: TextInput, k: int = 3, **options: Any) -> list[Explanation]:

@@ -115,11 +115,11 @@ class _View:
     @property
     def steps(self) -> tuple[int, str] | None:
         """Updates, where a setting limits them, and its name."""
-        per_level: list[int] = self.settings.get("heads.steps") or []
-        if per_level:
-            return sum(per_level), "heads.steps"
-        most: int | None = self["training.max_steps"]
-        return None if most is None else (most, "training.max_steps")
+        limits = {
+            "heads.steps": sum(self.settings.get("heads.steps") or []),
+            "training.max_steps": self["training.max_steps"] or 0,
+        }
+        return min(((count, name) for name, count in limits.items() if count), default=None)
 
     @property
     def updates(self) -> int:
@@ -262,8 +262,8 @@ def _kept(view: _View) -> Derived:
     if len(clusters) == 1 and clusters[0] <= ALL_KEPT:
         return Derived(clusters[0], "all clusters: they cut nothing off")
     most = [KEPT_FROM_BELOW[min(n, len(KEPT_FROM_BELOW) - 1)] for n in range(len(clusters))]
-    kept = [min(pair) for pair in zip(clusters, reversed(most), strict=True)]
-    return Derived(kept, f"of {' - '.join(f'{width:,}' for width in clusters)} clusters")
+    counts = [min(pair) for pair in zip(clusters, reversed(most), strict=True)]
+    return Derived(counts, f"of {' - '.join(f'{width:,}' for width in clusters)} clusters")
 
 
 def _level_weights(view: _View) -> Derived:

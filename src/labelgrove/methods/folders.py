@@ -12,7 +12,8 @@ from labelgrove.core.params import to_toml
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.disk.model_folder import StoredModel, save_model
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, ModelFormatError
+from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
 
 
@@ -55,6 +56,7 @@ def restore_common(model: Fitted, stored: StoredModel) -> None:
     parts, metadata = stored.parts, stored.metadata
     model.index_ = LabelIndex.from_state(parts["labels"])
     model.facts_ = TrainingFacts.from_state(parts["training"])
+    model.facts_.check_fits(len(model.index_))
     if "calibration" in parts:
         from labelgrove.evaluation.calibration import Calibration
 
@@ -66,6 +68,16 @@ def restore_common(model: Fitted, stored: StoredModel) -> None:
     model.tried_ = metadata.get("tried", ())
     timings = metadata.get("timings", {})
     model.timings_ = {name: StageTiming(**timing) for name, timing in timings.items()}
+
+
+def check_trees(trees: Mapping[str, LabelTree], index: LabelIndex, path: Path) -> None:
+    """Raises unless all trees of a stored model are over its labels."""
+    for name, tree in trees.items():
+        if tree.labels != len(index):
+            raise ModelFormatError(
+                f"{path}: the {name} has {tree.labels:,} labels, but the part 'labels' "
+                f"{len(index):,}; copy the folder again from where it was made"
+            )
 
 
 def stored_settings(stored: StoredModel, method: str) -> TableView:

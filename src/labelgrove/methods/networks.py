@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from labelgrove.core.aliases import DocumentInput, Table, TableView
-from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
@@ -28,7 +27,7 @@ from labelgrove.methods.explaining.explanation import DecisionPaths, Explanation
 from labelgrove.methods.explaining.networks import network_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.name_rows import named_labels
-from labelgrove.methods.preparation import Prepared
+from labelgrove.methods.preparation import Prepared, TrainingExamples
 from labelgrove.methods.reranking import (
     Reranker,
     RerankParams,
@@ -41,7 +40,7 @@ from labelgrove.methods.spaces import RERANK_SPACE, TRAINING_SPACE
 from labelgrove.methods.terms import Terms, without_matrix
 from labelgrove.methods.training import best_labels, make_runner, train_heads
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
-from labelgrove.nn.network import MakeHeads, Network, network_part
+from labelgrove.nn.network import MakeHeads, Network, Runner, network_part
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams, Start
 
@@ -116,7 +115,6 @@ def train_network(
         heads=heads,
         training=model.training,
         seed=model.random_state,
-        reporter=stages.reporter,
         **more,
     )
 
@@ -131,20 +129,22 @@ def rerank(
     """The ranker over the shortlists of a trained network, if the settings ask for it."""
     if not model.rerank.reranks:
         return None
+    precision = model.training.precision
+    runner = stages.derive(
+        lambda: make_runner(network.value, precision), network=network, precision=precision
+    )
     more: Table = {}  # other keys stay as they are
     if model.rerank.linear:
         more["linear"] = data.linear().ranker
     ranker = stages(
         "rerank",
         train_reranker,
-        network=network,
-        tokens=data.tokens,
+        runner=runner,
+        examples=data.examples(stages),
         terms=data.terms,
-        labels=data.learnt_from.labels,
         tree=tree,
         params=model.rerank.only("shortlist", "start", "normalise"),
         ranker=model.ranker,
-        precision=model.training.precision,
         seed=model.random_state,
         **more,
     ).value
@@ -248,26 +248,23 @@ def parts(model: LabelNetwork) -> dict[str, Part]:
 
 
 def train_reranker(
-    network: Network,
-    tokens: Tokens,
+    runner: Runner,
+    examples: TrainingExamples,
     terms: Terms,
-    labels: CSR,
     tree: LabelTree,
     params: RerankParams,
     ranker: RankerParams,
-    precision: str,
     seed: int,
     linear: Ranker | None = None,
 ) -> Ranker:
     """The ranker that puts the shortlists of a trained network, and of the linear one, in order."""
-    runner = make_runner(network, precision)
     length = min(params.shortlist, tree.labels)
     more = None if linear is None else proposed(linear, terms.rows, length)
-    columns, _, vectors = runner.read(tokens, length, vectors=True, more=more)
+    columns, _, vectors = runner.read(examples.tokens, length, vectors=True, more=more)
     settings, start = ranker.get_params(), None
     if params.start != "none":
         settings["start"] = params.start
-        weights, bias = network.heads.output_layer()
+        weights, bias = runner.network.heads.output_layer()
         # The layer was trained with longer vectors; this is their mean length.
         scale = np.linalg.norm(vectors, axis=1).mean() if params.normalise else 1.0
         start = Start(weights * scale, bias)
@@ -275,7 +272,7 @@ def train_reranker(
     del vectors  # large, and the features are a copy
     return train_ranker(
         features,
-        labels,
+        examples.labels,
         tree,
         RankerParams(**settings),
         shortlist=shortlist_matrix(columns, tree.labels),

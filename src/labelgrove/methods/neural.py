@@ -288,10 +288,10 @@ def encoder_work(
         model.training
     )  # of a model with resolved defaults, or with plain numbers for what is "auto"
     passes, held_out = fixed(training.epochs, 5.0), fixed(model.held_out, HELD_OUT)
-    steps = steps or training.max_steps
-    if steps is not None:
+    limits = [count for count in (steps, training.max_steps) if count]
+    if limits:
         size = fixed(training.batch_size, 32) * training.accumulate
-        passes = steps * size / (documents * (1 - held_out))
+        passes = min(limits) * size / (documents * (1 - held_out))
     epochs = passes * (1 - held_out)
     evaluations = max(1.0, passes * fixed(training.evaluations_per_epoch, 1.0))
     if trainings:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from labelgrove.core.aliases import Table
-from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
+from labelgrove.disk.stages import Session
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
@@ -40,8 +39,7 @@ def train_heads(
     names: NamedLabels | None = None,
     divided: bool = False,
     *,
-    reporter: Reporter,
-    checkpoints: Path | None = None,
+    session: Session,
 ) -> Part:
     """Trains an encoder with heads on it; gives a ``network_part``.
 
@@ -58,7 +56,7 @@ def train_heads(
     if divided:
         workers = Workers.start(where)
         network.heads.divide(workers.rank, workers.count, where)
-        reporter.message(
+        session.reporter.message(
             f"heads.sharded: {workers.count} processes divide the rows of {len(examples.index):,} "
             "labels"
         )
@@ -84,8 +82,8 @@ def train_heads(
             None if examples.held_out is None else score,
         ),
         training,
-        folder=checkpoints,
-        reporter=Reporter(reporter.callbacks),  # its seconds are counted as the stage's already
+        folder=session.checkpoints,
+        reporter=session.reporter,
         seed=seed,
         stage="training",
     )

@@ -98,8 +98,8 @@ def predicted_in_blocks(
     count = nodes_to_mine(nodes, terms, beam=beam_per_level(params.beam, upper.widths)[-1])
     engine = documents.engine
     shared = engine.put(Mining(upper, levels, bias, params, count))
-    found = [*engine.results(engine.map(mined_nodes, documents.refs, shared))]
-    return stacked_rows(found)
+    blocks = [*engine.results(engine.map(mined_nodes, documents.refs, shared))]
+    return stacked_rows(blocks)
 
 
 class Mining(NamedTuple):

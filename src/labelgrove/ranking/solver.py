@@ -297,12 +297,12 @@ def _start_parts(
 ) -> tuple[FeatureParts, Float32]:
     """Weights to start from, checked, as the kernel reads them."""
     weights = start.features
-    for kind, columns, wanted in (
+    for kind, columns, expected in (
         ("sparse", weights.terms, like.terms),
         ("dense", weights.width, like.width),
     ):
-        if columns not in (0, wanted):
-            raise DataError(f"start has {columns} {kind} features, the documents have {wanted}")
+        if columns not in (0, expected):
+            raise DataError(f"start has {columns} {kind} features, the documents have {expected}")
     added = np.zeros(0, np.float32) if start.bias is None else np.asarray(start.bias, np.float32)
     if len(weights) != nodes or (start.bias is not None and added.shape != (nodes,)):
         raise DataError(

@@ -2,7 +2,8 @@
 
 One thread runs the model. While it is busy, requests queue; the next batch takes up to
 ``batch_texts`` texts of them. An idle model may wait ``batch_ms`` for more. Only requests with
-equal options are predicted together, so that no answer depends on the other requests.
+equal options are predicted together, so that no answer depends on the other requests. A batch
+that nobody waits for any more ends at its next piece.
 
 The thread takes its batches itself: an event loop that is busy refusing requests must not keep the
 model waiting.
@@ -16,15 +17,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from labelgrove.methods.explaining.explanation import BOUND_CHARS
 from labelgrove.serve.metrics import ModelMetrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.served import Answering, LabelRow, Options
 from labelgrove.serve.settings import ServeParams
 
-# (options, texts) -> what is common to all answers, and one answer per text.
+TEXT_COST = 1000  # in characters
+# (options, texts, wanted) -> what is common to all answers, and one answer per text; it may raise
+# when it is no longer wanted.
 Answers = tuple[Answering, Sequence[LabelRow]]
-Answer = Callable[[Options, list[str]], Answers]
+Answer = Callable[[Options, list[str], Callable[[], bool]], Answers]
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,14 @@ class _Job:
     arrived: float
     started: float | None = None
 
+    @property
+    def cost(self) -> int:
+        """An estimate of its work, in characters: those that are read, and some for each text."""
+        if not self.options.explain:
+            return sum(TEXT_COST + len(text) for text in self.texts)
+        read = sum(TEXT_COST + min(len(text), BOUND_CHARS) for text in self.texts)
+        return read * self.options.k
+
 
 class Batcher:
     """Queues requests, refuses those that would wait too long, and answers batches."""
@@ -64,7 +77,8 @@ class Batcher:
         self._changed = threading.Condition()
         self._queue: deque[_Job] = deque()
         self._waiting = 0  # texts queued or being worked on
-        self._seconds_per_text = 0.0
+        self._cost = 0  # of these texts
+        self._seconds_per_cost = 0.0
         self._closing = False
 
     async def __aenter__(self) -> Batcher:
@@ -92,9 +106,8 @@ class Batcher:
         with self._changed:
             self._admit(len(texts))
             self._queue.append(job)
-            self._waiting += len(texts)
+            self._count([job], 1)
             self._changed.notify()
-        self._metrics.waiting_texts.set(self._waiting)
         try:
             async with asyncio.timeout(self._params.max_seconds):
                 return await job.done
@@ -120,15 +133,20 @@ class Batcher:
         return Problem("overloaded", detail, retry_after=self._expected_wait())
 
     def _expected_wait(self) -> float:
-        return self._waiting * self._seconds_per_text
+        return self._cost * self._seconds_per_cost
+
+    def _count(self, jobs: Sequence[_Job], sign: int) -> None:
+        texts = sign * sum(len(job.texts) for job in jobs)
+        self._waiting += texts
+        self._cost += sign * sum(job.cost for job in jobs)
+        self._metrics.waiting_texts.inc(texts)
 
     def _forget(self, job: _Job) -> None:
         """Removes a job that was given up from the queue."""
         with self._changed:
             if job.started is None and job in self._queue:
                 self._queue.remove(job)
-                self._waiting -= len(job.texts)
-        self._metrics.waiting_texts.set(self._waiting)
+                self._count([job], -1)
 
     def _run(self) -> None:
         """The model's thread."""
@@ -137,9 +155,10 @@ class Batcher:
             texts = sum(len(job.texts) for job in jobs)
             started = jobs[0].started or 0.0
             working = time.perf_counter() - started
+            cost = sum(job.cost for job in jobs)
             with self._changed:
-                self._waiting -= texts
-                self._seconds_per_text += 0.2 * (working / texts - self._seconds_per_text)
+                self._count(jobs, -1)
+                self._seconds_per_cost += 0.2 * (working / cost - self._seconds_per_cost)
             self._loop.call_soon_threadsafe(self._finish, jobs, outcomes, texts, working)
 
     def _next_batch(self) -> list[_Job]:
@@ -192,11 +211,14 @@ class Batcher:
             groups.setdefault(job.options, []).append(job)
         outcomes: dict[_Job, Answers | Exception] = {}
         for options, group in groups.items():
+            wanted = partial(_any_waits, group)
             try:
-                shared, rows = self._answer(options, [text for job in group for text in job.texts])
+                texts = [text for job in group for text in job.texts]
+                shared, rows = self._answer(options, texts, wanted)
             except Exception as error:
-                if len(group) == 1:
-                    outcomes[group[0]] = error
+                if len(group) == 1 or not wanted():
+                    for job in group:
+                        outcomes[job] = error
                 else:  # one of them may be the reason; the others must still be answered
                     outcomes |= {job: self._work([job])[0] for job in group}
                 continue
@@ -206,3 +228,7 @@ class Batcher:
                 outcomes[job] = shared, rows[start:end]
                 start = end
         return [outcomes[job] for job in jobs]
+
+
+def _any_waits(jobs: Sequence[_Job]) -> bool:
+    return any(not job.done.done() for job in jobs)

@@ -17,11 +17,11 @@ import stat
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-from labelgrove.disk.bundle import MANIFEST
+from labelgrove.core.jsonio import JsonObject
+from labelgrove.disk.bundle import MANIFEST, check_files, regular_size
 from labelgrove.disk.locks import FileLock
 
 if sys.platform != "win32":
@@ -42,19 +42,19 @@ class Copies:
         self.folder = Path(folder)
         self.limit = int(megabytes * 1e6)
 
-    def make(self, model: Path, manifest: Mapping[str, Any]) -> Path | None:
+    def make(self, model: Path, manifest: JsonObject) -> Path | None:
         """A copy of the files in the manifest, or None: the model has to be mapped in place.
 
-        The copy is as good as the folder was at that time; loading checks it again.
+        Files of other sizes than the manifest states are refused. The copy is as good as the folder
+        was at that time; loading checks it again.
         """
-        names = [MANIFEST, *manifest["files"]]
-        size = sum(entry["size"] for entry in manifest["files"].values())
         # Windows does not let anybody shorten or replace a mapped file.
-        if size > self.limit or not self.limit or sys.platform == "win32":
+        if not self.limit or sys.platform == "win32":
             return None
-        root = os.path.realpath(model)
-        if not all(Path(os.path.realpath(model / name)).is_relative_to(root) for name in names):
-            return None  # loading refuses the folder and says why
+        names = [MANIFEST, *manifest["files"]]
+        check_files(model, manifest, "none")  # before a byte is copied
+        if sum(regular_size(model, name) for name in names) > self.limit:
+            return None
         copy = self.folder / str(manifest["checksum"])[:32]
         with self._locked():
             if copy.is_dir():

@@ -1,19 +1,19 @@
 """Keeps what people say about suggestions: one line of JSON per text, in a file per model.
 
 The file is only ever appended to. A line is written as a whole under a lock that all worker
-processes share, and is on the disk before the client gets its answer. A line that a crash cut off
+processes share, and is on the disk before the client gets its answer. No thread waits for the lock:
+other routes need the threads. A line that a crash cut off
 stays alone: the next one begins a new line, and readers skip what is no JSON
 (``methods/updating/feedback.py``).
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import logging
 import os
 import sys
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from labelgrove.errors import ConfigError
@@ -23,6 +23,8 @@ if sys.platform != "win32":
     import fcntl
 
 log = logging.getLogger(__name__)
+# Seconds to wait for a lock that another program holds, and between two attempts.
+LOCK_SECONDS, ATTEMPT_SECONDS = 5.0, 0.01
 
 
 class FeedbackFile:
@@ -31,7 +33,7 @@ class FeedbackFile:
     def __init__(self, path: str | Path, megabytes: float) -> None:
         self.path = Path(path)
         self.limit = int(megabytes * 1e6)
-        self._one_at_a_time = threading.Lock()  # the file's own lock is for other processes
+        self._one_at_a_time = asyncio.Lock()  # the file's own lock is for other processes
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             os.close(self._opened())
@@ -41,43 +43,59 @@ class FeedbackFile:
                 "--feedback folder"
             ) from error
 
-    def append(self, entry: Mapping[str, object]) -> None:
+    async def append(self, entry: Mapping[str, object]) -> None:
         """Adds a line, or raises a Problem and leaves the file as it was."""
         line = as_json(entry) + b"\n"
+        clock = asyncio.get_running_loop().time
+        end = clock() + LOCK_SECONDS
         try:
-            with self._one_at_a_time, self._locked() as file:
-                size = os.fstat(file).st_size
-                if size and _last_byte(file, size) != b"\n":
-                    line = b"\n" + line
-                if size + len(line) > self.limit:
-                    raise Problem(
-                        "feedback-full",
-                        "the file for feedback is full; the person who runs the service can move "
-                        "it away or raise max_feedback_mb",
-                    )
-                try:
-                    _write(file, line)
-                except OSError:
-                    os.ftruncate(file, size)
-                    raise
+            async with asyncio.timeout_at(end):
+                await self._one_at_a_time.acquire()
+            try:
+                while not await asyncio.to_thread(self._append, line):
+                    if clock() > end:
+                        raise TimeoutError
+                    await asyncio.sleep(ATTEMPT_SECONDS)
+            finally:
+                self._one_at_a_time.release()
+        except TimeoutError:
+            log.error("%s: another program has locked the file", self.path)
+            detail = "the file for feedback is locked by another program; try again later"
+            raise Problem("feedback-locked", detail, retry_after=LOCK_SECONDS) from None
         except OSError as error:
             log.error("%s: feedback cannot be written: %s", self.path, error.strerror)
             raise Problem("feedback-full", "the feedback could not be written") from error
+
+    def _append(self, line: bytes) -> bool:
+        """Writes the line unless somebody else has the lock."""
+        file = self._opened()
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends when the file is closed
+            size = os.fstat(file).st_size
+            if size and _last_byte(file, size) != b"\n":
+                line = b"\n" + line
+            if size + len(line) > self.limit:
+                raise Problem(
+                    "feedback-full",
+                    "the file for feedback is full; the person who runs the service can move "
+                    "it away or raise max_feedback_mb",
+                )
+            try:
+                _write(file, line)
+            except OSError:
+                os.ftruncate(file, size)
+                raise
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(file)
+        return True
 
     def _opened(self) -> int:
         # Opened for each line, so that the file can be moved away while the service runs.
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
         return os.open(self.path, flags, 0o600)  # it holds people's texts
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[int]:
-        file = self._opened()
-        try:
-            if sys.platform != "win32":
-                fcntl.flock(file, fcntl.LOCK_EX)  # ends when the file is closed
-            yield file
-        finally:
-            os.close(file)
 
 
 def _last_byte(file: int, size: int) -> bytes:

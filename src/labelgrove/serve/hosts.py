@@ -1,4 +1,4 @@
-"""Which names in the ``Host`` header the service answers to.
+"""Which names in the ``Host`` header the service answers to, and which senders it refuses.
 
 A web page elsewhere can point its own name to 127.0.0.1 and then send requests to a local service
 as if both came from the same place (DNS rebinding). The browser still says in ``Host`` which name
@@ -8,7 +8,8 @@ it uses, so a service on loopback answers only to names of loopback unless the u
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from labelgrove.errors import ConfigError
 
@@ -32,7 +33,7 @@ def allowed_hosts(bound: str, given: Sequence[str] = ()) -> list[str] | None:
                 f"--host-header {name!r}: give a name or an address without http:// and path, or "
                 f"{ANY} for any"
             )
-    local = _is_loopback(bound)
+    local = is_loopback(bound)
     if not given and not local:
         return None
     names = {*given, *LOOPBACK, bound} if local else set(given)
@@ -44,12 +45,13 @@ def host_name(host: str) -> str:
 
     >>> host_name("LocalHost:8000"), host_name("[::1]:8000"), host_name("::1")
     ('localhost', '[::1]', '[::1]')
+    >>> host_name("[::1]evil.example")  # as it is, which no service is called
+    '[::1]evil.example'
     """
-    if host.startswith("["):
-        return host.partition("]")[0].lower() + "]"
-    if host.count(":") > 1:
+    if not host.startswith("[") and host.count(":") > 1:
         return f"[{host.lower()}]"
-    return host.partition(":")[0].lower().removesuffix(".")
+    name = re.fullmatch(r"(\[[^\]]*\]|[^:\[\]]*)(:[0-9]*)?", host)
+    return host.lower() if name is None else name[1].lower().removesuffix(".")
 
 
 def is_allowed(headers: Iterable[tuple[bytes, bytes]], allowed: Collection[str]) -> bool:
@@ -58,7 +60,25 @@ def is_allowed(headers: Iterable[tuple[bytes, bytes]], allowed: Collection[str])
     return bool(hosts) and all(host_name(host) in allowed for host in hosts)
 
 
-def _is_loopback(host: str) -> bool:
+def is_cross_site(headers: Mapping[str, str]) -> bool:
+    """Whether a page of another site sends this; programs say nothing about sites.
+
+    Browsers state it, where they trust the connection; behind a proxy, too. Otherwise the page's
+    address must be that of the service.
+
+    >>> is_cross_site({"host": "localhost:80", "origin": "http://localhost:80"})
+    False
+    >>> is_cross_site({"host": "localhost:80", "origin": "null"})
+    True
+    """
+    if (site := headers.get("sec-fetch-site")) is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2] != headers.get("host")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this computer can reach the address."""
     if host_name(host) == "localhost":
         return True
     try:

@@ -26,7 +26,7 @@ OF_A_MODEL = ("predict", "labels", "tree", "feedback")
 ROUTES = {f"{base}/{name}" for base in ("/v1", "/v1/models/{name}") for name in OF_A_MODEL}
 ROUTES |= {"/v1/model", "/v1/models", "/v1/models/{name}"}
 ROUTES |= {"/healthz", "/readyz", "/metrics", "/openapi.json"}
-STATUSES = {200, 400, 401, 404, 405, 408, 413, 421, 422, 429, 431, 500, 503, 507}
+STATUSES = {200, 400, 401, 403, 404, 405, 408, 413, 421, 422, 429, 431, 500, 503, 507}
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError
 from labelgrove.serve.batching import Answered, Batcher
 from labelgrove.serve.feedback import FeedbackFile
@@ -58,6 +60,7 @@ class NamedModel:
         self.follow = follow
         self.feedback = feedback
         self._batcher: Batcher | None = None
+        self._explainer: Batcher | None = None
         self._metrics: ModelMetrics | None = None
 
     @asynccontextmanager
@@ -67,7 +70,12 @@ class NamedModel:
         watching = asyncio.create_task(self.folder.watch(self.params.reload_seconds, own))
         # A batch uses the model that is current when it begins.
         answer = lambda *work: self.folder.current.answer(*work)  # noqa: E731
-        async with Batcher(answer, self.params, own) as self._batcher:
+        # Explanations take longest: they have a queue and a thread of their own, one at a time.
+        alone = replace(self.params, batch_texts=1, batch_ms=0.0)
+        async with (
+            Batcher(answer, self.params, own) as self._batcher,
+            Batcher(answer, alone, own) as self._explainer,
+        ):
             yield
             watching.cancel()
             with suppress(asyncio.CancelledError):
@@ -77,13 +85,15 @@ class NamedModel:
         """Raises a Problem if requests would not be answered."""
         if self._batcher is None or not self._batcher.running:
             raise Problem("not-ready", "the service does not accept requests now")
-        self.folder.current.check_files()
+        with self.folder.current.reading():
+            pass
 
     async def ask(self, documents: list[Document], options: Options) -> Answered:
         """The labels of documents, which may have fields."""
-        if self._batcher is None or self._metrics is None:
+        batcher = self._explainer if options.explain else self._batcher
+        if batcher is None or self._metrics is None:
             raise Problem("starting", "the server is not running yet", retry_after=1)
-        answered = await self._batcher.ask(self._as_texts(documents), options)
+        answered = await batcher.ask(self._as_texts(documents), options)
         self._metrics.texts.inc(len(documents))
         return answered
 
@@ -92,7 +102,8 @@ class NamedModel:
         plain = [document for document in documents if isinstance(document, str)]
         if len(plain) == len(documents):
             return plain
-        texts: list[str] = self.folder.current.model.documents(documents)
+        with self.folder.current.reading() as model:
+            texts: list[str] = model.documents(documents)
         most = self.params.max_text_chars
         for number, text in enumerate(texts):
             if len(text) > most:
@@ -100,7 +111,7 @@ class NamedModel:
                 raise Problem("invalid-request", detail)
         return texts
 
-    def keep_feedback(self, given: FeedbackRequest) -> FeedbackResponse:
+    async def keep_feedback(self, given: FeedbackRequest) -> FeedbackResponse:
         """Writes one entry of feedback; the answer to POST /v1/feedback."""
         if self.feedback is None:
             raise Problem(
@@ -108,23 +119,9 @@ class NamedModel:
             )
         self._as_texts([given.text])
         served = self.folder.current
-        index = served.model.index_
-        chosen = dict.fromkeys(index.column(label) for label in given.labels)
-        offers = [(index.column(offer.id), offer.score) for offer in given.suggestions]
-        ids, names = index.ids, index.names
-        labels = [ids[column] for column in chosen]
-        entry: dict[str, object] = {
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "model": given.model or served.id,
-            "text" if isinstance(given.text, str) else "fields": given.text,
-            "labels": labels,
-            "suggestions": [{"id": ids[column], "score": score} for column, score in offers],
-        }
-        if given.threshold is not None:
-            entry["threshold"] = given.threshold
-        mentioned = chosen | dict.fromkeys(column for column, _ in offers)
-        entry["names"] = {ids[c]: names[c] for c in mentioned if ids[c] != names[c]}
-        self.feedback.append(entry)
+        with served.reading() as model:
+            entry, labels = _entry(given, model.index_, given.model or served.id)
+        await self.feedback.append(entry)
         if self._metrics is not None:
             self._metrics.feedback.inc()
         return {"model": served.id, "labels": labels}
@@ -146,8 +143,8 @@ class NamedModel:
 
     def summary(self) -> ModelSummary:
         """An entry of the answer to GET /v1/models."""
-        kept = self.feedback is not None
-        return {**self.folder.current.summary(), "name": self.name, "feedback": kept}
+        takes_feedback = self.feedback is not None
+        return {**self.folder.current.summary(), "name": self.name, "feedback": takes_feedback}
 
 
 class Models:
@@ -184,3 +181,25 @@ class Models:
             for model in self:
                 await stack.enter_async_context(model.running(metrics))
             yield
+
+
+def _entry(
+    given: FeedbackRequest, index: LabelIndex, model: str
+) -> tuple[dict[str, object], list[str]]:
+    """A line of the file with feedback, and the ids of the chosen labels."""
+    chosen = dict.fromkeys(index.column(label) for label in given.labels)
+    offers = [(index.column(offer.id), offer.score) for offer in given.suggestions]
+    ids, names = index.ids, index.names
+    labels = [ids[column] for column in chosen]
+    entry: dict[str, object] = {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "model": model,
+        "text" if isinstance(given.text, str) else "fields": given.text,
+        "labels": labels,
+        "suggestions": [{"id": ids[column], "score": score} for column, score in offers],
+    }
+    if given.threshold is not None:
+        entry["threshold"] = given.threshold
+    mentioned = chosen | dict.fromkeys(column for column, _ in offers)
+    entry["names"] = {ids[c]: names[c] for c in mentioned if ids[c] != names[c]}
+    return entry, labels

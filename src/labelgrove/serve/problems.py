@@ -27,6 +27,7 @@ CODES = {
     "invalid-json": 400,
     "disconnected": 400,
     "no-token": 401,
+    "cross-site": 403,
     "not-found": 404,
     "no-tree": 404,
     "no-node": 404,
@@ -52,6 +53,7 @@ CODES = {
     "time-limit": 503,
     "model-changed": 503,
     "too-many-connections": 503,
+    "feedback-locked": 503,
     "feedback-full": 507,
 }
 # The codes of errors that the framework raises by itself.
@@ -174,11 +176,6 @@ def _invalid_request(error: RequestValidationError) -> Problem:
     if bad_json:
         why = bad_json[0].get("ctx", {}).get("error", "cannot be parsed")
         return Problem("invalid-json", f"the body is not valid JSON: {why}")
-    if items[0]["type"] == "model_attributes_type" and isinstance(error.body, bytes):
-        # Not read as JSON at all: curl -d sends a form by default.
-        return Problem(
-            "invalid-request", "send JSON with the header Content-Type: application/json"
-        )
     errors = [{"field": _field(item["loc"]), "message": str(item["msg"])} for item in items[:20]]
     detail = f"{errors[0]['field']}: {errors[0]['message']}"
     return Problem("invalid-request", detail, errors=errors)

@@ -1,6 +1,7 @@
 """The routes about one model: the default one at /v1, each by its name at /v1/models/{name}."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated
@@ -9,6 +10,8 @@ from fastapi import Depends, FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from labelgrove.serve import problems, schema
+from labelgrove.serve.batching import Answered
+from labelgrove.serve.hosts import is_cross_site
 from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.problems import Problem, as_json
 from labelgrove.serve.request_limits import ASKED
@@ -34,6 +37,37 @@ def add_route(
     )
 
 
+def check_sender(request: Request) -> None:
+    """Refuses what pages of other sites can send without asking; not all frameworks do."""
+    if request.method != "POST":
+        return
+    if is_cross_site(request.headers):
+        raise Problem("cross-site", "pages of other sites may not send this")
+    # Browsers ask before they send JSON to another site, and the service does not agree.
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not re.fullmatch(r"application/(.+\+)?json", kind):
+        detail = "send JSON with the header Content-Type: application/json"
+        raise Problem("invalid-request", detail, errors=[{"field": "body", "message": detail}])
+
+
+async def _while_connected(request: Request, asked: Awaitable[Answered]) -> Answered:
+    """The answer; if the client leaves before, work for it ends."""
+    answer, gone = asyncio.ensure_future(asked), asyncio.ensure_future(_disconnection(request))
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Problem("disconnected", "the client closed the connection")
+        return answer.result()
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
+async def _disconnection(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 def add_routes(app: FastAPI, models: Models) -> None:
     """Adds the routes of the default model and those with a name."""
     names = {"enum": list(models.names)}
@@ -42,10 +76,12 @@ def add_routes(app: FastAPI, models: Models) -> None:
     ]
 
     async def default(request: Request) -> NamedModel:
+        check_sender(request)
         request.scope[ASKED] = models.default.name
         return models.default
 
     async def named(request: Request, name: Name) -> NamedModel:
+        check_sender(request)
         model = models.named(name)
         request.scope[ASKED] = model.name
         return model
@@ -74,13 +110,16 @@ def _add(
     Chosen = Annotated[NamedModel, Depends(chosen)]
     unknown = (404,) if "{name}" in base else ()
 
-    async def predict(request: schema.PredictRequest, model: Chosen) -> Response:
+    async def predict(
+        request: schema.PredictRequest, model: Chosen, connection: Request
+    ) -> Response:
         """The k best labels of each text."""
         pairs, most = len(request.texts) * request.k, model.params.max_explained
         if request.explain and pairs > most:
             detail = f"explain: {pairs} labels (texts times k) are more than {most}"
             raise Problem("too-much-to-explain", detail)
-        answered = await model.ask(request.texts, Options.of(request))
+        asked = model.ask(request.texts, Options.of(request))
+        answered = await _while_connected(connection, asked)
         answer: schema.PredictResponse = {
             "model": answered.shared.model,
             "score_kind": answered.shared.score_kind,
@@ -95,7 +134,7 @@ def _add(
 
     async def feedback(request: schema.FeedbackRequest, model: Chosen) -> Response:
         """Keeps which labels a person chose for a text, to learn from it later."""
-        return json_response(await asyncio.to_thread(model.keep_feedback, request))
+        return json_response(await model.keep_feedback(request))
 
     async def labels(
         model: Chosen,
@@ -132,8 +171,8 @@ def _add(
     # The limits of a request are known only now.
     predict.__annotations__["request"] = PredictRequest
     feedback.__annotations__["request"] = FeedbackRequest
-    add("POST", f"{base}/predict", predict, schema.PredictResponse, 400, 422, *unknown)
-    add("POST", f"{base}/feedback", feedback, schema.FeedbackResponse, 400, 404, 422, 507)
+    add("POST", f"{base}/predict", predict, schema.PredictResponse, 400, 403, 422, *unknown)
+    add("POST", f"{base}/feedback", feedback, schema.FeedbackResponse, 400, 403, 404, 422, 507)
     add("GET", f"{base}/labels", labels, schema.LabelsResponse, 422, *unknown)
     add("GET", facts, model_facts, schema.ModelResponse, *unknown)
     add("GET", f"{base}/tree", tree, schema.TreeResponse, 404, 422)

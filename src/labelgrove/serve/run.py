@@ -58,12 +58,12 @@ class Source:
 
     def with_report(self) -> Source:
         """The same with the report that is in the model folder, if no other is given."""
-        report, found = self.report, self.path / REPORT
-        if report is None and found.is_file():
-            if found.is_symlink():
-                log.warning("%s: is a link, which is not followed; use --report", found)
+        report, own = self.report, self.path / REPORT
+        if report is None and own.is_file():
+            if own.is_symlink():
+                log.warning("%s: is a link, which is not followed; use --report", own)
             else:
-                return replace(self, report=found, follow=False)
+                return replace(self, report=own, follow=False)
         if report is not None and not report.is_file():
             raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
         return self
@@ -111,7 +111,7 @@ def serve(
     sources = [source.with_report() for source in sources]
     host, workers = listening.host, listening.workers
     names = allowed_hosts(host, listening.hosts)
-    _prepare_logs(params)
+    _prepare(params)
     allow_descriptors(params.max_connections)
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
     with ending_cleanly(), own_folder() as shared:
@@ -154,7 +154,7 @@ def worker_app() -> FastAPI:
     """The app of one of several worker processes."""
     settings = json.loads(os.environ[SETTINGS])
     params = ServeParams.from_dict(settings["params"])
-    _prepare_logs(params)
+    _prepare(params)
     sources = [Source.from_json(stored) for stored in settings["models"]]
     how = {name: settings[name] for name in ("device", "threads")}
     models = _loaded(sources, params, settings["default"], Path(settings["shared"]), **how)
@@ -184,7 +184,10 @@ def _loaded(
     return Models(models, default)
 
 
-def _prepare_logs(params: ServeParams) -> None:
+def _prepare(params: ServeParams) -> None:
+    # Explanations are Python: the event loop waits this long for their thread, several times per
+    # request. Python's own 5 ms make answers beside them half as slow again.
+    sys.setswitchinterval(0.001)
     limit_logs()
     if params.access_log:
         log_access()

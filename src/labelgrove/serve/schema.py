@@ -1,5 +1,6 @@
 """Requests and answers, as the OpenAPI text describes them."""
 
+from copy import deepcopy
 from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, create_model
@@ -110,8 +111,10 @@ def limited_requests(
 
 def _limited(request: type[Request], **types: Any) -> type[Request]:
     """The request with other types, or other types and fields, in some places."""
+    own = request.model_fields
     for name, kind in types.items():
-        types[name] = kind if isinstance(kind, tuple) else (kind, request.model_fields[name])
+        # A copy: pydantic before 2.11 writes what it makes of the type into the field.
+        types[name] = kind if isinstance(kind, tuple) else (kind, deepcopy(own[name]))
     return create_model(request.__name__, __base__=request, __doc__=request.__doc__, **types)
 
 

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache, partial
@@ -20,7 +21,7 @@ from typing import Any
 
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
-from labelgrove.errors import ConfigError, LabelgroveError, MissingExtraError, ModelFormatError
+from labelgrove.errors import ConfigError, LabelgroveError, ModelFormatError
 from labelgrove.evaluation.prediction_files import SCORE_DIGITS
 from labelgrove.evaluation.predictions import COMPARED, Predictions, ScoreKind
 from labelgrove.exchange.card import without_paths
@@ -29,7 +30,8 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import Model
 from labelgrove.methods.explaining import explain as explaining
 from labelgrove.methods.held_out import held_out_metrics
-from labelgrove.serve.copies import Copies, OpenFiles, read_plain
+from labelgrove.serve.card_texts import card_examples
+from labelgrove.serve.copies import Copies, OpenFiles
 from labelgrove.serve.metrics import ModelMetrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.schema import (
@@ -46,10 +48,10 @@ from labelgrove.serve.trees import TreeWalk
 
 log = logging.getLogger(__name__)
 _LARGEST = 3.4e38
+# Texts that are predicted before the service looks whether anybody still waits for them.
+PIECE = 64
 # Cached masks of allow and deny lists: at most this many, and at most this many bytes.
 _MASKS, _MASK_BYTES = 32, 64 << 20
-# Of a model's card: bytes to read, texts to take, and their characters.
-CARD_BYTES, EXAMPLES, EXAMPLE_CHARS = 1 << 16, 6, 2000
 FileState = tuple[str, int, int, int]
 
 
@@ -90,7 +92,7 @@ class Served:
     """A loaded model with what the service needs to know about it."""
 
     def __init__(self, model: Model, manifest: dict[str, Any], *, threads: int | None) -> None:
-        self.model = model
+        self._model = model  # read it through `reading` only
         self.id = str(manifest["checksum"])[-12:]
         self.method = str(manifest["method"])
         self.manifest = manifest
@@ -105,6 +107,19 @@ class Served:
         self._search_lock = threading.Lock()
         masks = 1 + _MASK_BYTES // (16 * max(1, len(model.index_)))
         self._mask = lru_cache(min(_MASKS, masks))(partial(LabelMask.of, model.index_))
+
+    @contextmanager
+    def reading(self) -> Iterator[Model]:
+        """The model; raises a Problem if somebody has written to its files, before or meanwhile.
+
+        All that is asked of the model goes through here: a mapped file that was cut ends the
+        process when it is read, and what was read of one that changed looks like any answer.
+        """
+        self._check_files()
+        try:
+            yield self._model
+        finally:
+            self._check_files()
 
     @classmethod
     def load(
@@ -143,10 +158,25 @@ class Served:
         served.files, served.copy, served.examples = files, copy, card_examples(path)
         return served
 
-    def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[LabelRow]]:
-        """The labels of each text as the service shows them; the batcher calls this."""
-        self.check_files()
-        predictions = self._predict(options, texts)
+    def answer(
+        self, options: Options, texts: list[str], wanted: Callable[[], bool] = lambda: True
+    ) -> tuple[Answering, list[LabelRow]]:
+        """The labels of each text as the service shows them; the batcher calls this.
+
+        It stops between two pieces of work if the answer is no longer ``wanted``.
+        """
+        rows: list[LabelRow] = []
+        with self.reading():
+            for start in range(0, len(texts), PIECE):
+                check_wanted(wanted)
+                piece = texts[start : start + PIECE]
+                predictions = self._predict(options, piece)
+                rows += self._labelled(predictions, options)
+            if options.explain:
+                self._add_reasons(texts, rows, wanted)
+        return Answering(self.id, predictions.score_kind), rows
+
+    def _labelled(self, predictions: Predictions, options: Options) -> list[LabelRow]:
         rows = labelled(predictions)
         # Among few labels, or those above a threshold, texts with known words may look the same as
         # an empty text. Looking all words up would be slow.
@@ -154,20 +184,17 @@ class Served:
             assert self._of_silence is not None
             for row, same in zip(rows, predictions.same_as(self._of_silence), strict=True):
                 row.unknown = bool(same)
-        if options.explain:
-            self._add_reasons(texts, rows)
-        self.check_files()  # again: an answer from half a file would look like any other
-        return Answering(self.id, predictions.score_kind), rows
+        return rows
 
     def _predict(self, options: Options, texts: list[str]) -> Predictions:
         allow, deny, least = options.allow, options.deny, options.threshold
-        if least == "auto" and self.model.calibration_ is None:
+        if least == "auto" and self._model.calibration_ is None:
             detail = "threshold: auto needs a calibrated model; see labelgrove calibrate"
             raise Problem("not-supported", detail)
         if isinstance(least, int | float):
             # Scores have single precision; a threshold beyond its range must stay a number.
             least = max(-_LARGEST, min(_LARGEST, least))
-        return self.model.predict(
+        return self._model.predict(
             texts,
             k=options.k,
             allow=None if allow is None and deny is None else self._mask(allow, deny),
@@ -175,8 +202,7 @@ class Served:
             threads=self._threads,
         )
 
-    def check_files(self) -> None:
-        """Raises a Problem if somebody has written to the files that are mapped."""
+    def _check_files(self) -> None:
         if self.changed:
             raise Problem(
                 "model-changed",
@@ -189,20 +215,26 @@ class Served:
         """Whether the files are no longer those that were loaded."""
         return self.files is not None and self.files.changed()
 
-    def _add_reasons(self, texts: list[str], rows: Sequence[LabelRow]) -> None:
+    def _add_reasons(
+        self, texts: list[str], rows: Sequence[LabelRow], wanted: Callable[[], bool]
+    ) -> None:
+        explain = partial(explaining.explain, self._model, corpus=self.documents, bounded=True)
         for text, row in zip(texts, rows, strict=True):
             for label in row:
-                why = explaining.explain(self.model, text, label["id"], corpus=self.documents)
-                label["why"] = why.to_dict()
+                check_wanted(wanted)
+                label["why"] = explain(text, label["id"]).to_dict()
 
     def facts(self) -> Facts:
         """The answer to GET /v1/model."""
-        self.check_files()
-        fields, calibration = self.model.facts_.fields, self.model.calibration_
-        seconds = {stage: round(timing.wall, 3) for stage, timing in self.model.timings_.items()}
+        with self.reading() as model:
+            return self._facts(model)
+
+    def _facts(self, model: Model) -> Facts:
+        fields, calibration = model.facts_.fields, model.calibration_
+        seconds = {stage: round(timing.wall, 3) for stage, timing in model.timings_.items()}
         return {
             **self.summary(),
-            "groups": sorted(self.model.index_.groups),
+            "groups": sorted(model.index_.groups),
             "versions": self.manifest.get("versions") or {},
             "params": without_paths(self.manifest.get("params") or {}),
             "supports": {"allow": True, "deny": True},
@@ -216,18 +248,18 @@ class Served:
             },
             "fields": None if fields is None else fields.to_dict(),
             "trees": list(self._trees),
-            "held_out": held_out_metrics(self.model.report_),
-            "dev": self.model.dev_metrics_ or {},
+            "held_out": held_out_metrics(model.report_),
+            "dev": model.dev_metrics_ or {},
             "training_seconds": seconds,
         }
 
     def summary(self) -> Summary:
-        """An entry of the answer to GET /v1/models."""
+        """An entry of the answer to GET /v1/models; it reads no mapped file."""
         return {
             "id": self.id,
             "method": self.method,
-            "labels": len(self.model.index_),
-            "training_documents": self.model.facts_.documents,
+            "labels": len(self._model.index_),
+            "training_documents": self._model.facts_.documents,
             "score_kind": self.score_kind,
             "created": self.manifest.get("created"),
             "loaded": self.loaded,
@@ -235,32 +267,38 @@ class Served:
 
     def find_labels(self, query: str, limit: int) -> list[FoundLabel]:
         """The answer to GET /v1/labels."""
-        self.check_files()
-        with self._search_lock:  # the first search builds what the others use
-            search = self._search
-        return [search.label(column) for column in search.find(query, limit=limit).tolist()]
+        with self.reading():
+            with self._search_lock:  # the first search builds what the others use
+                search = self._search
+            return [search.label(column) for column in search.find(query, limit=limit).tolist()]
 
     def tree_page(
         self, tree: int, node: str, *, label: str | None, offset: int, limit: int
     ) -> TreeResponse:
         """The answer to GET /v1/tree."""
-        self.check_files()
-        if tree >= len(self._trees):
-            has = f"has {len(self._trees)}" if self._trees else "has no label tree"
-            detail = f"tree: there is no tree {tree}; this {self.method} model {has}"
-            raise Problem("no-tree", detail)
-        walk = list(self._trees.values())[tree]
-        page = walk.page(node, label=label, offset=offset, limit=limit)
+        with self.reading():
+            if tree >= len(self._trees):
+                has = f"has {len(self._trees)}" if self._trees else "has no label tree"
+                detail = f"tree: there is no tree {tree}; this {self.method} model {has}"
+                raise Problem("no-tree", detail)
+            walk = list(self._trees.values())[tree]
+            page = walk.page(node, label=label, offset=offset, limit=limit)
         return {"model": self.id, "tree": tree, **page}
 
     @cached_property
     def _trees(self) -> dict[str, TreeWalk]:
-        labels = self.model.index_, self.model.facts_.frequencies
-        return {name: TreeWalk(tree, *labels) for name, tree in self.model.trees().items()}
+        labels = self._model.index_, self._model.facts_.frequencies
+        return {name: TreeWalk(tree, *labels) for name, tree in self._model.trees().items()}
 
     @cached_property
     def _search(self) -> LabelSearch:
-        return LabelSearch(self.model.index_, self.model.facts_.frequencies)
+        return LabelSearch(self._model.index_, self._model.facts_.frequencies)
+
+
+def check_wanted(wanted: Callable[[], bool]) -> None:
+    """Ends work that nobody waits for any more; nobody sees the Problem."""
+    if not wanted():
+        raise Problem("disconnected", "nobody waits for this answer any more")
 
 
 def labelled(predictions: Predictions) -> list[LabelRow]:
@@ -268,35 +306,6 @@ def labelled(predictions: Predictions) -> list[LabelRow]:
     return [
         LabelRow({"id": x.id, "name": x.name, "score": round(x.score, SCORE_DIGITS)} for x in row)
         for row in predictions
-    ]
-
-
-def card_examples(folder: Path) -> list[str]:
-    """Texts to try, from the model's card; none if anything is wrong with it.
-
-    The front matter of README.md may have them as the Hugging Face Hub does::
-
-        widget:
-        - text: a chopping board of oak
-    """
-    text = (read_plain(folder / "README.md", most=CARD_BYTES) or b"").decode("utf-8", "replace")
-    text = text.replace("\r\n", "\n")
-    head = text[4:].partition("\n---")[0] if text.startswith("---\n") else ""
-    if "widget:" not in head:
-        return []
-    try:
-        import yaml  # type: ignore[import-untyped]  # few models have a card
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("serve", "reading a model card") from error
-    try:
-        entries = yaml.safe_load(head).get("widget")
-    except (yaml.YAMLError, AttributeError, RecursionError, ValueError):
-        return []
-    if not isinstance(entries, list):
-        return []
-    texts = [entry.get("text") for entry in entries if isinstance(entry, dict)]
-    return [text for text in texts if isinstance(text, str) and 0 < len(text) <= EXAMPLE_CHARS][
-        :EXAMPLES
     ]
 
 
@@ -325,10 +334,11 @@ class ModelFolder:
         if train is not None:
             from labelgrove.data.formats import ReadOptions, read_corpus
 
-            model, options = self.current.model, ReadOptions()
-            if (names := model.facts_.fields) is not None:
-                options = ReadOptions(text_field=names.texts, fields=names.fields)
-            self.current.documents = read_corpus(train, index=model.index_, options=options)
+            options = ReadOptions()
+            with self.current.reading() as model:
+                if (names := model.facts_.fields) is not None:
+                    options = ReadOptions(text_field=names.texts, fields=names.fields)
+                self.current.documents = read_corpus(train, index=model.index_, options=options)
 
     async def watch(self, seconds: float, metrics: ModelMetrics) -> None:
         """Looks for a new model every ``seconds`` (0: never); keeps the old one if that fails."""

@@ -193,8 +193,8 @@ class Tfidf:
         fields = self._get_fitted().fields
         if fields is None:
             return {}
-        found = Counter(term.partition(BETWEEN)[0] for term in fields.vocabulary)
-        return {name: found[name] for name in fields.names.fields}
+        counts = Counter(term.partition(BETWEEN)[0] for term in fields.vocabulary)
+        return {name: counts[name] for name in fields.names.fields}
 
     def field_columns(self, text: str) -> dict[int, str]:
         """The known values of a document's fields by their columns."""

@@ -149,8 +149,8 @@ def _learn(
     for epoch in range(params.epochs):
         for number, block in enumerate(random.permutation(blocks)):
             here = slice(block * _WORDS_AT_ONCE, (block + 1) * _WORDS_AT_ONCE)
-            kept = random.random(len(ids[here])) < keep[ids[here]]
-            near = _pairs(ids[here][kept], document[here][kept], params.window, random)
+            sample = random.random(len(ids[here])) < keep[ids[here]]
+            near = _pairs(ids[here][sample], document[here][sample], params.window, random)
             for centre, context in near:
                 negatives = np.searchsorted(
                     drawn, random.random(_SHARED_NEGATIVES) * drawn[-1], side="right"

@@ -14,6 +14,7 @@ from labelgrove.data.formats import (
     ReadOptions,
     ReadReport,
     detect_format,
+    excel,
     iter_documents,
     read_corpus,
 )
@@ -113,4 +114,62 @@ def test_damaged_workbooks_raise_our_errors(tmp_path_factory, data):
         read_corpus(path)
     path.write_bytes(data.draw(st.binary(max_size=60)))
     with contextlib.suppress(LabelgroveError):
+        read_corpus(path)
+
+
+def rebuilt(path, replace=None, **entries):
+    """A workbook with other content in its archive: pieces of the sheet, or new files."""
+    with zipfile.ZipFile(workbook(path, ["text", "labels"], ["hat", 7])) as book:
+        files = {name: book.read(name) for name in book.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    for old, new in (replace or {}).items():
+        assert old in files[sheet]
+        files[sheet] = files[sheet].replace(old, new)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as book:
+        for name, content in (files | entries).items():
+            book.writestr(name, content)
+    return path
+
+
+WIDE = b"".join(b'<row r="%d"><c r="XFD%d"><v>1</v></c></row>' % (n, n) for n in range(3, 90))
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("replace", "message"),
+    [
+        ({b'<row r="2"': b'<row r="1000000000"'}, "has more than 1,048,576 rows or"),
+        ({b"</sheetData>": WIDE + b"</sheetData>"}, "has more than .* rows or 1,000,000 cells"),
+        ({b'r="A2"': b'r="ZZZZZZZZ2"'}, "cannot be read as an Excel file"),
+        ({b'<c r="B2"': b'<c r="B2" t="s"'}, "cannot be read as an Excel file"),
+    ],
+)
+def test_rows_and_columns_out_of_bounds(tmp_path, monkeypatch, replace, message):
+    monkeypatch.setattr(excel, "MAX_CELLS", 1_000_000)
+    with pytest.raises(DataError, match=rf"a\.xlsx: {message}"):
+        read_corpus(rebuilt(tmp_path / "a.xlsx", replace))
+
+
+def test_a_workbook_that_unpacks_to_far_more(tmp_path):
+    path = rebuilt(tmp_path / "a.xlsx", **{"xl/media/zeros": bytes(70 << 20)})
+    with pytest.raises(DataError, match=r"unpacks to more than 70.* MiB, though it has only"):
+        read_corpus(path)
+
+
+@pytest.mark.parametrize("place", [6, 8])  # the flags and the method of the first local header
+@pytest.mark.parametrize("value", [1, 9, 12, 93, 255])
+def test_archives_that_cannot_be_unpacked(tmp_path, place, value):
+    path = workbook(tmp_path / "a.xlsx", ["text", "labels"], ["hat", 7])
+    content = bytearray(path.read_bytes())
+    directory = content.index(b"PK\x01\x02")
+    while directory >= 0:  # every entry
+        content[directory + place + 2] = value
+        directory = content.find(b"PK\x01\x02", directory + 1)
+    path.write_bytes(content)
+    with contextlib.suppress(DataError):
+        read_corpus(path)
+    content = bytearray(workbook(path, ["text", "labels"], ["hat", 7]).read_bytes())
+    content[200:260] = bytes([value]) * 60  # compressed data
+    path.write_bytes(content)
+    with contextlib.suppress(DataError):
         read_corpus(path)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from labelgrove.core import memory
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats import (
     FORMATS,
@@ -314,3 +315,14 @@ def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path):
         assert target.read_bytes() == b"second"
     assert target.read_bytes() == b"first"
     assert sorted(p.name for p in tmp_path.iterdir()) == [other.name, "out.jsonl"]
+
+
+@pytest.mark.parametrize("suffix", sorted(COMPRESS))
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.json", "labels.tsv"])
+def test_a_small_file_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch, suffix, name):
+    monkeypatch.setattr(memory, "_UNPACKED", 1 << 20)
+    path = tmp_path / (name + suffix)
+    path.write_bytes(COMPRESS[suffix](b'[{"text": "' + b"0" * (2 << 20)))
+    read = read_label_table if name == "labels.tsv" else read_corpus
+    with pytest.raises(DataError, match=r"unpacks to more than .* MiB, though it has only"):
+        read(path)

@@ -281,3 +281,29 @@ def test_the_encoding_of_windows_is_recognised(tmp_path):
     assert list(corpus.texts) == ["ein Buch für 5 €"]
     other = write(tmp_path, b"text,labels\n\x81\xff,a\n")  # Windows has no character 0x81
     pytest.raises(DataError, read_corpus, other).match("encoding=latin-1")
+
+
+def repeated(value, rows):
+    """A column that the file has as one value and a count."""
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("as_dictionary", [True, False])
+@pytest.mark.parametrize("bomb", ["text", "rows", "page", "labels"])
+def test_a_small_parquet_file_that_unpacks_to_far_more(tmp_path, bomb, as_dictionary):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    columns = {
+        "text": lambda: {"text": repeated("a" * 1_000_000, 2000)},
+        "rows": lambda: {"text": repeated("a", 10_000_000)},
+        "page": lambda: {"text": pa.array(["a" * (70 << 20)])},
+        "labels": lambda: {"text": ["a"], "labels": pa.array([np.zeros(9_000_000, np.int8)])},
+    }[bomb]()
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table(columns), path, compression="zstd", store_schema=as_dictionary)
+    with pytest.raises(DataError, match=r"a\.parquet: unpacks to more than .* MiB, though"):
+        read_corpus(path)

@@ -6,8 +6,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from labelgrove.data.corpus import LabelIndex
-from labelgrove.errors import ConfigError
+from labelgrove import Linear
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.metrics import evaluate, scorer
 from labelgrove.evaluation.predictions import Predictions
 
@@ -109,3 +110,23 @@ def test_what_is_missing_is_named():
         pytest.raises(ConfigError, scorer, name, k=k).match("too few")
     assert (scorer("P@5", k=5).k, scorer("micro-F1@t=0.5", k=1).k) == (5, 1)
     pytest.raises(ConfigError, scorer, "ndgc@5").match("did you mean")
+
+
+def test_a_model_is_measured_with_its_documents_and_labels():
+    texts, labels = ["red shoes", "blue hat", "red hat"] * 4, [["a"], ["b"], ["b", "c"]] * 4
+    model = Linear().fit(texts, labels)
+    facts = model.facts_
+    known = {"train_frequencies": facts.frequencies, "n_train": facts.documents}
+    expected = evaluate(model.predict(texts, k=10), labels, **known)
+    for given in ((texts, labels), (Corpus.from_lists(texts, labels, index=model.index_),)):
+        assert evaluate(model, *given).values == expected.values
+    assert evaluate(model, texts, labels, metrics=["R@3"]).values == {"R@3": expected["R@3"]}
+    other = {"train_frequencies": facts.frequencies[::-1], "n_train": 900}  # yours come first
+    swapped = [["c"], ["a", "b"], ["b"]] * 4
+    own = evaluate(model, texts, swapped)["PSP@1"]
+    given = evaluate(model, texts, swapped, **other)["PSP@1"]
+    assert given == evaluate(model.predict(texts, k=10), swapped, **other)["PSP@1"] != own
+    with pytest.raises(DataError, match=r"evaluate\(model, documents, labels\)"):
+        evaluate(model.predict(texts), texts, labels)
+    with pytest.raises(DataError, match="must be Predictions or a fitted model"):
+        evaluate([["a"]], labels)

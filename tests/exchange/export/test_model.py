@@ -12,11 +12,15 @@ import pytest
 from scipy import sparse
 
 import labelgrove
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.disk.tensors import read_tensors
+from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
 from labelgrove.exchange.export.model import ExportedModel
+from labelgrove.exchange.export.onnx_encoder import OnnxEncoder
 from labelgrove.methods import create
 from labelgrove.methods.explaining.explain import explain
+from labelgrove.nn.encoders.tokens import Tokens
 from support.exported_models import MODELS, trained
+from support.forging import forge_arrays, forge_settings
 from support.small_models import planted, tiny_training
 
 pytestmark = pytest.mark.slow
@@ -146,3 +150,30 @@ def test_documents_with_fields(tmp_path: Path, quick_graphs: None) -> None:
     assert_alike(out.predict(others, k=3), model.predict(others, k=3))
     assert not np.allclose(out.predict(others, k=3).scores, out.predict(rows[:20], k=3).scores)
     pytest.raises(DataError, out.predict, [{"t": "x", "bye": "y"}]).match("'bye'")
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "width", "layers", "pad_id"])
+@pytest.mark.parametrize("value", [None, [1], "7", -1, 2**40])
+def test_settings_of_encoders_that_are_none(name: str, value: object) -> None:
+    settings = {"max_tokens": 8, "width": 4, "layers": 1, "pad_id": 0, "pad_left": False}
+    OnnxEncoder(Path("model"), settings)
+    with pytest.raises(ModelFormatError, match=f"model: the encoder cannot have {name}="):
+        OnnxEncoder(Path("model"), settings | {name: value})
+
+
+def test_parts_that_do_not_fit_the_graph(tmp_path: Path, quick_graphs: None) -> None:
+    labelgrove.export(trained("lightxml"), tmp_path / "out")
+    bias = read_tensors(tmp_path / "out" / "heads.safetensors")["tables/0/bias"]
+    forge_arrays(tmp_path / "out", "heads", {"tables/0/bias": np.concatenate([bias, bias])})
+    with pytest.raises(ModelFormatError, match=r"out: is damaged .*ValueError"):
+        labelgrove.load(tmp_path / "out").predict(TEXTS, k=3)
+    forge_settings(tmp_path / "out", "encoder", {"pad_left": "yes", "max_tokens": 0})
+    with pytest.raises(ModelFormatError, match="cannot have max_tokens=0"):
+        labelgrove.load(tmp_path / "out")
+
+
+def test_a_graph_that_fails_names_its_file(exported: Path) -> None:
+    encoder = labelgrove.load(exported).engine.encoder  # type: ignore[attr-defined]
+    tokens = Tokens(np.array([2**30], np.int32), np.array([0, 1]))
+    with pytest.raises(ModelFormatError, match=r"encoder\.onnx: cannot be run"):
+        list(encoder.states(tokens))

@@ -140,6 +140,15 @@ def test_bytes_of_a_graph_with_wide_matrices(tmp_path: Path) -> None:
     assert np.abs(found - wanted).max() < 0.05 * wanted.std()
 
 
+def test_only_rows_that_are_looked_up_become_bytes() -> None:
+    helper = pytest.importorskip("onnx").helper
+    from labelgrove.exchange.export.int8 import _first_axis
+
+    axes = [{}, {"axis": 0}, {"axis": 1}]
+    nodes = [helper.make_node("Gather", ["table", "ids"], ["rows"], **axis) for axis in axes]
+    assert [_first_axis(node) for node in nodes] == [True, True, False]
+
+
 def test_bytes_of_a_matrix_that_several_layers_share(tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     from labelgrove.exchange.export.int8 import write_int8

@@ -11,10 +11,12 @@ import pytest
 
 import labelgrove
 from labelgrove.engines import LocalEngine
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, MissingExtraError
+from labelgrove.experiments.bench import config as config_module
 from labelgrove.experiments.bench.config import Bench, BenchRow, create_row
 from labelgrove.experiments.bench.run import BenchFolder, encoders_of
 from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
+from labelgrove.methods import method_class
 from support.run_logs import computed
 from support.sharding import assert_same_bits
 
@@ -88,8 +90,9 @@ def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None
     assert again[:2] == records[:2]
     assert "metrics" not in again[2]  # other settings, and not asked for
     assert "C 0.5: not measured" in bench_table(again)
+    assert bench.chosen(["para*"]) == {"parabel"}
     with pytest.raises(ConfigError, match="--only nothing: no such row"):
-        BenchFolder(bench, data, folder).run(only=["nothing"])
+        Bench.from_config({"methods": tables}, only=["nothing"])
 
 
 def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
@@ -155,13 +158,13 @@ def test_filtered_pairs_do_not_count(tmp_path: Path) -> None:
     rows = [f"{n % 4} {n % 4}:1" for n in range(40)]
     (data / "train.txt").write_text("\n".join(["40 4 4", *rows]) + "\n")
     (data / "test.txt").write_text("\n".join(["4 4 4", *rows[:4]]) + "\n")
-    (data / "filter_labels_test.txt").write_text("0 0\n")
-    scores = []
-    for shared in ({}, {"filter": "filter_labels_test.txt"}):
+    file, scores = data / "filter_labels_test.txt", []
+    for shared, pairs in (({}, ""), ({"filter": file.name}, "0 0\n"), ({"filter": file.name}, "")):
+        file.write_text(pairs)  # a changed file is noticed
         bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]} | shared)
         (record,) = BenchFolder(bench, data, tmp_path / "bench").run()
         scores.append(record["metrics"]["P@1"])
-    assert scores == [100, 75]
+    assert scores == [100, 75, 100]
 
 
 def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:
@@ -238,8 +241,50 @@ def test_rows_start_from_others_from_files_and_from_flags(tmp_path: Path) -> Non
     assert create_row(rows[2]).members[0].ranker.max_iterations == 7
     assert rows[3].settings == {"rule": "rank", "method": "ensemble"}
     assert rows[4].settings is None
-    with pytest.raises(ConfigError, match="did you mean ranker"):
-        Bench.from_config({"methods": tables}, settings=["rankr.C=1"], folder=tmp_path)
+    for flag, message in [("rankr.C=1", "did you mean ranker"), ("ranker.CC=1", "mean ranker.C")]:
+        with pytest.raises(ConfigError, match=message):
+            Bench.from_config({"methods": tables}, settings=[flag], folder=tmp_path)
+
+
+def test_flags_reach_the_rows_whose_groups_have_them() -> None:
+    pytest.importorskip("torch")
+    tables = [{"method": "linear"}, {"method": "lightxml"}, {"method": "xrtransformer"}]
+    flags = ["training.max_steps=20", "heads.steps=[1, 2]"]
+    rows = Bench.from_config({"methods": tables}, settings=flags).rows
+    assert [(row.settings or {}).get("heads") for row in rows] == [None, None, {"steps": [1, 2]}]
+    assert [(row.settings or {}).get("training") for row in rows[1:]] == [{"max_steps": 20}] * 2
+
+
+def test_rows_that_are_not_asked_for_need_nothing(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No encoder, no extra, and not even settings that are right."""
+    pytest.importorskip("torch")
+    import labelgrove.nn.encoders.files as files
+
+    tables: list[dict[str, Any]] = [
+        {"method": "ova"},
+        {"name": "network", "method": "lightxml", "encoder": "somebody/large"},
+        {"name": "bad", "method": "linear", "ranker": {"D": 1}},
+    ]
+    config = {"intervals": 0, "baseline": "ova", "methods": tables}
+    with pytest.raises(ConfigError, match=r"bad: ranker\.D"):
+        Bench.from_config(config)
+    asked: list[str] = []
+    monkeypatch.setattr(files, "find_encoder", lambda name, **_: asked.append(name))
+    bench = Bench.from_config(config, only=["ova"], settings=["training.max_steps=2"])
+    records = BenchFolder(bench, data, tmp_path).run(only=["ova"])
+    assert ["metrics" in record for record in records] == [True, False, False] and not asked
+
+    def without_torch(name: str) -> Any:
+        if name == "lightxml":
+            raise MissingExtraError("torch", f"the method {name}")
+        return method_class(name)
+
+    monkeypatch.setattr(config_module, "method_class", without_torch)
+    Bench.from_config(config, only=["ova"], settings=["n_jobs=1"])
+    with pytest.raises(MissingExtraError, match="lightxml"):
+        Bench.from_config(config, only=["network"], settings=["n_jobs=1"])
 
 
 @pytest.mark.parametrize(
@@ -276,12 +321,12 @@ def test_joined_rows_leave_a_model(finished: Any) -> None:
 def test_the_table_has_what_was_published_below() -> None:
     records: list[dict[str, Any]] = [
         {"row": "parabel", "published": {"P@1": 50.0}},
-        {"row": "new", "published": {"P@1": 55.0, "P@5": 20.0}},
+        {"row": "new", "published": {"P@1": 55.0, "P@5": 20.0, "hours": 0.5}},
     ]
     add_gains(records, "parabel")
     lines = bench_table(records).splitlines()
     assert lines[2].startswith("| parabel, published | 50.00 |")
-    assert "+10.0/-/- %" in lines[3]
+    assert "+10.0/-/- % |       1800 |" in lines[3]
     assert len({len(line) for line in lines}) == 1
     records[1]["source"] = "a paper"
     assert "| new, published (a paper) | 55.00 |" in bench_table(records)

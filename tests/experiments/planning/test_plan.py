@@ -105,6 +105,12 @@ def test_more_documents_and_mined_nodes_are_more_work(corpus: Corpus) -> None:
     assert part["tfidf"] == whole["tfidf"] / 2
     alone = linear_work(corpus, shape, RankerParams(negatives="tfn"), terms=30.0)
     assert alone["ranker"] < whole["ranker"]
+    labels, size = corpus.labels.nnz / len(corpus), 30.0 + corpus.width
+    trained = 2 + min(labels, 2) * 4 + min(labels, 8) * 3  # nodes that a document is learnt for
+    levels = linear_work(corpus, (2, 8, 24), RankerParams(negatives="tfn"), terms=30.0)
+    assert levels["ranker"] == pytest.approx(
+        len(corpus) ** constants.RANKER_GROWTH * trained * size
+    )
 
 
 def test_samples_keep_only_labels_that_occur(corpus: Corpus) -> None:

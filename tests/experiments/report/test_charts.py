@@ -118,6 +118,7 @@ def test_png_files_are_light_and_the_same_each_time(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_report_writes_its_charts(tmp_path: Path) -> None:
     model = Linear().fit(CORPUS)
     write_report(model, CORPUS, tmp_path / "r.html", png_folder=tmp_path / "png")

@@ -216,6 +216,7 @@ def test_training_curves_of_networks_are_drawn() -> None:
     assert len(html) < 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [0, 2])
 def test_empty_predictions_are_reported(width: int) -> None:
     corpus = Corpus.from_lists(["x", "y"], [["a"], ["b"]])
@@ -253,6 +254,7 @@ def test_a_run_that_knows_other_labels_is_compared_fairly(model: Linear) -> None
             assert value == pytest.approx(alone.evaluations[0][name], nan_ok=True)
 
 
+@pytest.mark.slow
 def test_200_000_labels_make_a_small_page() -> None:
     rng = np.random.default_rng(0)
     labels, documents = 200_000, 300
@@ -270,12 +272,14 @@ def test_200_000_labels_make_a_small_page() -> None:
     assert len(html) < 300_000  # 1,400 labels occur
 
 
+@pytest.mark.slow
 def test_no_texts_are_shown_where_none_are_wanted(model: Linear, held_out: Corpus) -> None:
     assert "item 1" in to_html(measure_report(model, held_out, worst=60, intervals=None))
     page = to_html(measure_report(model, held_out, worst=0, intervals=None))
     assert "item " not in page and "Most wrong" not in page
 
 
+@pytest.mark.slow
 def test_texts_are_cut_and_features_need_none(model: Linear) -> None:
     label = model.index_.ids[0]
     corpus = Corpus.from_lists(["long " * 10_000] * 2, [["nothing like it"], [label]])

@@ -40,18 +40,27 @@ def names(model: Any) -> list[str]:
     return [trial["name"] for trial in model.tried_]
 
 
-def test_without_a_gpu_it_tries_trees_names_and_a_matcher(corpus: Corpus) -> None:
-    said = Messages()
-    model = Auto().fit(corpus, callbacks=[said])
+@pytest.fixture(scope="module")
+def plain(corpus: Corpus) -> tuple[Auto, Messages]:
+    """With nothing set."""
+    messages = Messages()
+    return Auto().fit(corpus, callbacks=[messages]), messages
+
+
+def test_without_a_gpu_it_tries_trees_names_and_a_matcher(
+    corpus: Corpus, plain: tuple[Auto, Messages]
+) -> None:
+    model, said = plain
     tried = names(model)
+    assert not any("neighbours" in name for name in tried)  # that takes a budget
     assert tried[:3] == ["linear", "cascadexml", "linear with 3 trees"] and "names" in tried[3]
     assert tried[4].endswith(" and matcher")
     assert sum(trial["chosen"] for trial in model.tried_) == 1
     assert "there is no GPU" in said[1] and len(said) == 5
     # The kept settings learn from all documents, and predict like models of that kind.
     for member in model.submodels():
-        plain = type(member).from_config(member.to_config()).fit(corpus)
-        assert same(member.predict(corpus, k=5), plain.predict(corpus, k=5))
+        alone = type(member).from_config(member.to_config()).fit(corpus)
+        assert same(member.predict(corpus, k=5), alone.predict(corpus, k=5))
     assert model.facts_.documents == 400
     assert "linear on all documents: ranker" in model.timings_
 
@@ -70,8 +79,10 @@ def test_what_is_better_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model.tried_[-1]["chosen"] and model.tried_[-1]["P@3"] > model.tried_[0]["P@3"] + 0.2
 
 
-def test_a_matcher_is_joined_where_labels_have_names_that_texts_use(corpus: Corpus) -> None:
-    model = Auto().fit(corpus)
+def test_a_matcher_is_joined_where_labels_have_names_that_texts_use(
+    corpus: Corpus, plain: tuple[Auto, Messages]
+) -> None:
+    model = plain[0]
     assert [member.method for member in model.submodels()] == ["linear", "matcher"]
     assert all(member.facts_.documents == 400 for member in model.submodels())
     numbers = LabelIndex([str(number) for number in range(len(corpus.index))])
@@ -157,6 +168,7 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return model, said
 
 
+@pytest.mark.slow
 def test_with_a_gpu_a_network_is_joined_with_linear(joined: Any) -> None:
     model, said = joined
     assert names(model)[:2] == ["linear", "cascadexml"]
@@ -166,6 +178,7 @@ def test_with_a_gpu_a_network_is_joined_with_linear(joined: Any) -> None:
     assert model.score(texts, labels) > 0.9
 
 
+@pytest.mark.slow
 def test_both_members_of_an_ensemble_learn_from_all_documents(
     joined: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -199,6 +212,7 @@ def win_by_decree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ensemble, "_learn", learn)
 
 
+@pytest.mark.slow
 def test_a_budget_joins_more_linear_models(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -219,6 +233,7 @@ def test_a_budget_joins_more_linear_models(
     assert same(loaded.predict(corpus, k=3), model.predict(corpus, k=3))
 
 
+@pytest.mark.slow
 def test_members_are_added_only_while_there_is_time(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,10 +250,7 @@ def test_members_are_added_only_while_there_is_time(
     assert model.facts_.documents == 320
 
 
-def test_without_a_budget_nothing_is_joined_on_a_cpu(corpus: Corpus) -> None:
-    assert not any("neighbours" in name for name in names(Auto().fit(corpus)))
-
-
+@pytest.mark.slow
 def test_an_ensemble_is_judged_by_lists_that_are_cross_fitted(
     corpus: Corpus, tmp_path: Path
 ) -> None:
@@ -275,6 +287,7 @@ def test_a_budget_joins_more_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({member.held_out for member in (members[1], *members[4:])}) == 1
 
 
+@pytest.mark.slow
 def test_a_network_that_is_too_slow_gets_fewer_epochs_or_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

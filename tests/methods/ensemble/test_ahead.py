@@ -72,6 +72,7 @@ def test_an_error_of_a_member_is_that_of_one_process() -> None:
     assert engine.ended == 1  # the third member is not needed any more
 
 
+@pytest.mark.slow
 def test_auto_tries_and_keeps_the_same() -> None:
     corpus = shop_corpus(400, labels=30)
     settings: dict[str, Any] = {"budget": "1h"}

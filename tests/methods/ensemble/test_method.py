@@ -153,6 +153,7 @@ def test_learnt_weights_come_from_documents_that_no_member_saw() -> None:
     assert [member.facts_.documents for member in few.members_] == [20, 20]
 
 
+@pytest.mark.slow
 def test_weights_of_fitted_members_are_learnt_from_what_join_is_given(tmp_path: Path) -> None:
     texts, labels = planted(200)
     wrong = [labels[0]] * 100
@@ -214,6 +215,7 @@ def test_members_share_without_a_run_folder_too(monkeypatch: pytest.MonkeyPatch)
     assert model.predict(texts[:2], k=2).counts.tolist() == [2, 2]
 
 
+@pytest.mark.slow
 def test_the_folder_holds_whole_models(tmp_path: Path) -> None:
     texts, labels = planted()
     model = two(rule="softmax").fit(texts, labels)

@@ -21,7 +21,7 @@ from labelgrove import (
     records,
 )
 from labelgrove.errors import ConfigError, DataError, NotFittedError, UnsupportedError
-from labelgrove.methods.explaining.explain import explain, explain_best
+from labelgrove.methods.explaining.explain import CUT, explain, explain_best
 from labelgrove.methods.explaining.explanation import Explanation, Reason, Span
 from support.models import Plain
 from support.small_models import planted
@@ -82,6 +82,28 @@ def test_a_label_is_explained_by_its_word_wherever_it_stands() -> None:
     assert best.value == model.vectorizer_.transform([TEXT])[0, column]
     assert [TEXT[slice(*span)] for span in best.spans] == ["RED", "red"]
     assert [TEXT[h.start : h.end] for h in why.highlights() if h.strength == 1.0] == ["RED", "red"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"tfidf": TfidfParams(n_buckets=1 << 12)}])
+def test_a_bounded_explanation_of_a_long_text_has_the_same_margins(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labelgrove.methods.explaining.spans.BOUND_WORDS", 3)
+    model, text = fitted(**settings), f"{'blue ' * 3000}{TEXT}"
+    for label in model.index_.ids:
+        whole, why = explain(model, text, label), explain(model, text, label, bounded=True)
+        check_sums(why)
+        assert why.score == whole.score and why.notes == (CUT,) and not whole.notes
+        assert all(len(step.reasons) <= 3 for path in why.paths for step in path.steps)
+        spans = {reason.text: reason.spans for reason in why.reasons}
+        assert len(spans["blue"]) == 50 and spans["blue"] == tuple(
+            next(r for r in whole.reasons if r.text == "blue").spans[:50]
+        )
+        assert all(span.end <= 10_000 for place in spans.values() for span in place)
+        if not settings:
+            assert spans["red"] == ()  # behind the first characters: a name without a position
+    monkeypatch.undo()
+    assert explain(model, TEXT, label, bounded=True) == explain(model, TEXT, label)
 
 
 def test_the_steps_say_what_their_nodes_are_about() -> None:

@@ -180,6 +180,7 @@ def test_wrong_dense_blocks_are_refused() -> None:
         Linear(dense_norm="l1").fit(texts, labels_of(group), dense=dense)
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_npy_files(tmp_path: Path, call_both: Any) -> None:
     def run(*arguments: object) -> str:
         code, output, errors = call_both(*arguments)

@@ -142,6 +142,7 @@ def test_the_plan_says_that_rows_are_scaled(method: str) -> None:
     assert lines(TRAIN) == lines(TRAIN.toarray()) == lines(matrix, sparse_norm="none") == []
 
 
+@pytest.mark.slow
 def test_auto_hands_the_setting_on() -> None:
     for norm in ("l2", "none"):
         auto = create("auto", {"sparse_norm": norm}).fit(wild(TRAIN, 2), LABELS)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelgrove import Corpus, LabelIndex, Linear
+from labelgrove import Corpus, LabelIndex, Linear, TfidfParams
 from labelgrove.core import scratch as blocks
 from labelgrove.core.memory import parse_size
 from labelgrove.core.scratch import Scratch
@@ -21,7 +21,7 @@ from labelgrove.errors import ConfigError, ResourceError
 from labelgrove.labels import features as label_features
 from labelgrove.methods import METHODS, create
 from labelgrove.methods.linear import streaming
-from labelgrove.methods.linear.streaming import streamed_memory
+from labelgrove.methods.linear.streaming import _distinct_share, streamed_memory
 from labelgrove.ranking import solver
 from support import small_models as contract
 
@@ -180,6 +180,12 @@ def test_the_estimate_grows_with_the_corpus() -> None:
     small, large = (sum(streamed_memory(model, shop(count))) for count in (100, 5_000))
     assert 4_900 * 100 < large - small < 4_900 * 2_000
     assert small < parse_size("200M")
+
+
+def test_documents_of_a_label_share_terms() -> None:
+    alike = Corpus.from_lists(["one two three four"] * 40, [["a"]] * 40)
+    share = _distinct_share(alike, TfidfParams(), 4.0)
+    assert share == pytest.approx(1.2 / 40**0.8)
 
 
 def test_an_error_leaves_no_files(

@@ -46,6 +46,15 @@ def test_the_papers_baselines_have_names() -> None:
     assert cost == plain
 
 
+def test_only_a_fine_tuned_encoder_costs_training_and_word_vectors_have_no_estimate() -> None:
+    costs = {
+        kind: new("linear-vectors", vectors={"kind": kind}).cost_estimate(1000, 50)
+        for kind in ("word2vec", "pretrained", "fine-tuned")
+    }
+    assert costs.pop("word2vec") is None
+    assert [cost.encoder.learns > 0 for cost in costs.values()] == [False, True]
+
+
 @pytest.mark.parametrize("beside", [True, False])
 @pytest.mark.parametrize("kind", ["pretrained", "word2vec"])
 def test_it_is_the_linear_method_on_those_vectors(kind: str, beside: bool) -> None:

@@ -123,6 +123,7 @@ def test_an_explanation_divides_the_score_among_the_words(
         assert {reason.text for reason in step.reasons} == {"red", "blue", "shoes"}
 
 
+@pytest.mark.slow
 def test_a_run_folder_keeps_vectors_and_an_ensemble_shares_them(
     encoder: EncoderParams, tmp_path: Path
 ) -> None:

@@ -50,6 +50,48 @@ def write(path: Path, lines: list[Any]) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"suggestions": [{"id": "hat", "score": "high"}], "threshold": 0.5},
+        {"suggestions": [{"id": "hat", "score": 0.5}], "threshold": [0.5]},
+        {"suggestions": 5},
+        {"suggestions": [[]]},
+        {"names": {"hat": {}}},
+        {"names": ["hat"]},
+        {"threshold": 10**400},
+        {"time": "0001-01-01T00:00:00+14:00"},
+        {"time": "9999-12-31T23:59:59-14:00"},
+        {"fields": [1]},
+        {"labels": {"hat": 1}},
+    ],
+)
+def test_lines_with_odd_values_are_counted_as_bad(tmp_path: Path, change: dict[str, Any]) -> None:
+    feedback = read_feedback(write(tmp_path / "x.jsonl", [LINES[0], LINES[0] | change]))
+    assert (len(feedback.entries), feedback.bad_lines) == (1, 1)
+    for period in ("day", "week", "month"):
+        assert len(agreement_over_time(feedback.entries, period)) == 1
+    assert label_counts(feedback)[0].name == "Hats"
+
+
+def test_lines_that_are_nested_deeply(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.jsonl", LINES[:1])
+    with file.open("a") as more:
+        for depth in (100_000, *range(900, 1000)):  # deeper than Python reads, or writes again
+            fields = '{"a": ' * depth + "1" + "}" * depth
+            more.write(f'{{"time": "2026-04-01T10:00:00", "labels": [], "fields": {fields}}}\n')
+    feedback = read_feedback(file)
+    assert feedback.bad_lines > 0 and feedback.latest()
+
+
+@pytest.mark.timeout(20)
+def test_a_line_with_very_many_labels(tmp_path: Path) -> None:
+    labels = [str(n) for n in range(100_000)]
+    line = LINES[0] | {"labels": labels, "suggestions": [{"id": n} for n in labels[::-1]]}
+    feedback = read_feedback(write(tmp_path / "x.jsonl", [line]))
+    assert feedback.rejected() == [] and len(label_counts(feedback)) == len(labels)
+
+
 def test_lines_are_read_and_those_that_were_cut_off_counted(tmp_path: Path) -> None:
     file = write(tmp_path / "x.jsonl", LINES)
     with file.open("a", encoding="utf-8") as more:

@@ -255,6 +255,7 @@ def test_ensembles_grow_as_a_whole() -> None:
     assert all(vars(first)[name] is value for name, value in attributes.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_old", [False, True])
 def test_a_learnt_merge_has_room_for_new_labels(with_old: bool, tmp_path: Path) -> None:
     words = [f"{a}{b}{c}o" for a in "bdfghjpt" for b in "aiu" for c in "cfgklmprtvwz"]

@@ -64,7 +64,7 @@ def fitted_blindly(heads: dict[str, Any], **training: Any) -> Any:
 def test_the_encoder_learns_a_planted_problem_without_the_help_of_tfidf(
     heads: dict[str, Any],
 ) -> None:
-    model = fitted_blindly(heads, max_steps=180)
+    model = fitted_blindly(heads, max_steps=sum(heads.get("steps", [180])))
     assert model.rankers()[0].features == 1
     assert model.tree_.widths == (2, 8, 30)
     assert model.score(*pairs(200)) > 0.98

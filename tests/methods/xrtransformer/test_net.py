@@ -267,10 +267,14 @@ def test_every_level_has_its_own_steps_and_rate():
     ]
     shared = level_training(XrParams(), LoopParams(epochs=8), 3)
     assert [loop.epochs for loop in shared] == [2, 2, 4]
-    assert [loop.max_steps for loop in level_training(XrParams(), LoopParams(max_steps=1), 2)] == [
-        1,
-        1,
-    ]
+    for given, most, expected in [
+        ([], 1, [1, 1, 1]),
+        ([], 100, [25, 25, 50]),
+        ([600, 800, 1200], 26, [6, 8, 12]),  # a short trial of a published config
+        ([600, 800, 1200], 3000, [600, 800, 1200]),
+    ]:
+        limited = level_training(XrParams(steps=given), LoopParams(max_steps=most), 3)
+        assert [loop.max_steps for loop in limited] == expected
     with pytest.raises(ConfigError, match=r"heads\.steps: must have 2 values, one per level"):
         level_training(params, LoopParams(), 2)
 

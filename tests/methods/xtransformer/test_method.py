@@ -209,9 +209,16 @@ def test_vectors_of_another_encoder_add_up_as_they_are(tmp_path: Path) -> None:
     assert not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=0.1)
 
 
-def test_sums_are_refused_where_they_have_no_effect() -> None:
-    with pytest.raises(ConfigError, match=r"indexing\.pifa: sums .*pifa-neural"):
-        new(indexing={"pifa": "sums"}).fit(*planted(30))
+@pytest.mark.parametrize(
+    ("indexing", "message"),
+    [
+        ({"pifa": "sums"}, r"indexing\.pifa: sums .*pifa-neural"),
+        ({"text_encoder": "all-MiniLM-L6-v2"}, r"indexing\.text_encoder: .*pifa-tfidf reads no"),
+    ],
+)
+def test_indexing_that_has_no_effect_is_refused(indexing: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        new(indexing=indexing).fit(*planted(30))
 
 
 def test_label_texts_may_have_an_encoder_of_their_own() -> None:

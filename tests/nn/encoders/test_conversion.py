@@ -198,6 +198,7 @@ def test_a_folder_with_an_at_sign_is_a_folder(tmp_path):
     assert find_encoder(str(folder)) == folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["lightxml", "auto"])
 def test_a_revision_works_in_plans_models_and_auto(cache, tmp_path, method, monkeypatch):
     monkeypatch.setattr("labelgrove.methods.auto.method._has_gpu", lambda device: True)

@@ -17,6 +17,7 @@ from labelgrove.errors import ConfigError, LabelgroveWarning, ModelFormatError  
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.embed import embed  # noqa: E402
 from labelgrove.nn.encoders.encoder import Encoder, EncoderParams, load_encoder  # noqa: E402
+from labelgrove.nn.encoders.packed_bert import _pooled  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
 from support.tiny_encoders import FAMILIES, LAYERS, TEXTS, WIDTH, make_encoder  # noqa: E402
 
@@ -198,6 +199,8 @@ def test_mpnets_fused_attention_equals_transformers_own(load):
     outcomes = []
     for attention in ("eager", "auto", "sdpa"):
         encoder = load("mpnet", attention=attention, dropout=0.0, pooling="mean")
+        own = vars(encoder.model.encoder.layer[0].attention.attn)
+        assert ("forward" in own) == (attention != "eager")
         batches = Batches(tokenize(TEXTS, encoder, 32), 4, pad_id=encoder.pad_id)
         (batch,) = batches.epoch(0)
         (states,) = encoder(batch.ids, batch.mask)
@@ -206,6 +209,16 @@ def test_mpnets_fused_attention_equals_transformers_own(load):
     for own, fused, named in zip(*outcomes, strict=True):
         torch.testing.assert_close(fused, own, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(fused, named)
+
+
+def test_a_text_without_training_texts_is_read_up_to_128_tokens(tmp_path):
+    folder = make_encoder(tmp_path / "long", "bert", max_position_embeddings=200)
+    assert load_encoder(EncoderParams(encoder=str(folder))).max_tokens == 128
+
+
+def test_a_packed_document_without_tokens_has_a_mean():
+    states = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert _pooled(states, torch.tensor([0, 2, 2]), "mean").tolist() == [[2.0, 3.0], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from labelgrove.core.memory import check_unpacked
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import STDIN, open_bytes
+from labelgrove.data.formats.table_files import EXCEL_ROWS
 from labelgrove.data.formats.tables import cell_text, row_documents
-from labelgrove.errors import DataError, MissingExtraError
+from labelgrove.errors import DataError, LabelgroveError, MissingExtraError
+
+MAX_CELLS = 100_000_000  # a row has all cells before its last one
 
 
 def iter_excel(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
@@ -21,11 +27,12 @@ def iter_excel(path: Path | str, options: ReadOptions, report: ReadReport) -> It
     if str(path) == STDIN:
         raise DataError("Excel files cannot be read from standard input; give a file")
     with open_bytes(path) as file:
-        try:
+        with _reading(path):
+            with zipfile.ZipFile(file) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+            check_unpacked(unpacked, Path(path).stat().st_size, file=path)
             # Formulas give the values that were saved with them.
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-        except _damages() as error:
-            raise _damaged(error, path) from error
         if not book.worksheets:
             raise DataError("has no sheet with cells", file=path)
         sheet = book.worksheets[0]
@@ -42,24 +49,31 @@ def _rows(sheet: Any, path: Path | str, options: ReadOptions) -> Iterator[tuple[
     sheet.reset_dimensions()  # some programs write wrong ones
     given = options.column_names
     places = None if given is None else list(range(len(given)))
-    try:
+    size = 0
+    with _reading(path):
         for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
-            cells = [cell_text(value) for value in values]
-            if not any(cells):
+            size += len(values)
+            if number > EXCEL_ROWS or size > MAX_CELLS:
+                raise DataError(
+                    f"has more than {EXCEL_ROWS:,} rows or {MAX_CELLS:,} cells, most of them "
+                    "empty; save the filled part as CSV",
+                    file=path,
+                )
+            if not any(cell_text(value) for value in values if value is not None):
                 continue
             if places is None:
-                places = [place for place, cell in enumerate(cells) if cell.strip()]
-            yield number, [cells[place] if place < len(cells) else "" for place in places]
-    except _damages() as error:
-        raise _damaged(error, path) from error
+                cells = enumerate(map(cell_text, values))
+                places = [place for place, cell in cells if cell.strip()]
+            yield number, [cell_text(values[p]) if p < len(values) else "" for p in places]
 
 
-def _damaged(error: Exception, path: Path | str) -> DataError:
-    return DataError(f"cannot be read as an Excel file: {error}", file=path)
-
-
-def _damages() -> tuple[type[Exception], ...]:
-    from xml.etree.ElementTree import ParseError  # commands that read no workbook do without
-    from zipfile import BadZipFile
-
-    return BadZipFile, ParseError, KeyError, ValueError, TypeError, OSError, EOFError
+@contextmanager
+def _reading(path: Path | str) -> Iterator[None]:
+    """Makes whatever openpyxl and zipfile raise for a damaged file a DataError."""
+    try:
+        yield
+    except (LabelgroveError, MemoryError):
+        raise
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise DataError(f"cannot be read as an Excel file: {reason}", file=path) from error

@@ -16,6 +16,7 @@ import lzma
 import os
 import re
 import secrets
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar, cast
 
+from labelgrove.core.memory import check_unpacked
 from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import storing
 from labelgrove.data.formats.documents import BadLine, ReadOptions, ReadReport
@@ -121,7 +123,7 @@ def compression_of(head: bytes) -> str | None:
 def open_bytes(path: Path | str) -> Iterator[io.BufferedReader]:
     """The file's bytes, decompressed if its first bytes call for it; ``-`` is standard input."""
     if str(path) == STDIN:
-        with _decompressed(standard_input()) as stream:
+        with _decompressed(standard_input(), path) as stream:
             yield stream
         return
     file = Path(path)
@@ -134,7 +136,7 @@ def open_bytes(path: Path | str) -> Iterator[io.BufferedReader]:
         claimed = EXTENSIONS.get(file.suffix.lower())
         if claimed and head and compression_of(head) != claimed:
             raise DataError(f"is named {file.suffix} but is not {claimed} data", file=file)
-        with _decompressed(raw) as stream:
+        with _decompressed(raw, file) as stream:
             yield stream
 
 
@@ -154,14 +156,47 @@ def standard_input() -> io.BufferedReader:
 
 
 @contextmanager
-def _decompressed(raw: io.BufferedReader) -> Iterator[io.BufferedReader]:
+def _decompressed(raw: io.BufferedReader, path: Path | str) -> Iterator[io.BufferedReader]:
     kind = compression_of(raw.peek(16)[:16])
     if kind is None:
         yield raw
         return
     # The decompressors split lines slowly; a BufferedReader does it in C.
-    with io.BufferedReader(_DECOMPRESSORS[kind](raw), BUFFER) as stream:
+    unpacked: Stream = _Unpacked(_DECOMPRESSORS[kind](raw), raw, path)
+    with io.BufferedReader(unpacked, BUFFER) as stream:
         yield stream
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a compressed file, unless it is out of proportion to the file."""
+
+    def __init__(self, content: Stream, raw: io.BufferedReader, path: Path | str) -> None:
+        self._content, self._path, self._size = content, path, 0
+        self._packed = _regular_size(raw)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._content.read(len(buffer))
+        buffer[: len(piece)] = piece
+        self._size += len(piece)
+        if self._packed is not None:
+            check_unpacked(self._size, self._packed, file=self._path)
+        return len(piece)
+
+    def close(self) -> None:
+        self._content.close()
+        super().close()
+
+
+def _regular_size(raw: io.BufferedReader) -> int | None:
+    """The size of a file; None of a pipe."""
+    with contextlib.suppress(OSError):
+        status = os.fstat(raw.fileno())
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size
+    return None
 
 
 def damaged(error: Exception, file: Path | str, line: int | None = None) -> DataError:

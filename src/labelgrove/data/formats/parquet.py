@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from labelgrove.core.jsonio import JsonObject
+from labelgrove.core.memory import check_unpacked
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import STDIN
 from labelgrove.data.formats.tables import check_columns, record_documents
@@ -14,7 +15,10 @@ from labelgrove.data.records import listed
 from labelgrove.errors import DataError, MissingExtraError
 
 Batch: TypeAlias = Any  # a pyarrow.RecordBatch; pyarrow ships no types
-BATCH_ROWS = 1024
+ParquetFile: TypeAlias = Any
+MIN_ROWS, MAX_ROWS = 8, 1024  # of a batch
+BATCH_BYTES = 1 << 28  # of a batch in which every row has the largest value that there may be
+ITEM_BYTES = 8  # that a row of a column or an item of a list takes at least
 
 
 def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
@@ -34,11 +38,35 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
             fields = (*others, *listed(options.fields or ()))
             columns = [name for name in dict.fromkeys((*text_fields, *fields)) if name in names]
             columns = names if options.columns else columns
-            batches = file.iter_batches(batch_size=BATCH_ROWS, columns=columns)
-            rows = enumerate((record for batch in batches for record in _records(batch)), 1)
+            # A dictionary makes a value that the file has once a value of every row.
+            largest = _largest(file, path)
+            size = min(MAX_ROWS, max(MIN_ROWS, BATCH_BYTES // largest))
+            batches = file.iter_batches(batch_size=size, columns=columns)
+            records = (record for batch in batches for record in _records(batch))
+            rows = enumerate(_bounded(records, path), 1)
             yield from record_documents(path, rows, text_fields, options, report)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"cannot be read as Parquet: {error}", file=path) from error
+
+
+def _largest(file: ParquetFile, path: Path | str) -> int:
+    """Bytes of the largest column chunk, by the file's own account; refuses far too many."""
+    data = file.metadata
+    groups = [data.row_group(number) for number in range(data.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    sizes: list[int] = [chunk.total_uncompressed_size for chunk in chunks]
+    items = sum(chunk.num_values for chunk in chunks)
+    check_unpacked(sum(sizes) + ITEM_BYTES * items, Path(path).stat().st_size, file=path)
+    return max([1, *sizes])
+
+
+def _bounded(records: Iterable[JsonObject], path: Path | str) -> Iterator[JsonObject]:
+    """The records, as long as their texts are in proportion to the file."""
+    packed, unpacked = Path(path).stat().st_size, 0
+    for record in records:
+        unpacked += sum(len(cell) for cell in record.values() if isinstance(cell, str))
+        check_unpacked(unpacked, packed, file=path)
+        yield record
 
 
 def _records(batch: Batch) -> list[JsonObject]:

@@ -42,10 +42,10 @@ def url_of(path: str | os.PathLike[str]) -> str | None:
     >>> url_of(Path("s3://bucket/shards")), url_of("shards")
     ('s3://bucket/shards', None)
     """
-    found = _URL.fullmatch(os.fspath(path))
-    if found is None:
+    match = _URL.fullmatch(os.fspath(path))
+    if match is None:
         return None
-    scheme, rest = found.groups()
+    scheme, rest = match.groups()
     return f"{scheme}://{'/' if scheme == 'file' else ''}{rest}"
 
 
@@ -170,8 +170,8 @@ def read_shards(
     """
     options, report = options or ReadOptions(), report if report is not None else ReadReport()
     shards = shards_of(path)
-    found = [engine.split(read_shard, shard, options, parts=2) for shard in shards]
-    parts: list[ShardLabels] = [*engine.results([own for _, own in found])]
+    refs = [engine.split(read_shard, shard, options, parts=2) for shard in shards]
+    parts: list[ShardLabels] = [*engine.results([own for _, own in refs])]
     for part in parts:
         report.add(part.report)
     table = None if labels is None else Path(labels)
@@ -188,7 +188,7 @@ def read_shards(
     moved = [_with_columns(part, column) for part in parts]
     matrix = stacked_rows(moved)
     starts = offsets([part.labels.shape[0] for part in parts])
-    return ShardedCorpus(engine, tuple(texts for texts, _ in found), starts, matrix, index)
+    return ShardedCorpus(engine, tuple(texts for texts, _ in refs), starts, matrix, index)
 
 
 def read_joined_shards(path: str | os.PathLike[str], **options: Any) -> Corpus:

@@ -45,9 +45,17 @@ def table_writer(
 def _csv(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Writer]:
     # A lone surrogate, which JSON can put into a string, has no form in UTF-8.
     text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(columns)
-    yield rows.writerows
+    plain = csv.writer(text, lineterminator="\n")
+    # The writer does not quote a lone carriage return, which readers take for the end of a row.
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+
+    def write(rows: Rows) -> None:
+        for row in rows:
+            odd = any(isinstance(cell, str) and "\r" in cell for cell in row)
+            (quoted if odd else plain).writerow(row)
+
+    write([list(columns)])
+    yield write
     text.flush()
     text.detach()  # the file is closed by those who opened it
 

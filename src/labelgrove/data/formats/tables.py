@@ -40,8 +40,8 @@ def iter_table(
     rows = _rows(path, options, report, delimiter)
     if options.column_names is None and (first := next(rows, None)) is not None:
         # A line may tell Excel the delimiter.
-        told = delimiter.join(first[1]).strip() == f"sep={delimiter}".strip()
-        rows = rows if told else itertools.chain([first], rows)
+        is_hint = delimiter.join(first[1]).strip() == f"sep={delimiter}".strip()
+        rows = rows if is_hint else itertools.chain([first], rows)
     unquoted = delimiter == "\t" and not options.quoted
     return row_documents(path, rows, options, report, unquoted=unquoted)
 
@@ -93,8 +93,8 @@ def record_documents(
     head = list(itertools.islice(records, ROWS_LOOKED_AT))
     separator = options.label_separator
     if separator is None:
-        found = (record.get(options.labels_field) for _, record in head if isinstance(record, dict))
-        cells = [cell or "" for cell in found if cell is None or isinstance(cell, str)]
+        raw = (record.get(options.labels_field) for _, record in head if isinstance(record, dict))
+        cells = [cell or "" for cell in raw if cell is None or isinstance(cell, str)]
         separator = ";" if _separators_in(cells) == {";"} else SEPARATORS[0]
         for note in _separator_notes(path, cells, separator) if options.labels else ():
             report.note(note)

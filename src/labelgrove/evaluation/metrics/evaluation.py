@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from labelgrove.core import notebook
+from labelgrove.core.aliases import DocumentInput
 from labelgrove.core.arrays import Float64
 from labelgrove.core.jsonio import JsonObject
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.metrics.bins import bin_measure, check_frequencies, frequency_bin
 from labelgrove.evaluation.metrics.intervals import Interval, bootstrap, interval
@@ -39,6 +42,18 @@ DEFAULT_METRICS = (
     *("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5"),
     *("R@1", "R@3", "R@5", "R@10", "RP@5", "F1@5", "micro-F1@5", "macro-F1@5"),
 )
+
+
+MOST_LABELS = 100  # that a model predicts for a metric with a threshold
+
+
+@runtime_checkable
+class Predicting(Protocol):
+    """A fitted model."""
+
+    facts_: TrainingFacts
+
+    def predict(self, X: DocumentInput, k: int = 5) -> Predictions: ...
 
 
 @dataclass(frozen=True)
@@ -141,8 +156,9 @@ class Comparison:
 
 
 def evaluate(
-    predictions: Predictions,
-    truth: Truth,
+    predictions: Predictions | Predicting,
+    truth: Truth | DocumentInput,
+    y: Truth | None = None,
     *,
     unknown: Counts = None,
     metrics: Sequence[str] | None = None,
@@ -155,6 +171,8 @@ def evaluate(
     seed: int = 0,
 ) -> Evaluation:
     """Measures predictions against true labels: a Corpus, label lists, a frame, or a matrix.
+
+    ``evaluate(model, X, y)`` predicts first, and knows the training documents of the labels.
 
     - ``metrics``: names such as ``P@1``, ``nDCG@5``, ``PSP@5``, ``micro-F1@5``, ``macro-F1@t=0.3``
       (all labels with a score of at least 0.3), ``tail-R@5``, ``coverage@5``, in upper or lower
@@ -175,9 +193,18 @@ def evaluate(
     >>> evaluate(p, [[1, 0], [1, 1]], metrics=["P@1", "R@1"]).values
     {'P@1': 1.0, 'R@1': 0.75}
     """
+    if isinstance(predictions, Predicting):
+        facts = predictions.facts_
+        if train_frequencies is None and n_train is None:
+            train_frequencies, n_train = facts.frequencies, facts.documents
+        places = [parse_metric(name).k or MOST_LABELS for name in metrics or DEFAULT_METRICS]
+        documents, truth = truth, truth if y is None else y
+        predictions = predictions.predict(documents, k=max(places))
+    elif y is not None:
+        raise DataError("evaluate(predictions, truth), or evaluate(model, documents, labels)")
     if not isinstance(predictions, Predictions):
         kind = type(predictions).__name__
-        raise DataError(f"predictions: must be Predictions, as from model.predict, got {kind}")
+        raise DataError(f"predictions: must be Predictions or a fitted model, got {kind}")
     request = checked_request(predictions, metrics, train_frequencies, n_train, propensity)
     measures, evaluation = request.measure(predictions, truth, unknown, filter_pairs)
     if intervals is None:

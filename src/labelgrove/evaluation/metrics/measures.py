@@ -64,10 +64,10 @@ class Sums:
 def _exact(values: Float64) -> tuple[float, ...]:
     """A few numbers with the sum of these: the rounded sum, then what rounding has left out."""
     numbers: list[float] = values.tolist()
-    found: list[float] = []
-    while rest := math.fsum([*numbers, *(-part for part in found)]):
-        found.append(rest)
-    return tuple(found)
+    sums: list[float] = []
+    while rest := math.fsum([*numbers, *(-part for part in sums)]):
+        sums.append(rest)
+    return tuple(sums)
 
 
 def mean(values: Float64) -> Ratio:

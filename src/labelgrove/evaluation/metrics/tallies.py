@@ -64,5 +64,5 @@ class Tally:
         """What :func:`evaluate` gives for the documents."""
         values = {name: measure.value() for name, measure in self.measures.items()}
         notes = tuple(self.facts.notes(self.longest))
-        found = Evaluation(values, self.facts.documents, {}, self.propensity, notes)
-        return found if intervals is None else with_intervals(found, self.measures, times=intervals)
+        plain = Evaluation(values, self.facts.documents, {}, self.propensity, notes)
+        return plain if intervals is None else with_intervals(plain, self.measures, times=intervals)

@@ -150,7 +150,7 @@ def _example(encoder: Encoder, documents: int, tokens: int) -> tuple[Tensor, Ten
     words = encoder.model.config.vocab_size
     ids = (torch.arange(documents * tokens).reshape(documents, tokens) * 7919) % words
     mask = torch.ones_like(ids)
-    if documents > 1 and tokens > 1:
+    if documents > 1:
         empty = slice(0, tokens // 2) if encoder.pad_left else slice(tokens - tokens // 2, tokens)
         mask[1, empty] = 0
         ids[1, empty] = encoder.pad_id

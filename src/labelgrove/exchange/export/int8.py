@@ -107,9 +107,9 @@ class _Rewriting:
         del self.graph.node[:]
         self.graph.node.extend(self.nodes)
         used = {name for node in self.nodes for name in node.input}
-        kept = [tensor for tensor in self.constants.values() if tensor.name in used]
+        constants = [tensor for tensor in self.constants.values() if tensor.name in used]
         del self.graph.initializer[:]
-        self.graph.initializer.extend(kept)
+        self.graph.initializer.extend(constants)
         del self.graph.value_info[:]  # shapes of old tensors; onnxruntime infers what it needs
 
     def is_weight(self, name: str) -> bool:
@@ -180,8 +180,8 @@ class _Rewriting:
             self.constant(f"{table}/rows", np.rint(values / scale).astype(np.int8))
             self.constant(f"{table}/scale-of-rows", scale)
         name = node.output[0]
-        found = self.add("Gather", [f"{table}/rows", rows], f"{name}/found")
-        floats = self.add("Cast", [found], f"{name}/found-floats", to=TensorProto.FLOAT)
+        integers = self.add("Gather", [f"{table}/rows", rows], f"{name}/found")
+        floats = self.add("Cast", [integers], f"{name}/found-floats", to=TensorProto.FLOAT)
         scales = self.add("Gather", [f"{table}/scale-of-rows", rows], f"{name}/found-scale")
         self.add("Mul", [floats, scales], name)
 

@@ -23,7 +23,7 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import texts_only
 from labelgrove.disk.bundle import regular_size
-from labelgrove.disk.model_folder import StoredModel, save_model
+from labelgrove.disk.model_folder import StoredModel, reading_parts, save_model
 from labelgrove.errors import ConfigError, ModelFormatError, UnsupportedError
 from labelgrove.evaluation.calibration import Calibration
 from labelgrove.evaluation.predictions import Predictions
@@ -34,6 +34,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import Model
 from labelgrove.methods.explaining.explanation import ExplanationRequest
+from labelgrove.methods.folders import check_trees
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.neighbours.memory import Memory, Queries
 from labelgrove.methods.neighbours.voting import VotingParams
@@ -84,7 +85,9 @@ class ExportedModel(Model):
         model.precision = stored.metadata["precision"]
         model.index_ = LabelIndex.from_state(parts["labels"])
         model.facts_ = TrainingFacts.from_state(parts["training"])
+        model.facts_.check_fits(len(model.index_))
         model.engine = make_engine(stored, model.index_)
+        check_trees(model.trees(), model.index_, path)
         model.report_ = parts["encoder"].config.get("report") or {}
         if "calibration" in parts:
             model.calibration_ = Calibration.from_state(parts["calibration"])
@@ -98,7 +101,10 @@ class ExportedModel(Model):
         return {} if self.engine.tree is None else {"tree": self.engine.tree}
 
     def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
-        return self.engine.predict(texts_only(self.method, X), k, mask)
+        texts = texts_only(self.method, X)
+        # What the graph gives fits the other parts, or not, only when it has run.
+        with reading_parts(self.folder):
+            return self.engine.predict(texts, k, mask)
 
     def paths(self, question: ExplanationRequest) -> NoReturn:
         """Refused: gradients need the network itself."""
@@ -244,7 +250,9 @@ def make_engine(stored: StoredModel, index: LabelIndex) -> Engine:
     if method in ("lightxml", "cascadexml"):
         tree = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
         reranker = Reranker.from_parts(parts, RerankParams(**params["rerank"]))
-        return NetworkEngine(encoder, Heads(parts["heads"], tree), reranker, index, tree)
+        heads = Heads(parts["heads"], tree)
+        check_trees({"network": heads.tree}, index, stored.path)
+        return NetworkEngine(encoder, heads, reranker, index, tree)
     if method == "xtransformer":
         learnt = parts["score"].config["learnt"]
         ranker = ClusterRanker(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 GRAPH, WEIGHTS, TOKENIZER = "encoder.onnx", "encoder.onnx.data", "tokenizer.json"
+MOST = 1 << 20  # tokens, layers and numbers of a state
 BATCH_TOKENS = 2048  # including padding; more does not make a CPU faster
 
 
@@ -34,6 +35,10 @@ class OnnxEncoder:
     """
 
     def __init__(self, folder: Path, settings: JsonObject) -> None:
+        for name in ("max_tokens", "width", "layers", "pad_id"):
+            value = settings[name]
+            if type(value) is not int or not (name != "pad_id") <= value <= MOST:
+                raise ModelFormatError(f"{folder}: the encoder cannot have {name}={value!r}")
         self.folder = folder
         self.settings = dict(settings)
         self.max_tokens: int = settings["max_tokens"]
@@ -92,7 +97,14 @@ class OnnxEncoder:
                 place = slice(longest - count, None) if self.settings["pad_left"] else slice(count)
                 ids[line, place] = tokens.row(row)
                 mask[line, place] = 1
-            yield rows, session.run(None, {"ids": ids, "mask": mask})[0]
+            yield rows, self._run(session, {"ids": ids, "mask": mask})
+
+    def _run(self, session: InferenceSession, inputs: dict[str, Int64]) -> Float32:
+        try:
+            states: Float32 = session.run(None, inputs)[0]
+        except Exception as error:  # onnxruntime has a class of its own for every kind of failure
+            raise ModelFormatError(f"{self.folder / GRAPH}: cannot be run ({error})") from error
+        return states
 
     def vectors(self, texts: Strings) -> Float32:
         """The states of all layers, side by side, for each document."""

@@ -5,22 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from labelgrove.core.params import (
     Params,
     Settings,
-    merge_settings,
     overridden,
     param,
+    parse_setting,
     read_toml,
     unknown_key,
+    with_setting,
 )
 from labelgrove.data.formats.detect import detect_format
 from labelgrove.data.formats.read import source_files
 from labelgrove.disk.hashing import content_hash, file_hash
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, MissingExtraError
 from labelgrove.experiments.bench.table import METRICS
 from labelgrove.methods import create, method_class
 from labelgrove.methods.ensemble.members import check_kinds
@@ -72,13 +74,19 @@ class Bench:
 
     @classmethod
     def from_config(
-        cls, config: Mapping[str, object], *, settings: Sequence[str] = (), folder: str | Path = "."
+        cls,
+        config: Mapping[str, object],
+        *,
+        settings: Sequence[str] = (),
+        folder: str | Path = ".",
+        only: Sequence[str] = (),
     ) -> Bench:
         """Read the ``[[methods]]`` tables and the keys that they share.
 
         A row starts from the settings of the row that ``base`` names, or of the file that
         ``config`` names (relative to ``folder``). ``settings`` are ``--set`` flags for all rows
-        whose method has them.
+        whose method has them. With ``only``, other rows are not checked: they may need an encoder
+        or an extra that is not here.
 
         >>> rows = [{"method": "parabel"}, {"name": "one tree", "base": "parabel", "n_trees": 1}]
         >>> Bench.from_config({"methods": rows}).rows[1].settings
@@ -96,18 +104,32 @@ class Bench:
             if row.slug in {other.slug for other in rows}:
                 raise ConfigError(f"methods: two rows are called {row.name!r}; rename one")
             rows.append(row)
-        rows = _with_flags(rows, settings)
         bench = cls(BenchParams.from_dict(shared), tuple(rows))
-        bench.check(named_baseline="baseline" in shared)
+        chosen = bench.chosen(only)
+        bench = replace(bench, rows=tuple(_with_flags(rows, settings, chosen)))
+        bench.check(chosen, named_baseline="baseline" in shared)
         return bench
 
-    def check(self, *, named_baseline: bool) -> None:
+    def chosen(self, only: Sequence[str]) -> set[str]:
+        """These rows, by name or pattern, and those that they join; without names, all."""
+        names = [row.name for row in self.rows]
+        chosen = set() if only else set(names)
+        for pattern in only:
+            found = {name for name in names if name == pattern or fnmatchcase(name, pattern)}
+            if not found:
+                raise ConfigError(f"--only {pattern}: no such row; there are {', '.join(names)}")
+            chosen |= found
+        for row in reversed(self.rows):  # members are above
+            chosen.update(row.of if row.name in chosen else ())
+        return chosen
+
+    def check(self, chosen: set[str], *, named_baseline: bool) -> None:
         """Refuse what could not be trained or joined."""
         rows = {row.name: row for row in self.rows}
         if named_baseline and self.params.baseline not in rows:
             raise ConfigError(unknown_key(self.params.baseline, list(rows), "baseline"))
         for row in self.rows:
-            if row.settings is None:
+            if row.settings is None or row.name not in chosen:
                 continue
             model = create_row(row)
             if not row.of:
@@ -154,37 +176,49 @@ def _row(
 
 
 def _published(table: object, number: int) -> tuple[dict[str, float], str]:
-    """The published numbers of a row, and where they are from."""
+    """The published numbers of a row (percent, and hours of training), and where they are from."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"methods: number {number}: published must be a table of numbers")
     numbers = dict(table)
     source = str(numbers.pop("source", ""))
     for key, value in numbers.items():
-        if key not in METRICS:
-            raise ConfigError(unknown_key(key, [*METRICS, "source"], "published"))
+        if key not in (*METRICS, "hours"):
+            raise ConfigError(unknown_key(key, [*METRICS, "hours", "source"], "published"))
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ConfigError(f"published.{key}: must be a number in percent, got {value!r}")
+            raise ConfigError(f"published.{key}: must be a number, got {value!r}")
     return {key: float(value) for key, value in numbers.items()}, source
 
 
-def _with_flags(rows: Sequence[BenchRow], flags: Sequence[str]) -> list[BenchRow]:
-    """Rows with ``--set`` flags; a flag that no row knows is an error."""
-    given = merge_settings({}, list(flags))
+def _with_flags(rows: Sequence[BenchRow], flags: Sequence[str], chosen: set[str]) -> list[BenchRow]:
+    """Rows with those of the ``--set`` flags that they know; one that no row knows is an error."""
+    given = [parse_setting(flag) for flag in flags]
     known: set[str] = set()
     result = []
     for row in rows:
-        if row.settings is not None and not row.of:
-            arguments = method_class(row.settings["method"])._get_param_names()
-            if "members" in arguments:
-                arguments = list(given)  # an ensemble passes other flags on to its members
-            else:
-                known.update(arguments)
-            overrides = {key: value for key, value in given.items() if key in arguments}
-            row = replace(row, settings=overridden(row.settings, overrides))
+        if given and row.settings is not None and not row.of:
+            try:
+                model = method_class(row.settings["method"])()
+            except MissingExtraError:
+                if row.name in chosen:
+                    raise
+                result.append(row)
+                continue
+            names = {name.replace("__", ".") for name in model.get_params()}
+            passes_on = "members" in names  # an ensemble's members know more
+            known |= set() if passes_on else names
+            settings = row.settings
+            for key, value in given:
+                if passes_on or key in names:
+                    settings = with_setting(settings, key, value)
+            row = replace(row, settings=settings)
         result.append(row)
-    for key in given:
+    for key, _ in given:
+        table, _, name = key.rpartition(".")
         if known and key not in known:
-            raise ConfigError(f"--set {unknown_key(key, sorted(known))}")
+            inner = [other.partition(".")[2] for other in known if other.startswith(f"{table}.")]
+            outer = sorted(other for other in known if "." not in other)
+            problem = (name, sorted(inner), table) if table in known else (table or name, outer)
+            raise ConfigError(f"--set {unknown_key(*problem)}")
     return result
 
 

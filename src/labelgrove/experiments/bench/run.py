@@ -34,7 +34,7 @@ from labelgrove.disk.bundle import library_versions, read_manifest
 from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.disk.run_folder import RunFolder, process_name, run_status
 from labelgrove.engines import Engine
-from labelgrove.errors import ConfigError, LabelgroveError
+from labelgrove.errors import LabelgroveError
 from labelgrove.evaluation.measures import Measures
 from labelgrove.evaluation.metrics import Propensity
 from labelgrove.exchange.loading import load
@@ -61,7 +61,7 @@ class BenchFolder:
         flags: Sequence[str] = (),
         device: str = "auto",
     ) -> None:
-        self.params, self.files = bench.params, Files.of(bench.params, data)
+        self.bench, self.params, self.files = bench, bench.params, Files.of(bench.params, data)
         self.data, self.folder, self.flags, self.device = data, folder, flags, device
         self.rows = {row.name: row for row in bench.rows}
         for name in ("configs", "models", "rows"):
@@ -85,12 +85,7 @@ class BenchFolder:
         has an ``error``, does not stop the others, and is tried again next time. With an
         ``engine``, rows are trained at the same time, and measured when all are trained.
         """
-        for name in only:
-            if name not in self.rows:
-                raise ConfigError(f"--only {name}: no such row; there are {', '.join(self.rows)}")
-        chosen = set(only or self.rows)
-        for row in reversed(self.rows.values()):  # members are above
-            chosen.update(row.of if row.name in chosen else ())
+        chosen = self.bench.chosen(only)
         rows = [row for row in self.rows.values() if row.settings and row.name in chosen]
         if engine is not None:
             self._train_all([r for r in rows if not r.of and self._record(r) is None], engine, say)
@@ -141,8 +136,8 @@ class BenchFolder:
 
     def _record(self, row: BenchRow) -> Record | None:
         """The finished record of a row with the same settings and data, or None."""
-        if row.settings is None:
-            return None
+        if row.settings is None or not self._file(row).exists():
+            return None  # without asking for its encoders, which --only may not need
         record = read_record(self._file(row), self.key(row))
         return None if record is None or "error" in record else record
 

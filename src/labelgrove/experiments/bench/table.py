@@ -53,7 +53,8 @@ def bench_table(records: Sequence[Record]) -> str:
             values = [f"{numbers[name]:.2f}" if name in numbers else "" for name in METRICS]
             gain = _gain(record.get("published_gain"))
             where = f" ({record['source']})" if record.get("source") else ""
-            lines.append([f"{record['row']}, published{where}", *values, gain, *[""] * 5])
+            seconds = f"{3600 * numbers['hours']:.0f}" if "hours" in numbers else ""
+            lines.append([f"{record['row']}, published{where}", *values, gain, seconds, *[""] * 4])
     note = "\n\n± half of the 95 % bootstrap interval" if intervals else ""
     return markdown([heads, *lines]) + note
 

@@ -129,8 +129,8 @@ class Trials:
         best = self.best
         if self.validation is not None and rows is None:
             with self.reporter.stage(f"{name}: measuring"):
-                found = model.predict(self.validation, k=max(MEASURED_AT))
-                rows = precision_rows(found, self.validation.labels)
+                predictions = model.predict(self.validation, k=max(MEASURED_AT))
+                rows = precision_rows(predictions, self.validation.labels)
         trial = MemberTrial(name, model, rows, seconds)
         if best is None:
             self.first_seconds = seconds

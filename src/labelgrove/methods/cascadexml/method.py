@@ -112,18 +112,10 @@ class CascadeXML(Model):
         widths = self.heads.clusters or cascade_clusters(labels)
         return tuple(width for width in widths if width < labels)
 
-    def encoders(self) -> list[EncoderParams]:
-        """The one that is fine-tuned."""
-        return [self.encoder]
-
     def _best_labels(
         self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
     ) -> Predictions:
         return networks.predict(self, X, k, mask=mask)
-
-    def trees(self) -> dict[str, LabelTree]:
-        """The tree of the labels' clusters."""
-        return {} if self.tree_ is None else {"tree": self.tree_}
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """The network's own way to the label, and the reranker's."""
@@ -177,8 +169,7 @@ class CascadeXML(Model):
         return networks.parts(self)
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
-        tree = LabelTree.from_state(parts["tree"])
-        self.tree_: LabelTree | None = tree
+        self.tree_ = tree = LabelTree.from_state(parts["tree"])
         self.network_ = network_from_part(parts["network"], CascadeHeads(tree, self.heads))
         self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)
         self.history_ = parts["network"].config["story"]

@@ -20,9 +20,11 @@ from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import check_k, documents_of
+from labelgrove.data.records import words_of
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.evaluation.predictions import check_fitted
 from labelgrove.methods.explaining.explanation import (
+    BOUND_CHARS,
     GRADIENT_STEPS,
     Explanation,
     ExplanationRequest,
@@ -38,6 +40,7 @@ from labelgrove.methods.settings import check_count
 __all__ = ["Explanation", "explain", "explain_best"]
 
 NO_REASON = "no word of the text counts here: the model does not know them, or not for this label"
+CUT = f"only the first {BOUND_CHARS:,} characters were searched for the positions of words"
 
 
 def explain(
@@ -50,6 +53,7 @@ def explain(
     gradient_steps: int = GRADIENT_STEPS,
     corpus: Corpus | None = None,
     neighbours: int = 3,
+    bounded: bool = False,
 ) -> Explanation:
     """Why ``model`` gives ``text`` its score for ``label`` (an id or a name).
 
@@ -59,7 +63,8 @@ def explain(
     numbers that a model with a dense block needs as well. For networks, integrated gradients with
     this many ``gradient_steps`` measure what words contribute (1: gradient times input). With a
     ``corpus``, it names the ``neighbours`` documents of the label that are most similar to the
-    text; models do not keep their training documents.
+    text; models do not keep their training documents. A ``bounded`` explanation looks for the
+    positions of words only in the beginning of a long text, and says so in a note.
     """
     check_fitted(model)
     text = _with_fields(model, text)
@@ -71,9 +76,10 @@ def explain(
         raise DataError(model.index_.unknown(label))
     if model.submodels():
         options = {"top": top, "dense": dense, "gradient_steps": gradient_steps}
+        options["bounded"] = bounded
         explanation = _explain_members(model, text, label, column, options)
     else:
-        explanation = _explain_one(model, text, column, top, dense, gradient_steps)
+        explanation = _explain_one(model, text, column, top, dense, gradient_steps, bounded)
     if corpus is None:
         return explanation
     words = documents_of(_one_document(text)).texts
@@ -101,12 +107,13 @@ def _explain_one(
     top: int | None,
     dense: DenseInput,
     gradient_steps: int,
+    bounded: bool,
 ) -> Explanation:
     if dense is not None and "dense" not in model.takes:
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
     _one_document(text)
     examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
-    request = ExplanationRequest(text, column, examples, _one_row(dense), gradient_steps)
+    request = ExplanationRequest(text, column, examples, _one_row(dense), gradient_steps, bounded)
     with using(threads=1, device=model.device):  # one text has no work for more
         paths, kind = model.paths(request)
     score = sum(path.weight * path.score for path in paths)
@@ -124,7 +131,7 @@ def _explain_one(
         reasons=strongest(reasons, top),
         paths=tuple(short),
         calibrated=_calibrated(model, score, column),
-        notes=(NO_REASON,) if silent else (),
+        notes=(*[NO_REASON] * silent, *[CUT] * (bounded and _is_long(text))),
     )
 
 
@@ -174,6 +181,10 @@ def _one_document(text: TextInput) -> TextInput:
     if isinstance(text, Sequence) and not isinstance(text, str):
         raise DataError("explain takes one text, not a list of texts")
     return [text] if isinstance(text, str) else text
+
+
+def _is_long(text: TextInput) -> bool:
+    return isinstance(text, str) and len(words_of(text)) > BOUND_CHARS
 
 
 def _one_row(dense: DenseInput) -> Any:

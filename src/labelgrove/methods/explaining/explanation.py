@@ -7,7 +7,7 @@ contribute; contributions that are not listed are summed up, so the sums always 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -23,6 +23,9 @@ from labelgrove.evaluation.predictions import ScoreKind
 # For neural methods; the result of a single step is no better than chance.
 GRADIENT_STEPS = 8
 SHOWN_REASONS, SHOWN_MEMBERS = 10, 8  # when an explanation is displayed
+# Of a bounded explanation: characters in which words are looked for, words of a step, and positions
+# of a word.
+BOUND_CHARS, BOUND_WORDS, BOUND_POSITIONS = 10_000, 200, 50
 
 ReasonKind = Literal["term", "token", "feature"]
 Examples = Callable[[Int32], tuple[str, ...]]  # names of some labels, the most frequent ones
@@ -111,14 +114,37 @@ class DecisionPaths(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Terms:
+    """The terms of a text by their columns, with their positions.
+
+    ``name`` names columns that were not looked for, and ``most`` is how many reasons a step lists;
+    both only in a bounded explanation.
+    """
+
+    known: Mapping[int, tuple[str, tuple[Span, ...]]]
+    name: Callable[[int], str] | None = None
+    most: int | None = None
+
+    def __call__(self, column: int) -> tuple[str, tuple[Span, ...]] | None:
+        if column in self.known or self.name is None:
+            return self.known.get(column)
+        return self.name(column), ()
+
+
+@dataclass(frozen=True)
 class ExplanationRequest:
-    """Why does this document get the label of this column?"""
+    """Why does this document get the label of this column?
+
+    A ``bounded`` answer takes about as long for a long text as for a short one: it has the same
+    margins, but lists fewer words and positions.
+    """
 
     document: TextInput
     column: int
     examples: Examples
     dense: DenseInput = None
     gradient_steps: int = GRADIENT_STEPS
+    bounded: bool = False
 
     @property
     def documents(self) -> Documents:

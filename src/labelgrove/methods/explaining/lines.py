@@ -13,21 +13,21 @@ BAR = 12
 STEP_WORDS = 4  # shown per node on the path
 
 
-def explanation_lines(found: Explanation, text: str, indent: str = "") -> Iterator[Text]:
+def explanation_lines(explanation: Explanation, text: str, indent: str = "") -> Iterator[Text]:
     """An explanation for people, line by line."""
 
     def line(*parts: str | tuple[str, str]) -> Text:
         return Text.assemble(indent, *parts)
 
-    identity = "" if found.id == found.name else f" ({found.id})"
-    score = "not found" if found.score is None else f"{found.score:.4f}"
-    chance = "" if found.calibrated is None else f"probability {found.calibrated:.4f}, "
-    facts = f"  {chance}{found.score_kind} {score}, {found.method}"
-    yield line((f"{found.name}{identity}", "bold"), facts)
+    identity = "" if explanation.id == explanation.name else f" ({explanation.id})"
+    score = "not found" if explanation.score is None else f"{explanation.score:.4f}"
+    chance = "" if explanation.calibrated is None else f"probability {explanation.calibrated:.4f}, "
+    facts = f"  {chance}{explanation.score_kind} {score}, {explanation.method}"
+    yield line((f"{explanation.name}{identity}", "bold"), facts)
     if not indent:
-        yield highlighted(found, text)
-    largest = max((abs(reason.contribution) for reason in found.reasons), default=1.0)
-    for reason in found.reasons:
+        yield highlighted(explanation, text)
+    largest = max((abs(reason.contribution) for reason in explanation.reasons), default=1.0)
+    for reason in explanation.reasons:
         bar = "█" * max(1, round(BAR * abs(reason.contribution) / largest))
         times = f" (x{len(reason.spans)})" if len(reason.spans) > 1 else ""
         yield line(
@@ -35,18 +35,18 @@ def explanation_lines(found: Explanation, text: str, indent: str = "") -> Iterat
             (f"{bar:<{BAR}}", _colour(reason.contribution)),
             f" {reason.text}{times}",
         )
-    for path in found.paths:
+    for path in explanation.paths:
         weight = "" if path.weight == 1.0 else f", {path.weight:.0%} of the score"
         yield line(f"  {path.name}: {path.score:.4f}{weight}")
         for step in path.steps:
             yield line("    ", step_line(step))
-    for near in found.neighbours:
+    for near in explanation.neighbours:
         name = f"document {near.document}" if near.id is None else near.id
         shared = f" by {', '.join(near.terms)}" if near.terms else ""
         yield line(f"  like {name} ({near.similarity:.2f}{shared}): ", (near.excerpt, "dim"))
-    for note in found.notes:
+    for note in explanation.notes:
         yield line(f"  note: {note}")
-    for number, member in enumerate(found.members, 1):
+    for number, member in enumerate(explanation.members, 1):
         yield line(f"  member {number}")
         yield from explanation_lines(member, text, indent + "    ")
     if not indent:
@@ -70,11 +70,11 @@ def step_line(step: Step) -> str:
     )
 
 
-def highlighted(found: Explanation, text: str) -> Text:
+def highlighted(explanation: Explanation, text: str) -> Text:
     """The text, with the words that count for or against the label in colour."""
     shown = text[:SHOWN_TEXT] + ("…" if len(text) > SHOWN_TEXT else "")
     coloured = Text(shown, style="dim")
-    for piece in found.highlights():
+    for piece in explanation.highlights():
         strong = "bold " if abs(piece.strength) >= 0.5 else ""
         coloured.stylize(f"not dim {strong}{_colour(piece.strength)}", piece.start, piece.end)
     return Text.assemble("  ", coloured)

@@ -99,7 +99,7 @@ def vector_paths(
 
     Without a ``reading``, as for word vectors, there are no tokens to trace back to.
     """
-    names = named_terms(question.text, terms) if rankers[0].features else None
+    names = named_terms(question, terms) if rankers[0].features else None
 
     def traced(steps: list[list[Step]]) -> list[list[Step]]:
         if reading is None:
@@ -256,7 +256,7 @@ def label_step(
         features.parts(),
         reading.question.column,
         params=OWN_MARGIN,
-        terms=named_terms(reading.text, terms),
+        terms=named_terms(reading.question, terms),
         examples=lambda columns: (),
     )[-1]
     return traced_step(reading, step, shares)

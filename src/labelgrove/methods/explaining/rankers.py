@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,13 +20,12 @@ from labelgrove.methods.explaining.explanation import (
     ExplanationRequest,
     Path,
     Reason,
-    Span,
+    ReasonKind,
     Step,
+    Terms,
 )
 from labelgrove.ranking.beam import SearchParams, log_transformed
 from labelgrove.ranking.ranker import Ranker
-
-Terms = Mapping[int, tuple[str, tuple[Span, ...]]]
 
 EXAMPLES = 3  # labels that show what a node is about
 
@@ -117,14 +116,10 @@ def ranker_steps(
         vector = 0.0
         if ranker.width:
             vector = float(weights.dense[0].astype(np.float64) @ document.dense[0].astype(float))
-        reasons = tuple(
-            feature_reason(int(feature), float(value), float(weight) * float(value), terms)
-            for feature, value, weight in zip(
-                features, document.sparse.data, weights.sparse.toarray()[0, features], strict=True
-            )
-            if weight != 0
-        )
-        margin = sum(reason.contribution for reason in reasons) + bias + vector
+        own_weights = weights.sparse.toarray()[0, features].astype(np.float64)
+        values = document.sparse.data.astype(np.float64)
+        reasons, rest = feature_reasons(features, values, own_weights * values, terms)
+        margin = sum(reason.contribution for reason in reasons) + rest + bias + vector
         below = labels_below(tree, level, node)
         post_processor = "noop" if last and own_margin else params.post_processor
         steps.append(
@@ -139,6 +134,7 @@ def ranker_steps(
                 examples=() if last else examples(below),
                 bias=bias,
                 vector=vector,
+                rest=rest,
                 reasons=reasons,
             )
         )
@@ -175,9 +171,23 @@ def tree_paths(
     return DecisionPaths(paths, search.score_kind)
 
 
-def feature_reason(feature: int, value: float, contribution: float, terms: Terms | None) -> Reason:
-    """What a column of the features contributes; ``terms`` names those of tf-idf."""
-    if terms is None or feature not in terms:  # a column of a given matrix
-        return Reason(f"feature {feature}", contribution, value, "feature")
-    text, spans = terms[feature]
-    return Reason(text, contribution, value, "term", spans)
+def feature_reasons(
+    features: Array, values: Array, contributions: Array, terms: Terms | None
+) -> tuple[tuple[Reason, ...], float]:
+    """What columns of the features contribute, and the sum of those that are not listed.
+
+    ``terms`` names the columns of tf-idf; others are those of a given matrix.
+    """
+    listed, rest = np.flatnonzero(contributions), 0.0
+    if terms is not None and terms.most is not None and len(listed) > terms.most:
+        order = np.argsort(-np.abs(contributions[listed]), kind="stable")
+        rest = float(contributions[listed[order[terms.most :]]].sum())
+        listed = np.sort(listed[order[: terms.most]])
+    reasons = []
+    for place in listed.tolist():
+        feature, value = int(features[place]), float(values[place])
+        term = None if terms is None else terms(feature)
+        kind: ReasonKind = "feature" if term is None else "term"
+        text, spans = term or (f"feature {feature}", ())
+        reasons.append(Reason(text, float(contributions[place]), value, kind, spans))
+    return tuple(reasons), rest

@@ -12,7 +12,14 @@ from collections.abc import Iterator, Sequence
 
 from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.data.records import words_of
-from labelgrove.methods.explaining.explanation import Span
+from labelgrove.methods.explaining.explanation import (
+    BOUND_CHARS,
+    BOUND_POSITIONS,
+    BOUND_WORDS,
+    ExplanationRequest,
+    Span,
+    Terms,
+)
 from labelgrove.text.feeding import TextAnalyzer, find_analyzer
 from labelgrove.text.scripts import UNSPACED, UNSPACED_NGRAMS
 from labelgrove.text.term_reader import TermReader
@@ -37,12 +44,18 @@ def find_terms(
     return {term: tuple(spans) for term, spans in terms.items()}
 
 
-def terms_by_column(text: str, vectorizer: Tfidf) -> dict[int, tuple[str, tuple[Span, ...]]]:
+def terms_by_column(
+    text: str, vectorizer: Tfidf, *, chars: int | None = None
+) -> dict[int, tuple[str, tuple[Span, ...]]]:
     """The terms of a text that a fitted Tfidf knows, by their columns, with their positions.
 
-    Names of hashed terms that share a column are joined. Values of fields have no position.
+    Names of hashed terms that share a column are joined. Values of fields have no position. Only
+    whole words of the first ``chars`` characters are looked for.
     """
-    terms = find_terms(words_of(text), vectorizer.fitted_params, vectorizer.analyzer)
+    words = words_of(text)
+    if chars is not None and len(words) > chars:
+        words = "".join(words[:chars].rsplit(None, 1)[:1])
+    terms = find_terms(words, vectorizer.fitted_params, vectorizer.analyzer)
     columns = _columns(list(terms), vectorizer)
     known: dict[int, tuple[str, tuple[Span, ...]]] = {}
     for (term, spans), column in zip(terms.items(), columns, strict=True):
@@ -54,9 +67,18 @@ def terms_by_column(text: str, vectorizer: Tfidf) -> dict[int, tuple[str, tuple[
     return known | {column: (t, ()) for column, t in vectorizer.field_columns(text).items()}
 
 
-def named_terms(text: str, reader: TermReader) -> dict[int, tuple[str, tuple[Span, ...]]] | None:
-    """The terms of a text by their columns; None where columns are those of a matrix alone."""
-    return None if reader.tfidf is None else terms_by_column(text, reader.tfidf)
+def named_terms(question: ExplanationRequest, reader: TermReader) -> Terms | None:
+    """The terms of the text by their columns; None where columns are those of a matrix alone."""
+    tfidf = reader.tfidf
+    if tfidf is None:
+        return None
+    if not question.bounded:
+        return Terms(terms_by_column(question.text, tfidf))
+    known = terms_by_column(question.text, tfidf, chars=BOUND_CHARS)
+    few = {column: (term, spans[:BOUND_POSITIONS]) for column, (term, spans) in known.items()}
+    # Behind the beginning, hashed terms have no names, and a given matrix has columns of its own.
+    nameless = tfidf.params.n_buckets is not None or reader.given
+    return Terms(few, None if nameless else tfidf.term, BOUND_WORDS)
 
 
 def _columns(terms: list[str], vectorizer: Tfidf) -> list[int]:

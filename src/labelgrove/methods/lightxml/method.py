@@ -134,18 +134,13 @@ class LightXML(Model):
             training=self.training,
             seed=seed,
         )
-        reporter = stages.reporter
-        encoder = data.encoder
-        recall = stages(
-            "network-groups", train_groups, shared=shared, encoder=encoder, reporter=reporter
-        )
+        recall = stages("network-groups", train_groups, shared=shared, encoder=data.encoder)
         labels = stages(
             "network-labels",
             train_labels,
             shared=shared,
             recall=recall,
             tree=tree,
-            reporter=reporter,
         )
         if self.heads.negatives == "static-two":
             return stages.derive(
@@ -157,25 +152,16 @@ class LightXML(Model):
             shared=shared,
             recall=recall,
             labels=labels,
-            reporter=reporter,
         )
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus, TrainingNeeds(dropouts=(0.3, 0.5)))
 
-    def encoders(self) -> list[EncoderParams]:
-        """The one that is fine-tuned."""
-        return [self.encoder]
-
     def _best_labels(
         self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
     ) -> Predictions:
         return networks.predict(self, X, k, mask=mask)
-
-    def trees(self) -> dict[str, LabelTree]:
-        """The tree of the labels' groups, if there are any."""
-        return {} if self.tree_ is None else {"tree": self.tree_}
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """The network's own way to the label, and the reranker's; refused for two encoders."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,8 +18,8 @@ from torch import Tensor, nn
 
 from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import CSR
-from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
+from labelgrove.disk.stages import Session
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.lightxml.net import two_levels
 from labelgrove.methods.preparation import TrainingExamples
@@ -86,9 +85,7 @@ class StaticTraining:
     seed: int
 
 
-def train_groups(
-    shared: StaticTraining, encoder: Encoder, *, reporter: Reporter, checkpoints: Path | None = None
-) -> Part:
+def train_groups(shared: StaticTraining, encoder: Encoder, *, session: Session) -> Part:
     """Fine-tunes an encoder on the groups alone; gives a network's part."""
     examples = shared.examples
     with torch.random.fork_rng([]):
@@ -97,17 +94,12 @@ def train_groups(
     network.heads.start_from(examples.labels)
     if network.heads.params.standardise:
         make_runner(network, shared.training.precision).standardise(examples.tokens)
-    history = _learn(shared, network, _group_loss, None, reporter, checkpoints)
+    history = _learn(shared, network, _group_loss, None, session)
     return network_part(network, history)
 
 
 def train_labels(
-    shared: StaticTraining,
-    recall: Part,
-    tree: LabelTree,
-    *,
-    reporter: Reporter,
-    checkpoints: Path | None = None,
+    shared: StaticTraining, recall: Part, tree: LabelTree, *, session: Session
 ) -> Part:
     """Fine-tunes the encoder of ``recall`` on the labels of the groups that it finds."""
     network, examples = network_from_part(recall, shared.heads), shared.examples
@@ -115,17 +107,12 @@ def train_labels(
     if network.heads.params.truth == "forced":
         above = above.maximum(targets(examples.labels, two_levels(tree))[0])
     network.heads.weigh(examples.labels)
-    history = _learn(shared, network, _label_loss, above, reporter, checkpoints)
+    history = _learn(shared, network, _label_loss, above, session)
     return network_part(network, history)
 
 
 def train_groups_again(
-    shared: StaticTraining,
-    recall: Part,
-    labels: Part,
-    *,
-    reporter: Reporter,
-    checkpoints: Path | None = None,
+    shared: StaticTraining, recall: Part, labels: Part, *, session: Session
 ) -> Part:
     """Trains a new head over the groups on the encoder that has learnt the labels."""
     network = network_from_part(labels, shared.heads)
@@ -135,7 +122,7 @@ def train_groups_again(
     network.heads.start_from(shared.examples.labels, groups_only=True)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith("heads.groups."))
-    history = _learn(shared, network, _frozen_group_loss, None, reporter, checkpoints)
+    history = _learn(shared, network, _frozen_group_loss, None, session)
     histories = [recall.config["story"], labels.config["story"], history]
     return network_part(network, joined_histories(histories))
 
@@ -159,8 +146,7 @@ def _learn(
     network: Network,
     loss: Callable[[Network, LevelBatch], Tensor],
     above: CSR | None,
-    reporter: Reporter,
-    checkpoints: Path | None,
+    session: Session,
 ) -> Table:
     """Trains a network on one part of its loss.
 
@@ -172,8 +158,8 @@ def _learn(
         network.to(choose_device()),
         Task(LevelBatches(batches, examples.labels, above), loss),
         training,
-        folder=checkpoints,
-        reporter=Reporter(reporter.callbacks),  # the stage counts its seconds
+        folder=session.checkpoints,
+        reporter=session.reporter,
         seed=seed,
         stage="training",
     )

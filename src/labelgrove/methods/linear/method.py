@@ -256,10 +256,6 @@ class Linear(Model):
         """As ``search`` says."""
         return self.search.score_kind
 
-    def rankers(self) -> list[Ranker]:
-        """One per tree."""
-        return self.rankers_
-
     def _tree_seed(self, number: int) -> int:
         if number == 0:
             return self.random_state
@@ -290,9 +286,7 @@ class Linear(Model):
 
     def _reader(self) -> TermReader | None:
         """What reads texts; None for a model of features."""
-        if self.vectorizer_ is None:
-            return None
-        return TermReader(self.vectorizer_, self.facts_.given)
+        return None if self.vectorizer_ is None else self.term_reader()
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows, the given matrix or both, and the dense block."""
@@ -309,7 +303,7 @@ class Linear(Model):
             self._document_parts(question.documents, question.dense),
             question,
             search=self.search,
-            terms=None if reader is None else named_terms(question.text, reader),
+            terms=None if reader is None else named_terms(question, reader),
         )
 
     def growth(self) -> GrowthView:
@@ -338,8 +332,9 @@ class Linear(Model):
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         check_count("n_trees", self.n_trees)
-        names = [f"ranker{_suffix(number)}" for number in range(self.n_trees)]
-        self.rankers_ = [Ranker.from_state(parts[name]) for name in names]
+        # The first part that is missing ends this, however many trees a forged folder announces.
+        trees = range(self.n_trees)
+        self.rankers_ = [Ranker.from_state(parts[f"ranker{_suffix(number)}"]) for number in trees]
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """A cautious estimate of the peak bytes of main memory, from the size of the corpus."""

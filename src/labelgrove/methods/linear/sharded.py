@@ -70,8 +70,8 @@ def merged(engine: Engine, counts: list[Ref]) -> TermCounts:
     while len(counts) > 1:
         firsts = range(0, len(counts), MERGED_AT_ONCE)
         counts = [engine.call(merge_counts, *counts[n : n + MERGED_AT_ONCE]) for n in firsts]
-    found: TermCounts = engine.get(counts[0])
-    return found
+    total: TermCounts = engine.get(counts[0])
+    return total
 
 
 def tfidf_rows(texts: StringTable, tfidf: Tfidf) -> Features:

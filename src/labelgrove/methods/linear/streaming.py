@@ -133,13 +133,13 @@ def _distinct_share(corpus: Corpus, params: TfidfParams, terms: float) -> float:
     entries = np.flatnonzero(np.isin(corpus.labels.indices, chosen))
     rows = np.searchsorted(corpus.labels.indptr, entries, side="right") - 1
     texts = [corpus.texts[row] for row in rows.tolist()]
-    found = (Tfidf(_all_terms(params)).fit_transform(texts) != 0).astype(np.float32)
+    occurrences = (Tfidf(_all_terms(params)).fit_transform(texts) != 0).astype(np.float32)
     by_label = sparse.csr_array(
         (np.ones(len(rows), np.float32), (corpus.labels.indices[entries], np.arange(len(rows)))),
         shape=(len(corpus.index), len(rows)),
     )
     expected = float((frequencies[chosen] ** 0.8).sum()) * terms
-    return min(1.0, 1.2 * float((by_label @ found).nnz) / expected)
+    return min(1.0, 1.2 * float((by_label @ occurrences).nnz) / expected)
 
 
 def _all_terms(params: TfidfParams) -> TfidfParams:

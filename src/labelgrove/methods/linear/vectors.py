@@ -67,7 +67,6 @@ from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.word2vec import Word2vec, Word2vecParams
 
@@ -205,25 +204,17 @@ class LinearVectors(Model):
         """As ``search`` says."""
         return self.search.score_kind
 
-    def rankers(self) -> list[Ranker]:
-        """One per tree."""
-        return self.rankers_
-
     def _best_labels(
         self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
     ) -> Predictions:
         return search_labels(self, self.read(X), k, mask=mask)
-
-    def _reader(self) -> TermReader:
-        """What reads the sparse features of documents."""
-        return TermReader(self.vectorizer_, self.facts_.given)
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """Sparse rows, if there are any, and text vectors."""
         documents, terms = with_texts(self.method, X), None
         assert documents.texts is not None
         if self.vectors.beside_tfidf:
-            terms = self._reader().rows(documents)
+            terms = self.term_reader().rows(documents)
         return scaled(Features(terms, self._vectors_of(documents.texts)), "l2")
 
     def _vectors_of(self, texts: Strings) -> DenseBlock:
@@ -250,7 +241,7 @@ class LinearVectors(Model):
             self.read(question.documents),
             question,
             search=self.search,
-            terms=self._reader(),
+            terms=self.term_reader(),
             reading=reading,
         )
 

@@ -104,32 +104,32 @@ class MatchCounts(NamedTuple):
 
 def find_candidates(names: Names, reading: NameReading) -> MatchCandidates:
     """The labels of which the texts have a name."""
-    found = names.find(reading)
+    matches = names.find(reading)
     labels = int(names.labels.max(initial=0)) + 1
-    codes = found.text * labels + names.labels[found.name]
-    order = np.lexsort((found.start, codes))
+    codes = matches.text * labels + names.labels[matches.name]
+    order = np.lexsort((matches.start, codes))
     codes = codes[order]
     new = np.ones(len(codes), bool)
     new[1:] = codes[1:] != codes[:-1]
     begins = np.flatnonzero(new)
     text, label = codes[begins] // labels, codes[begins] % labels
-    start = found.start[order] - reading.starts[found.text[order]]
+    start = matches.start[order] - reading.starts[matches.text[order]]
 
     def joined(how: np.ufunc, values: Array) -> Array:
         return how.reduceat(values, begins) if len(begins) else values[:0]
 
-    likeness = found.likeness[order]
-    lead = start < reading.leads[found.text[order]]
+    likeness = matches.likeness[order]
+    lead = start < reading.leads[matches.text[order]]
     return MatchCandidates(
         text,
         label,
-        found.name[order][begins],
+        matches.name[order][begins],
         joined(np.maximum, likeness),
         start[begins],
         np.diff(np.append(begins, len(codes))),
         joined(np.add, (likeness == 1).astype(np.int64)),
         joined(np.maximum, lead.astype(np.int64)),
-        joined(np.minimum, found.inside[order].astype(np.int64)),
+        joined(np.minimum, matches.inside[order].astype(np.int64)),
         np.bincount(text, minlength=len(reading.leads))[text],
         np.diff(reading.starts)[text],
         *names.qualified(reading, text, label),
@@ -150,37 +150,37 @@ class Evidence:
     most: Float64
 
     def rows(
-        self, names: Names, found: MatchCandidates, known: MatchCounts | None = None
+        self, names: Names, candidates: MatchCandidates, known: MatchCounts | None = None
     ) -> Float64:
         """The numbers in ``COLUMNS``, a row per candidate; ``known`` has a row for each, too."""
         rarity = np.log((self.n_texts + 1) / (self.stem_texts + 1.0))
-        stems, lengths = names.stems[found.name], names.lengths[found.name]
+        stems, lengths = names.stems[candidates.name], names.lengths[candidates.name]
         used = stems >= 0
         rarities = np.where(used, rarity[stems], 0.0) if stems.size else np.zeros(stems.shape)
         if known is None:
-            known = MatchCounts(*(values[found.label] for values in self.counts))
+            known = MatchCounts(*(values[candidates.label] for values in self.counts))
         seen = known.right + known.wrong
         return np.column_stack(
             [
-                found.likeness,
-                found.likeness == 1,
+                candidates.likeness,
+                candidates.likeness == 1,
                 lengths == 2,
                 lengths > 2,
-                np.log(names.characters[found.name]),
+                np.log(names.characters[candidates.name]),
                 rarities.max(axis=1, initial=0.0),
                 rarities.sum(axis=1) / lengths,
                 np.where(used, rarities, np.inf).min(axis=1, initial=np.inf),
-                np.log(names.sharing[found.name]),
-                np.log1p(found.first),
-                found.first / found.length,
-                np.log(found.places),
-                np.log1p(found.same),
-                found.lead,
-                found.inside,
-                np.log(found.others),
-                np.log(found.length),
-                found.qualifiers > 0,
-                found.qualified,
+                np.log(names.sharing[candidates.name]),
+                np.log1p(candidates.first),
+                candidates.first / candidates.length,
+                np.log(candidates.places),
+                np.log1p(candidates.same),
+                candidates.lead,
+                candidates.inside,
+                np.log(candidates.others),
+                np.log(candidates.length),
+                candidates.qualifiers > 0,
+                candidates.qualified,
                 np.log1p(known.documents),
                 known.documents == 0,
                 np.log((known.right + PRIOR) / (seen + 1)),
@@ -193,9 +193,9 @@ class Evidence:
         scaled = (np.clip(rows, self.least, self.most) - self.centre) / self.scale
         return np.column_stack([scaled, np.ones(len(rows))]) * self.weights
 
-    def probabilities(self, names: Names, found: MatchCandidates) -> Float64:
+    def probabilities(self, names: Names, candidates: MatchCandidates) -> Float64:
         """How probable it is that each candidate is right."""
-        return np.asarray(expit(self.contributions(self.rows(names, found)).sum(axis=1)))
+        return np.asarray(expit(self.contributions(self.rows(names, candidates)).sum(axis=1)))
 
     def unmatched(self) -> Float64:
         """How probable each label is where none of its names is in the text."""
@@ -244,9 +244,9 @@ def found_matches(
     for first in range(0, count, TEXTS_AT_ONCE):
         rows = range(first, min(first + TEXTS_AT_ONCE, count))
         reading = names.read([texts[row] for row in rows])
-        found = find_candidates(names, reading)
-        found = found._replace(text=found.text + first)
-        yield names.stem_texts(reading), found, contains(truth, found.text * width + found.label)
+        own = find_candidates(names, reading)
+        own = own._replace(text=own.text + first)
+        yield names.stem_texts(reading), own, contains(truth, own.text * width + own.label)
 
 
 def learn_evidence(
@@ -262,16 +262,16 @@ def learn_evidence(
     documents = np.zeros((FOLDS, width))
     np.add.at(documents, (fold[entry_rows(labels)], labels.indices), 1)
     stem_texts = np.zeros(len(names.stem_numbers), np.int64)
-    kept: list[MatchCandidates] = []
+    samples: list[MatchCandidates] = []
     targets: list[Bool] = []
-    for stems, found, is_right in found_matches(names, texts, labels):
+    for stems, candidates, is_right in found_matches(names, texts, labels):
         stem_texts += stems
         for counts, chosen in ((right, is_right), (wrong, ~is_right)):
-            np.add.at(counts, (fold[found.text[chosen]], found.label[chosen]), 1)
-        used = fitted_on[found.text]
-        kept.append(found.of(used))
+            np.add.at(counts, (fold[candidates.text[chosen]], candidates.label[chosen]), 1)
+        used = fitted_on[candidates.text]
+        samples.append(candidates.of(used))
         targets.append(is_right[used])
-    sample = MatchCandidates._make(np.concatenate(values) for values in zip(*kept, strict=True))
+    sample = MatchCandidates._make(np.concatenate(values) for values in zip(*samples, strict=True))
     totals = MatchCounts(*(values.sum(axis=0) for values in (documents, right, wrong)))
     own = fold[sample.text], sample.label
     known = MatchCounts(

@@ -53,9 +53,9 @@ def _counted(names: Names, corpus: Corpus) -> tuple[Int64, Float64]:
     assert corpus.texts is not None
     width = len(corpus.index)
     stem_texts, right, wrong = np.zeros(len(names.stem_numbers), np.int64), *np.zeros((2, width))
-    for stems, found, is_right in found_matches(names, corpus.texts, corpus.labels):
+    for stems, candidates, is_right in found_matches(names, corpus.texts, corpus.labels):
         stem_texts += stems
-        right += np.bincount(found.label[is_right], minlength=width)
-        wrong += np.bincount(found.label[~is_right], minlength=width)
+        right += np.bincount(candidates.label[is_right], minlength=width)
+        wrong += np.bincount(candidates.label[~is_right], minlength=width)
     documents = np.bincount(corpus.labels.indices, minlength=width)
     return stem_texts, np.array([documents, right, wrong])

@@ -130,13 +130,13 @@ class Matcher(Model):
         self, texts: Sequence[str], k: int, frequent: Int64, rest: Float64, mask: LabelMask | None
     ) -> TopK:
         """The best of the labels that are found and of the frequent ones."""
-        found = find_candidates(self.names_, self.names_.read(texts))
-        probabilities = self.evidence_.probabilities(self.names_, found)
+        candidates = find_candidates(self.names_, self.names_.read(texts))
+        probabilities = self.evidence_.probabilities(self.names_, candidates)
         if mask is not None:
-            probabilities[~mask.allowed[found.label]] = -np.inf  # never taken
+            probabilities[~mask.allowed[candidates.label]] = -np.inf  # never taken
         count, width = len(texts), len(self.index_)
         codes = (np.arange(count)[:, None] * width + frequent).ravel()
-        codes = np.concatenate([found.text * width + found.label, codes])
+        codes = np.concatenate([candidates.text * width + candidates.label, codes])
         values = np.concatenate([probabilities, np.tile(rest[frequent], count)])
         codes, entries = np.unique(codes, return_index=True)  # of two entries the first: the match
         scores = sparse.csr_array(
@@ -162,11 +162,11 @@ class Matcher(Model):
         from labelgrove.methods.explaining import explanation
 
         text, column = words_of(question.text), question.column
-        found = find_candidates(self.names_, self.names_.read([text]))
-        entry = np.flatnonzero(found.label == column)
+        candidates = find_candidates(self.names_, self.names_.read([text]))
+        entry = np.flatnonzero(candidates.label == column)
         reasons: tuple[explanation.Reason, ...] = ()
         if len(entry):
-            own = found.of(entry)
+            own = candidates.of(entry)
             rows = self.evidence_.rows(self.names_, own)
             parts = self.evidence_.contributions(rows)[0]
             of_match = float(parts[: len(OF_MATCH)].sum())

@@ -153,8 +153,8 @@ class Names:
         codes = np.sort((reading.texts * width + reading.stems)[reading.stems >= 0])
         counts = np.diff(self.qualifiers_at)[label]
         entries = np.repeat(np.arange(len(label)), counts)
-        wanted = self.qualifiers[ranges(self.qualifiers_at[label], counts)]
-        hits = contains(codes, text[entries] * width + wanted)
+        qualifiers = self.qualifiers[ranges(self.qualifiers_at[label], counts)]
+        hits = contains(codes, text[entries] * width + qualifiers)
         return counts, np.bincount(entries, hits, minlength=len(label)) > 0
 
     def _grow(self) -> None:
@@ -293,11 +293,11 @@ def likeness(first: npt.NDArray[np.uint32], second: npt.NDArray[np.uint32]) -> F
 def matched_words(names: Names, text: str, label: int) -> dict[str, list[Span]]:
     """The words of a text that belong to a name of the label, and where they stand in it."""
     reading = names.read([text])
-    found = names.find(reading)
-    own = names.labels[found.name] == label
+    matches = names.find(reading)
+    own = names.labels[matches.name] == label
     places = {
         place
-        for start, length in zip(found.start[own], names.lengths[found.name[own]], strict=True)
+        for start, length in zip(matches.start[own], names.lengths[matches.name[own]], strict=True)
         for place in range(int(start), int(start + length))
     }
     pieces = [(match, words_of(match.group())) for match in _WORD.finditer(text)]

@@ -166,9 +166,7 @@ class Neighbours(Model):
 
     def _reader(self) -> TermReader | None:
         """What reads the terms of texts; None for a model of features."""
-        if self.vectorizer_ is None:
-            return None
-        return TermReader(self.vectorizer_, self.facts_.given)
+        return None if self.vectorizer_ is None else self.term_reader()
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """The votes of the neighbours that have the label, divided among the words of the text.
@@ -195,20 +193,16 @@ class Neighbours(Model):
         return explanation.DecisionPaths(paths, "product")
 
     def _step_by_terms(self, row: CsrParts, support: Support, question: ExplanationRequest) -> Step:
-        from labelgrove.methods.explaining.rankers import feature_reason
+        from labelgrove.methods.explaining.rankers import feature_reasons
         from labelgrove.methods.explaining.spans import named_terms
 
         assert self.memory_.terms is not None
         reader = self._reader()
-        terms = None if reader is None else named_terms(question.text, reader)
+        terms = None if reader is None else named_terms(question, reader)
         contributions = self.memory_.terms.contributions(row, support)
-        entries = zip(row.indices, row.data, contributions, strict=True)
-        reasons = tuple(
-            feature_reason(int(term), float(value), float(contribution), terms)
-            for term, value, contribution in entries
-            if contribution
-        )
-        return self._step(question, support.prior, float(contributions.sum()), reasons=reasons)
+        reasons, rest = feature_reasons(row.indices, row.data, contributions, terms)
+        votes = float(contributions.sum())
+        return self._step(question, support.prior, votes, reasons=reasons, rest=rest)
 
     def _step_by_vectors(
         self, vector: Float32, support: Support, question: ExplanationRequest

@@ -47,7 +47,8 @@ class Entry:
     @property
     def rejected(self) -> list[str]:
         """Labels that were proposed and not chosen."""
-        return [label for label in self.proposed if label not in self.labels]
+        chosen = set(self.labels)
+        return [label for label in self.proposed if label not in chosen]
 
     @property
     def key(self) -> str:
@@ -108,10 +109,14 @@ def read_feedback(path: str | Path) -> Feedback:
                 continue
             try:
                 stored = json.loads(line)
-                entries.append(_entry(stored))
-                names |= stored.get("names") or {}
-            except (ValueError, KeyError, TypeError, AttributeError):
+                entry, own_names = _entry(stored), stored.get("names") or {}
+                if not all(isinstance(name, str) for name in own_names.values()):
+                    raise TypeError
+            except _BAD_LINE:
                 bad += 1
+                continue
+            entries.append(entry)
+            names |= own_names
     if not entries:
         what = "has no entry" if not bad else "is no file with feedback"
         raise DataError(
@@ -126,14 +131,23 @@ def _entry(stored: TableView) -> Entry:
     if not isinstance(document, (str, dict)) or not isinstance(labels, list):
         raise TypeError
     time = datetime.fromisoformat(stored["time"])
-    return Entry(
-        time if time.tzinfo else time.replace(tzinfo=UTC),
+    entry = Entry(
+        (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC),
         document,
         tuple(str(label) for label in labels),
-        tuple((str(one["id"]), one.get("score")) for one in stored.get("suggestions", ())),
-        stored.get("threshold"),
+        tuple((str(one["id"]), _number(one.get("score"))) for one in stored.get("suggestions", ())),
+        _number(stored.get("threshold")),
         str(stored.get("model", "")),
     )
+    _ = entry.key  # which fails for fields that are nested too deeply
+    return entry
+
+
+_BAD_LINE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def _number(value: object) -> float | None:
+    return value if value is None else float(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -182,25 +196,25 @@ def agreement_over_time(entries: Iterable[Entry], period: str) -> dict[str, Agre
     """Agreement in each day, week or month that has entries, the earliest first."""
     groups: dict[str, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: entry.time):
-        moment = entry.time.astimezone(UTC).strftime(_FORMATS[period])
+        moment = entry.time.strftime(_FORMATS[period])
         groups.setdefault(moment, []).append(entry)
     return {moment: Agreement.of(group) for moment, group in groups.items()}
 
 
 def label_counts(feedback: Feedback) -> list[FeedbackCounts]:
     """Every label that was proposed or chosen, in the order of its first appearance."""
-    kept: Counter[str] = Counter()
+    accepted: Counter[str] = Counter()
     added: Counter[str] = Counter()
     rejected: Counter[str] = Counter()
     for entry in feedback.entries:
         proposed = set(entry.proposed)
-        kept.update(label for label in entry.labels if label in proposed)
+        accepted.update(label for label in entry.labels if label in proposed)
         added.update(label for label in entry.labels if label not in proposed)
         rejected.update(entry.rejected)
-    labels = dict.fromkeys([*kept, *added, *rejected])
+    labels = dict.fromkeys([*accepted, *added, *rejected])
     return [
         FeedbackCounts(
-            label, feedback.names.get(label, label), kept[label], added[label], rejected[label]
+            label, feedback.names.get(label, label), accepted[label], added[label], rejected[label]
         )
         for label in labels
     ]

@@ -105,7 +105,6 @@ def go_down(
                 *("max_candidates", "row_table_from", *negatives, *weights),
             ),
             training=loop,
-            reporter=stages.reporter,
         )
         name = f"vectors-{level}"
         vectors = stages(name, embed_documents, inputs=inputs, network=network)

@@ -184,34 +184,22 @@ class XRTransformer(Model):
         needs = TrainingNeeds(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
         return neural.resolve_defaults(self, corpus, needs)
 
-    def encoders(self) -> list[EncoderParams]:
-        """The one that is fine-tuned."""
-        return [self.encoder]
-
     @property
     def score_kind(self) -> ScoreKind:
         """As ``search`` says."""
         return self.search.score_kind
-
-    def rankers(self) -> list[Ranker]:
-        """The one that goes down the refined tree."""
-        return self.rankers_
 
     def _best_labels(
         self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
     ) -> Predictions:
         return search_labels(self, self.read(X), k, mask=mask)
 
-    def _reader(self) -> TermReader:
-        """What reads the sparse features of documents."""
-        return TermReader(self.vectorizer_, self.facts_.given)
-
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
         documents = with_texts(self.method, X)
         assert documents.texts is not None
         vectors = self._vectors_of(documents.texts)
-        return self._seen(beside(self._reader().rows(documents), vectors))
+        return self._seen(beside(self.term_reader().rows(documents), vectors))
 
     def _of_texts(self, texts: Strings, reader: TermReader) -> Features:
         """Labels' own texts, as documents without a row in a given matrix."""
@@ -234,7 +222,7 @@ class XRTransformer(Model):
             self.read(question.documents),
             question,
             search=self.search,
-            terms=self._reader(),
+            terms=self.term_reader(),
             reading=reading,
         )
 
@@ -296,7 +284,7 @@ class XRTransformer(Model):
         self.encoder_ = Encoder.from_state(Part(stored.config["encoder"], stored.arrays)).eval()
         self.standard_ = Standard.from_state(stored) if "mean" in stored.arrays else None
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
-        self.tree_ = LabelTree.from_state(parts["tree"])
+        self.tree_: LabelTree = LabelTree.from_state(parts["tree"])
         self.rankers_ = [Ranker.from_state(parts["ranker"])]
         self.history_ = stored.config["story"]
         self.report_ = stored.config["report"] or {}

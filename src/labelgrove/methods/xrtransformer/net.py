@@ -63,7 +63,10 @@ class XrParams(LabelHeadParams):
 
     max_clusters: int = param(32_768, ge=1, help="fine-tune levels with at most this many nodes")
     steps: list[int] = param(
-        [], ge=1, help="updates per level; empty = half on the last level, the rest on the others"
+        [],
+        ge=1,
+        help="updates per level, at most training.max_steps in all; empty = half on the last "
+        "level, the rest on the others",
     )
     lr: list[float] = param([], gt=0, help="learning rate of each level; empty = training.lr")
     negatives: Literal["tfn", "man", "tfn+man"] = param(
@@ -125,13 +128,13 @@ def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
 def level_training(params: XrParams, training: LoopParams, levels: int) -> list[LoopParams]:
     """The loop's parameters for each level; each level has its own schedule."""
     shares = [1.0] if levels == 1 else [0.5 / (levels - 1)] * (levels - 1) + [0.5]
-    if params.steps:
-        steps: Sequence[int | None] = per_level(params.steps, levels, "steps")
-    elif training.max_steps is not None:
-        ends = [round(training.max_steps * sum(shares[: n + 1])) for n in range(levels)]
+    given: list[int] = per_level(params.steps, levels, "steps") if params.steps else []
+    most = training.max_steps
+    steps: Sequence[int | None] = given or [None] * levels
+    if most is not None and (not given or most < sum(given)):
+        parts = given or shares
+        ends = [round(most * sum(parts[: n + 1]) / sum(parts)) for n in range(levels)]
         steps = [max(1, end - start) for start, end in zip([0, *ends], ends, strict=False)]
-    else:
-        steps = [None] * levels
     rates = per_level(params.lr or training.lr, levels, "lr")
     return [
         replace(training, epochs=training.epochs * share, max_steps=count, lr=rate)
@@ -265,8 +268,8 @@ class XrHead(nn.Module):
             assert above is not None
             nodes = above.padded()
             mask = valid_nodes(nodes)
-            kept = nodes.masked_fill(~mask, 0)
-            listed = shortlist(self.index, 1, kept, mask, truth, most=params.max_candidates)
+            shortlisted = nodes.masked_fill(~mask, 0)
+            listed = shortlist(self.index, 1, shortlisted, mask, truth, most=params.max_candidates)
             logits = shortlist_logits(text, self.table, listed.ids, listed.mask, form=params.logits)
             counts = occurrences(truth[1], listed.ids) * listed.targets
             losses = document_losses(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,11 +15,11 @@ from torch import Tensor
 
 from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import CSR, Float32, csr_arrays, csr_from_arrays, with_values
-from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
+from labelgrove.disk.stages import Session
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree
@@ -181,8 +180,7 @@ def fine_tune(
     heads: XrParams,
     training: LoopParams,
     *,
-    reporter: Reporter,
-    checkpoints: Path | None = None,
+    session: Session,
 ) -> Part:
     """Fine-tunes the encoder under the head of level ``level`` (from 1); gives a network's part.
 
@@ -229,8 +227,8 @@ def fine_tune(
             None if examples.held_out is None else score,
         ),
         training,
-        folder=checkpoints,
-        reporter=Reporter(reporter.callbacks),  # the stage counts its seconds
+        folder=session.checkpoints,
+        reporter=session.reporter,
         seed=seed,
         stage=f"training level {level}",
     )

@@ -79,6 +79,11 @@ class IndexingParams(Params):
         super().validate(path)
         if self.pifa == "sums" and self.vectors != "pifa-neural":
             raise ConfigError(f"{path}.pifa: sums are only for {path}.vectors=pifa-neural")
+        if self.text_encoder is not None and self.vectors == "pifa-tfidf":
+            raise ConfigError(
+                f"{path}.text_encoder: {path}.vectors=pifa-tfidf reads no encoder; leave it out, "
+                "or choose pifa-neural or text-emb"
+            )
         return self
 
 
@@ -224,7 +229,6 @@ class ClusterMatcher:
             heads=MatcherHeads(tree.value.widths[0], self.heads),
             training=self.model.training,
             seed=self.model.random_state,
-            reporter=self.stages.reporter,
         )
 
         def restored() -> TrainedMatcher:

@@ -72,7 +72,6 @@ from labelgrove.ranking.beam import transformed
 from labelgrove.ranking.growing import Routed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 
@@ -205,11 +204,7 @@ class XTransformer(Model):
         tokens = tokenize(documents.texts, encoder, encoder.max_tokens)
         runner = make_runner(self.network_, self.training.precision)
         matched = match(runner, tokens, most, mask=mask)
-        return self._reader().rows(documents), matched
-
-    def _reader(self) -> TermReader:
-        """What reads the sparse features of documents."""
-        return TermReader(self.vectorizer_, self.facts_.given)
+        return self.term_reader().rows(documents), matched
 
     def _best_labels(
         self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
@@ -231,7 +226,7 @@ class XTransformer(Model):
         column = question.column
         cluster = node_path(ranker.tree, column)[0]
         reading = NetworkInput(self.network_.encoder, self.network_, question)
-        reader = self._reader()
+        reader = self.term_reader()
         terms = reader.rows(question.documents)
         # How long the vector is beside the terms does not depend on its direction.
         block = ranker_features(terms, np.ones((1, max(1, ranker.width))), params).dense

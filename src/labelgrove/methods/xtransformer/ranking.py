@@ -20,7 +20,7 @@ from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import DenseBlock, Features
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.evaluation.predictions import ScoreKind
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
@@ -293,6 +293,11 @@ class ClusterRanker:
 
     def _candidates(self, clusters: Int32, margins: Float32, mask: LabelMask | None) -> CSR:
         """Documents x labels: the cluster's margin for every label of each document's clusters."""
+        if clusters.size and not 0 <= clusters.min() <= clusters.max() < self.tree.widths[0]:
+            raise ModelFormatError(
+                "the network ranks other clusters than the label tree has, or its scores are no "
+                "numbers: the model is damaged, or its training failed"
+            )
         leaves, sizes = children_of(clusters.ravel(), self.tree.children(1))
         columns = self.tree.leaf_labels[leaves]
         indptr = offsets(sizes.reshape(clusters.shape).sum(axis=1))

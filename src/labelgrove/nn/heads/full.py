@@ -86,9 +86,9 @@ class FullHead(nn.Module):
         for rows in self._chunks():
             logits = functional.linear(text, self.weight[rows].float(), self.bias[rows])
             best = top_labels(logits, None, None if allowed is None else allowed[rows], k)
-            found = best.columns >= 0
-            columns = torch.cat([columns, torch.where(found, best.columns + rows.start, -1)], 1)
-            scores = torch.cat([scores, best.scores.masked_fill(~found, -torch.inf)], 1)
+            valid = best.columns >= 0
+            columns = torch.cat([columns, torch.where(valid, best.columns + rows.start, -1)], 1)
+            scores = torch.cat([scores, best.scores.masked_fill(~valid, -torch.inf)], 1)
             scores, places = scores.topk(min(k, scores.shape[1]), dim=1)
             columns = columns.gather(1, places)
         return TopLabels(columns, scores.masked_fill(columns < 0, 0.0))

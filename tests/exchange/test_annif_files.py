@@ -1,0 +1,210 @@
+"""Files of Annif's projects from strangers: bounded work, and nothing else is read."""
+
+from __future__ import annotations
+
+import configparser
+import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from labelgrove.data.formats import ReadOptions, ReadReport
+from labelgrove.data.formats.labels import LabelRow
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.exchange.annif import (
+    AnnifProject,
+    Vocabulary,
+    corpus_paths,
+    project_documents,
+    project_vocabulary,
+    read_project,
+    read_vocabulary,
+    starting_settings,
+)
+from labelgrove.exchange.annif_files import LONGEST_TEXT, read_sections
+
+pytestmark = pytest.mark.timeout(30)
+USUAL = """# a comment
+[DEFAULT]
+language=en
+base: things
+[a]
+name = The A % first
+vocab=%(base)s-%(language)s(exclude=
+    http://example.org/1|
+  ; not this
+    http://example.org/2)
+Analyzer=simple
+percent=100%%
+[b]
+vocab=%(base)s
+; another comment
+empty=
+"""
+
+
+def test_sections_are_those_of_configparser(tmp_path: Path) -> None:
+    text = USUAL.replace("% first", "first")
+    (tmp_path / "projects.cfg").write_text(text)
+    parser = configparser.ConfigParser()
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(text)
+    expected = {name: dict(parser[name]) for name in parser.sections()}
+    assert read_sections(tmp_path / "projects.cfg") == expected
+
+
+LAUGHS = "x0=ha\n" + "".join(f"x{n}={f'%(x{n - 1})s' * 10}\n" for n in range(1, 10))
+MANY = f"x={'y' * 1000}\n" + "".join(f"k{n}=%(x)s\n" for n in range(2000))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (LAUGHS, r"\[a\] x\d: references .* at most 1,000,000 characters"),
+        (MANY, r"\[a\] k1000: references .* write the values out"),
+        ("x=%(x)s\n", r"\[a\] x: references .* must end after ten steps"),
+        ("x=%(y)s\n", r"\[a\] x: refers to y, which its section does not have"),
+        ("x" + " " * 100_000 + "y\n", "line 2: is no projects.cfg of Annif"),
+        ("key\n" * 200_000, "line 2: is no projects.cfg of Annif"),
+        ("x=1\nx=2\n", "line 3: x occurs twice"),
+    ],
+)
+def test_hostile_sections(tmp_path: Path, lines: str, message: str) -> None:
+    file = tmp_path / "projects.cfg"
+    file.write_text(f"[a]\n{lines}")
+    with pytest.raises(ConfigError, match=message):
+        read_sections(file)
+
+
+RDF = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ xmlns:skos="http://www.w3.org/2004/02/skos/core#">
+<skos:Concept rdf:about="&ex;cats"><skos:prefLabel xml:lang="en">{}</skos:prefLabel></skos:Concept>
+</rdf:RDF>"""
+NESTED = "".join(
+    f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' if n else '<!ENTITY e0 "ha">' for n in range(10)
+)
+
+
+def written(folder: Path, text: str, *entities: str) -> Path:
+    declared = "".join(['<!ENTITY ex "http://example.org/">', *entities])
+    file = folder / "things.rdf"
+    file.write_text(f"<!DOCTYPE rdf:RDF [{declared}]>{RDF.format(text)}")
+    return file
+
+
+def test_usual_entities_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("rdflib")
+    rows = read_vocabulary(written(tmp_path, "cats &amp; dogs"), "en")
+    assert rows == [LabelRow("http://example.org/cats", "cats & dogs")]
+
+
+@pytest.mark.parametrize(
+    ("text", "entity", "message"),
+    [
+        ("&e9;", NESTED, "declares the entity e1"),
+        ("&e;" * 9000, f'<!ENTITY e "{"x" * 5000}">', "declares the entity e,.*longer than 200"),
+        ("&e;", '<!ENTITY e SYSTEM "secret.txt">', "declares the entity e, which is outside"),
+        ("", '<!ENTITY % e SYSTEM "secret.txt">', "declares the entity e"),
+        ("&e;" * 9000, '<!ENTITY e "a hundred characters or so">', "has a text of more than"),
+        ("&amp;a" * LONGEST_TEXT, "", "has a text of more than 100,000 characters"),
+        ("&none;", "", "cannot be read as RDF"),
+    ],
+)
+def test_hostile_entities(tmp_path: Path, text: str, entity: str, message: str) -> None:
+    pytest.importorskip("rdflib")
+    (tmp_path / "secret.txt").write_text("a secret")
+    with pytest.raises(DataError, match=rf"things\.rdf: {message}"):
+        read_vocabulary(written(tmp_path, text, entity), "en")
+
+
+def test_a_triple_without_end(tmp_path: Path) -> None:
+    pytest.importorskip("rdflib")
+    (tmp_path / "things.nt").write_text('<http://a> <http://b> "' + "\\u0041" * 500_000 + '" .\n')
+    with pytest.raises(DataError, match="a text of more than 100,000 characters"):
+        read_vocabulary(tmp_path / "things.nt", "en")
+
+
+CONTEXT = {"skos": "http://www.w3.org/2004/02/skos/core#"}
+CONCEPT = {
+    "@id": "http://example.org/cats",
+    "@type": "skos:Concept",
+    "skos:prefLabel": {"@value": "cats", "@language": "en"},
+}
+
+
+def test_a_context_in_the_file_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("rdflib")
+    file = tmp_path / "things.jsonld"
+    file.write_text(json.dumps({"@context": CONTEXT} | CONCEPT))
+    assert read_vocabulary(file, "en") == [LabelRow("http://example.org/cats", "cats")]
+
+
+@pytest.mark.parametrize("place", ["url", "file", "list", "nested", "scoped", "import"])
+def test_nothing_is_fetched(tmp_path: Path, place: str) -> None:
+    pytest.importorskip("rdflib")
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            self.send_error(404)
+
+    (tmp_path / "context.json").write_text(json.dumps({"@context": CONTEXT}))
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/context.json"
+        document = {
+            "url": {"@context": url} | CONCEPT,
+            "file": {"@context": (tmp_path / "context.json").as_uri()} | CONCEPT,
+            "list": [{"@context": [CONTEXT, url]} | CONCEPT],
+            "nested": {"@context": CONTEXT, "@graph": [{"@context": url} | CONCEPT]},
+            "scoped": {"@context": CONTEXT | {"a": {"@id": "x:a", "@context": url}}} | CONCEPT,
+            "import": {"@context": CONTEXT | {"@version": 1.1, "@import": url}} | CONCEPT,
+        }[place]
+        (tmp_path / "things.jsonld").write_text(json.dumps(document))
+        try:
+            with pytest.raises(DataError, match=r"things\.jsonld: has its @context in .*fetched"):
+                read_vocabulary(tmp_path / "things.jsonld", "en")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert not requests
+
+
+def test_a_line_with_very_many_subjects(tmp_path: Path) -> None:
+    uris = [f"http://example.org/{n}" for n in range(200_000)]
+    (tmp_path / "train.tsv").write_text("a text\t" + " ".join(f"<{uri}>" for uri in uris * 2))
+    vocabulary = Vocabulary([LabelRow(uri, uri) for uri in uris[1:]])
+    paths = [tmp_path / "train.tsv"]
+    (document,) = project_documents(paths, vocabulary, ReadOptions(), ReadReport())
+    assert document.labels == uris[1:] and vocabulary.unknown == 2
+
+
+@pytest.mark.parametrize("config", ["../secret.toml", "/etc/hostname", "link.toml"])
+def test_a_config_outside_the_folder(tmp_path: Path, config: str) -> None:
+    (tmp_path / "secret.toml").write_text('method = "linear"\n')
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "link.toml").symlink_to(tmp_path / "secret.toml")
+    section = {"backend": "labelgrove", "config": config}
+    with pytest.raises(ConfigError, match=r"is outside the folder .*; nothing there is read"):
+        starting_settings(AnnifProject("a", section, tmp_path / "project" / "projects.cfg"))
+
+
+def test_data_outside_the_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("{}")
+    file = tmp_path / "project" / "projects.cfg"
+    project = AnnifProject("a", {"vocab": "v"}, file)
+    for name in ("projects/a/labelgrove-train/corpus.jsonl", "vocabs/v/subjects.csv"):
+        link = project.data(None) / name
+        link.parent.mkdir(parents=True)
+        link.symlink_to(tmp_path / "secret")
+    with pytest.raises(ConfigError, match=r"corpus\.jsonl: is outside the folder"):
+        corpus_paths(project, [], None)
+    with pytest.raises(ConfigError, match=r"subjects\.csv: is outside the folder"):
+        project_vocabulary(project)
+    file.write_text("[../../a]\nvocab=v\n")
+    with pytest.raises(ConfigError, match="is no id of a project"):
+        read_project(str(file))
