@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
@@ -21,11 +20,10 @@ from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import AutoFloat, fixed
 from labelgrove.core.part import Part
 from labelgrove.core.resources import with_own_resources
-from labelgrove.core.topk import TopK, top_k
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import check_texts_alone, hold_out, with_texts
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import CachedResult, Stages
+from labelgrove.disk.stages import CachedResult, Session, Stages
 from labelgrove.errors import DataError, warn
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.documents import labels_with_words
@@ -34,14 +32,15 @@ from labelgrove.methods import neural
 from labelgrove.methods.base import Model
 from labelgrove.methods.defaults import MOST_TOKENS, SPLIT_SEED, TrainingNeeds
 from labelgrove.methods.dual.net import (
-    SCORES_AT_ONCE,
     PairBatches,
     TowerParams,
     pair_loss,
     towers,
     vectors_of,
 )
+from labelgrove.methods.dual.search import SCORES_AT_ONCE, Product, label_vectors, search
 from labelgrove.methods.explaining import explanation
+from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.neighbours.reading import TextReader
 from labelgrove.methods.preparation import (
@@ -68,8 +67,6 @@ from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.training.devices import choose_device, choose_precision
 from labelgrove.nn.training.loop import LoopParams, Task, train
 from labelgrove.nn.training.params import TrainingParams
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -133,7 +130,6 @@ class Dual(Model):
             params=self.towers,
             training=plain.training,
             seed=self.random_state,
-            reporter=stages.reporter,
         ).value
         self.reader_ = reader_of(
             Encoder.from_state(Part(trained.config["encoder"], trained.arrays))
@@ -182,8 +178,8 @@ class Dual(Model):
         texts = with_texts(self.method, X).texts
         assert texts is not None
         documents = self.reader_.vectors(texts)
-        allowed = None if mask is None else mask.allowed
-        best = search(documents, self.label_vectors_, k, self.towers.temperature, allowed)
+        labels, temperature = self.label_vectors_, self.towers.temperature
+        best = search(documents, labels, k, temperature, mask=mask, product=on_device(labels))
         return Predictions(*best, self.index_)
 
     def paths(self, question: explanation.ExplanationRequest) -> explanation.DecisionPaths:
@@ -219,19 +215,22 @@ class Dual(Model):
         """The training and the temperature."""
         return TRAINING_SPACE | {"towers.temperature": {"low": 0.02, "high": 0.1, "log": True}}
 
+    def exported_parts(self) -> ExportedParts:
+        """The encoder for the graph; the labels' vectors beside it."""
+        return self.reader_.exported_parts(self._label_parts())
+
+    def _label_parts(self) -> dict[str, Part]:
+        config = {"story": self.history_, "report": dict(self.report_)}
+        return {"towers": Part(config, {"vectors": self.label_vectors_.astype(np.float16)})}
+
     def parts(self) -> dict[str, Part]:
         """The encoder and the labels' vectors."""
-        config = {"story": self.history_, "report": dict(self.report_)}
-        labels = Part(config, {"vectors": self.label_vectors_.astype(np.float16)})
-        return {**self.reader_.parts(), "towers": labels}
+        return self.reader_.parts() | self._label_parts()
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         self.reader_ = TextReader.from_parts(parts)
         labels = parts["towers"]
-        self.label_vectors_ = labels.arrays["vectors"].astype(np.float32)
-        expected = len(self.index_), self.reader_.encoder.width
-        if self.label_vectors_.shape != expected:
-            raise ValueError(f"label vectors {self.label_vectors_.shape} in place of {expected}")
+        self.label_vectors_ = label_vectors(labels, len(self.index_), self.reader_.encoder.width)
         self.history_, self.report_ = labels.config["story"], labels.config["report"]
 
     def estimate_memory(self, corpus: Corpus) -> int:
@@ -272,9 +271,7 @@ def train_towers(
     params: TowerParams,
     training: LoopParams,
     seed: int,
-    *,
-    reporter: Reporter,
-    checkpoints: Path | None = None,
+    session: Session,
 ) -> Part:
     """Trains the encoder; gives its state and how the training went."""
     where = choose_device()
@@ -287,7 +284,7 @@ def train_towers(
         assert held_out is not None and held_out_tokens is not None
         documents = vectors_of(network, held_out_tokens, precision)
         own = vectors_of(network, texts, precision)
-        best = search(documents, own, 10, params.temperature, None)
+        best = search(documents, own, 10, params.temperature, product=on_device(own))
         values = held_out_measures(Predictions(*best, held_out.index), held_out)
         return float(np.mean([values[name] for name in CHOSEN_BY]))
 
@@ -299,8 +296,8 @@ def train_towers(
             None if held_out is None else score,
         ),
         training,
-        folder=checkpoints,
-        reporter=Reporter(reporter.callbacks),  # its seconds are counted as the stage's already
+        folder=session.checkpoints,
+        reporter=session.reporter,
         seed=seed,
         stage="training",
     )
@@ -316,18 +313,8 @@ def reader_of(encoder: Encoder) -> TextReader:
     )
 
 
-def search(
-    documents: Float32, labels: Float32, k: int, temperature: float, allowed: Flags | None
-) -> TopK:
-    """The labels nearest to each document: all are compared."""
+def on_device(labels: Float32) -> Product:
+    """Products with the labels' vectors, where the encoder runs."""
     device = choose_device()
     matrix = torch.from_numpy(labels).to(device).T
-    step = max(1, SCORES_AT_ONCE // max(1, len(labels)))
-    blocks = []
-    for first in range(0, max(1, len(documents)), step):
-        block = torch.from_numpy(documents[first : first + step]).to(device) @ matrix
-        values = torch.exp((block - 1) / temperature).cpu().numpy()
-        if allowed is not None:
-            values[:, ~allowed] = -np.inf
-        blocks.append(top_k(values, k))
-    return TopK(*map(np.concatenate, zip(*blocks, strict=True)))
+    return lambda rows: (torch.from_numpy(rows).to(device) @ matrix).cpu().numpy()

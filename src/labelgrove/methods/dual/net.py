@@ -19,6 +19,7 @@ from torch.nn import functional
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64
 from labelgrove.core.params import Params, param
 from labelgrove.labels.tree import children_of
+from labelgrove.methods.dual.search import SCORES_AT_ONCE
 from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
 from labelgrove.nn.batches.padded import Batch, Batches, Movable
 from labelgrove.nn.encoders.encoder import Encoder
@@ -26,7 +27,6 @@ from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import Network, Runner
 
 NEAREST = 32  # wrong labels near a document that an epoch draws from
-SCORES_AT_ONCE = 1 << 26
 
 
 @dataclass
