@@ -30,6 +30,7 @@ def search(
     ``product`` multiplies rows with the labels' vectors, on a GPU for example.
     """
     product = product or (lambda rows: rows @ labels.T)
+    k = min(k, len(labels) if mask is None else len(mask))
     step = max(1, SCORES_AT_ONCE // max(1, len(labels)))
     blocks = []
     for first in range(0, max(1, len(documents)), step):
