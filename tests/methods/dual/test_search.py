@@ -18,10 +18,11 @@ def test_all_labels_are_compared(
     random = np.random.default_rng(documents + 10 * labels)
     allowed = np.array(data.draw(st.lists(st.booleans(), min_size=labels, max_size=labels)))
     allowed[0] = True
+    mask = LabelMask.from_columns(np.flatnonzero(allowed), labels)
     rows, columns = (random.normal(size=(n, 3)).astype(np.float32) for n in (documents, labels))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searching, "SCORES_AT_ONCE", at_once)
-        best = search(rows, columns, k, 0.5, mask=LabelMask(allowed))
+        best = search(rows, columns, k, 0.5, mask=mask)
     for row, text in enumerate(rows):
         scores = {n: np.exp((text @ columns[n] - 1) / 0.5) for n in np.flatnonzero(allowed)}
         expected = sorted(scores, key=lambda n: -scores[n])[:k]
