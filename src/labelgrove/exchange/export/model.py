@@ -252,7 +252,7 @@ class TowersEngine:
 
     def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
         """Scores as those of the method."""
-        documents = l2_normalised(self.encoder.vectors(texts)).dense
+        documents = np.asarray(l2_normalised(self.encoder.vectors(texts)).dense, np.float32)
         best = search(documents, self.vectors, k, self.temperature, mask=mask)
         return Predictions(*best, self.index)
 

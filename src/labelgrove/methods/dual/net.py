@@ -127,7 +127,8 @@ class PairBatches:
         if number and not start and self.params.negatives:
             find_near(self.network, self.batches.tokens, self, self.precision)
         near = self.network.heads.near.cpu().numpy()
-        for step, batch in enumerate(self.batches.epoch(number, start=start), start):
+        batches: Iterator[Batch | PackedBatch] = self.batches.epoch(number, start=start)
+        for step, batch in enumerate(batches, start):
             random = np.random.default_rng([self.seed, number, step])
             yield self._paired(batch, near[batch.rows], random)
 
