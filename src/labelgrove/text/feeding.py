@@ -66,7 +66,8 @@ def _snowball() -> ModuleType:
         import snowballstemmer
     except ImportError as error:
         raise MissingExtraError("stem", 'tfidf.analyzer="stem"') from error
-    return snowballstemmer
+    module: ModuleType = snowballstemmer  # it has no types
+    return module
 
 
 TextAnalyzer: TypeAlias = Callable[[str], Iterable[str]]
