@@ -134,7 +134,7 @@ def test_search_ranks_names_of_pages_first_and_the_changelog_last(site: Path, st
     page = started.new_page()
     for query, first in (
         ("ensembles", "Ensembles"),
-        ("matcher", "Matcher"),
+        ("neighbours", "Neighbours"),
         ("metrics", "Metrics"),
     ):
         page.goto((site / "search.html").as_uri() + f"?q={query}")
