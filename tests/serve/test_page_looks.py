@@ -131,12 +131,12 @@ def test_no_word_is_broken_and_what_one_needs_is_in_view(
         for needed in ("nav a", ".choosing input[role=combobox]", ".choosing > button"):
             page.wait_for_selector(needed)
             box = page.locator(needed).first.bounding_box()
-            assert 0 <= box["y"] and box["y"] + box["height"] <= 740, needed
+            assert box["y"] >= 0 and box["y"] + box["height"] <= 740, needed
         for view in VIEWS:
             assert open_all(visit, view, " ".join(names)).evaluate(BROKEN) == []
             if view == "try":  # words against a label go to the left of the middle
-                origins = """(kind) => [...document.querySelectorAll(`.signed ${kind}`)].map((bar) =>
-                    parseFloat(getComputedStyle(bar, "::after").transformOrigin) > 0)"""
+                origins = """(kind) => [...document.querySelectorAll(`.signed ${kind}`)]
+                    .map((bar) => parseFloat(getComputedStyle(bar, "::after").transformOrigin) > 0)"""
                 assert set(page.evaluate(origins, ".bar.minus")) == {True}
                 assert set(page.evaluate(origins, ".bar:not(.minus)")) == {False}
 
