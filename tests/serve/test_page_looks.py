@@ -113,6 +113,9 @@ BROKEN = """() => {
 }"""
 
 
+ORIGINS = "(bars) => bars.map((bar) => getComputedStyle(bar, '::after').transformOrigin)"
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_no_word_is_broken_and_what_one_needs_is_in_view(
     browser: Any, tmp_path: Path, width: int
@@ -135,10 +138,9 @@ def test_no_word_is_broken_and_what_one_needs_is_in_view(
         for view in VIEWS:
             assert open_all(visit, view, " ".join(names)).evaluate(BROKEN) == []
             if view == "try":  # words against a label go to the left of the middle
-                origins = """(kind) => [...document.querySelectorAll(`.signed ${kind}`)]
-                    .map((bar) => parseFloat(getComputedStyle(bar, "::after").transformOrigin) > 0)"""
-                assert set(page.evaluate(origins, ".bar.minus")) == {True}
-                assert set(page.evaluate(origins, ".bar:not(.minus)")) == {False}
+                for bars, left in ((".bar.minus", True), (".bar:not(.minus)", False)):
+                    origins = page.locator(f".signed {bars}").evaluate_all(ORIGINS)
+                    assert {float(origin.split("px")[0]) > 0 for origin in origins} == {left}
 
 
 def test_motion_can_be_reduced(browser: Any, service: Any) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 
 import typer
-from typer.completion import completion_init
 
 from labelgrove.cli import common, options
 
@@ -86,6 +85,8 @@ def main() -> None:
     # All commands take typer longer than a prediction does; the help alone shows more than one.
     command = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in COMMANDS else COMMANDS
     if "_LABELGROVE_COMPLETE" in os.environ:
+        from typer._completion_classes import completion_init
+
         completion_init()
     try:
         (globals().get("app") or _app(command))()

@@ -185,9 +185,9 @@ def _rows(facts: Facts, measured: TimedEvaluation | None, *, every: bool) -> Ite
                 values = {key: 100 * trial[key] for key in SHOWN_METRICS if key in trial}
                 yield _Row(trial["name"], values, trial["documents"], HELD_OUT)
         return
-    for name, values in held_out.items():
+    for name, figures in held_out.items():
         if every or name == facts["method"] or name.endswith("linear"):
-            yield _Row(name, values, facts["held_out_documents"], HELD_OUT)
+            yield _Row(name, figures, facts["held_out_documents"], HELD_OUT)
 
 
 def _table(rows: Sequence[_Row], metrics: Sequence[str]) -> Iterator[str]:
