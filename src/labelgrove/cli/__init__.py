@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Iterable
@@ -49,6 +50,7 @@ def _app(names: Iterable[str]) -> typer.Typer:
         help="Find the best labels for a text, out of thousands to millions of labels.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        add_completion=False,  # shells ask by a variable, without flags of ours
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback(invoke_without_command=True)(_version)
@@ -82,6 +84,10 @@ def main() -> None:
     warnings.simplefilter("once", LabelgroveWarning)  # one training may say the same again
     # All commands take typer longer than a prediction does; the help alone shows more than one.
     command = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in COMMANDS else COMMANDS
+    if "_LABELGROVE_COMPLETE" in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
     try:
         (globals().get("app") or _app(command))()
     except LabelgroveError as error:
