@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,16 @@ def base(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done(zygote("command", *BASE, folder=str(folder)))
     (folder / "model").rename(folder / "base")
     return folder
+
+
+@pytest.fixture(scope="session")
+def calibrated(zygote: Zygote, base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A calibrated model."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    shutil.copytree(base, folder, dirs_exist_ok=True)
+    command = ("calibrate", "base", "dev.jsonl", "--set", "per_label=true")
+    done(zygote("command", *command, folder=str(folder)))
+    return folder / "base"
 
 
 @pytest.fixture(scope="session")
