@@ -45,7 +45,7 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
             records = (record for batch in batches for record in _records(batch))
             rows = enumerate(_bounded(records, path), 1)
             yield from record_documents(path, rows, text_fields, options, report)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read as Parquet: {error}", file=path) from error
 
 
