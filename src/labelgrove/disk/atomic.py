@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from labelgrove.core.storing import storing
-from labelgrove.errors import ConfigError, StorageError
+from labelgrove.errors import ConfigError
 
 if sys.platform != "win32":
     import fcntl
