@@ -13,7 +13,7 @@ from support.zygote import Outcome, Zygote
 
 RUN = "model.run"
 # What the user named, or is told about: a run folder and a study are named after the output.
-KNOWN = ("model", "answers.jsonl", "tuned.toml")
+KNOWN = ("model", "answers.jsonl", "tuned.toml", "rows.csv", "parts", "bench")
 PRIVATE = (".labelgrove-tmp-", ".partial", ".tmp", "Traceback")
 FAULTS = ("full", "no space once", "broken", "broken sync")
 
@@ -24,6 +24,7 @@ class Scenario:
 
     ``old`` is a command whose result is there before. ``again`` are flags for the case that the
     command finds its own finished result. Studies continue with other trials, not ``same_bits``.
+    A command that writes ``file_by_file`` may have written some of its files.
     """
 
     command: list[str]
@@ -32,6 +33,7 @@ class Scenario:
     again: tuple[str, ...] = ()
     resumes: bool = False
     same_bits: bool = True
+    file_by_file: bool = False
 
 
 TRAIN_MORE = [*tasks.TRAIN, "model", "--set", "ranker.C=0.5"]
@@ -52,6 +54,16 @@ SCENARIOS = {
         old=[*PREDICT, "answers.jsonl.gz"],
     ),
     "tune": Scenario(tasks.TUNE, "tuned.toml", same_bits=False),
+    "bench": Scenario(tasks.BENCH, "bench/results.jsonl", same_bits=False),
+    "convert": Scenario(
+        ["data", "convert", "train.jsonl", "rows.csv"], "rows.csv", again=("--force",)
+    ),
+    "split": Scenario(
+        ["data", "split", "train.jsonl", "--out", "parts"],
+        "parts",
+        again=("--force",),
+        file_by_file=True,
+    ),
 }
 
 
@@ -94,7 +106,10 @@ class Arena:
         if not self.scenario.same_bits:
             assert state is None or state.keys() == new.keys()
             return state is not None
-        assert state in (old, new)
+        if self.scenario.file_by_file:
+            assert (state or {}).items() <= new.items()
+        else:
+            assert state in (old, new)
         return state == new
 
     def check_continues(self, folder: Path) -> None:
