@@ -9,13 +9,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from labelgrove import Corpus, Linear
+from labelgrove.data.shop import shop_corpus
 from support import tasks
 from support.scenarios import BASE, SCENARIOS, Arena, done
 from support.zygote import Zygote
+
+if TYPE_CHECKING:
+    from support.served_process import Server
 
 T = TypeVar("T")
 SECONDS = float(os.environ.get("LABELGROVE_ATTACK", "0"))
@@ -52,6 +57,27 @@ def calibrated(zygote: Zygote, base: Path, tmp_path_factory: pytest.TempPathFact
     command = ("calibrate", "base", "dev.jsonl", "--set", "per_label=true")
     done(zygote("command", *command, folder=str(folder)))
     return folder / "base"
+
+
+@pytest.fixture(scope="session")
+def shop() -> Corpus:
+    return shop_corpus(2000, labels=300)
+
+
+@pytest.fixture(scope="session")
+def model(shop: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("served") / "model"
+    Linear().fit(shop).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(model: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """The model, served with the SETTINGS of the test's module."""
+    from support.served_process import serving
+
+    with serving(model, *request.module.SETTINGS) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
