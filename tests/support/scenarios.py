@@ -13,7 +13,7 @@ from support.zygote import Outcome, Zygote
 
 RUN = "model.run"
 # What the user named, or is told about: a run folder and a study are named after the output.
-KNOWN = ("model", "answers.jsonl", "tuned.toml", "rows.csv", "parts", "bench")
+KNOWN = ("model", "answers.jsonl", "tuned.toml", "rows.csv", "parts")
 PRIVATE = (".labelgrove-tmp-", ".partial", ".tmp", "Traceback")
 FAULTS = ("full", "no space once", "broken", "broken sync")
 
@@ -54,7 +54,6 @@ SCENARIOS = {
         old=[*PREDICT, "answers.jsonl.gz"],
     ),
     "tune": Scenario(tasks.TUNE, "tuned.toml", same_bits=False),
-    "bench": Scenario(tasks.BENCH, "bench/results.jsonl", same_bits=False),
     "convert": Scenario(
         ["data", "convert", "train.jsonl", "rows.csv"], "rows.csv", again=("--force",)
     ),

@@ -66,22 +66,17 @@ DOCUMENTS = [
 
 
 def write_corpora(folder: Path) -> None:
-    """train.jsonl, dev.jsonl, new.jsonl (with a new label), texts.txt and bench.toml."""
+    """train.jsonl, dev.jsonl, new.jsonl (with a new label) and texts.txt."""
     rows = [
         {"text": f"{text} {n}", "labels": labels} for n in range(5) for text, labels in DOCUMENTS
     ]
     new = [{"text": f"yellow scarf {n}", "labels": ["scarves", "winter"]} for n in range(4)]
     for name, part in (("train", rows[:32]), ("dev", rows[16:]), ("new", new)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
-    rows_of_bench = (
-        f'[[methods]]\nname = "{n}"\nmethod = "linear"\nranker.C = {n}\n' for n in (1, 2)
-    )
-    (folder / "bench.toml").write_text("".join(rows_of_bench))
     (folder / "texts.txt").write_text("".join(f"{row['text']}\n" for row in rows))
 
 
 TRAIN = ["train", "train.jsonl", "--dev", "dev.jsonl", "--no-estimate", "--out"]
-BENCH = ["bench", "--config", "bench.toml", "--data", ".", "--run", "bench"]
 TUNE = ["tune", "train.jsonl", "--dev", "dev.jsonl", "--trials", "2", "--out", "tuned.toml"]
 
 
