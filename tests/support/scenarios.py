@@ -13,7 +13,7 @@ from support.zygote import Outcome, Zygote
 
 RUN = "model.run"
 # What the user named, or is told about: a run folder and a study are named after the output.
-KNOWN = ("model", "answers.jsonl", "tuned.toml", "rows.csv", "parts")
+KNOWN = ("model", "answers.jsonl", "tuned.toml", "rows.csv")
 PRIVATE = (".labelgrove-tmp-", ".partial", ".tmp", "Traceback")
 FAULTS = ("full", "no space once", "broken", "broken sync")
 
@@ -24,7 +24,6 @@ class Scenario:
 
     ``old`` is a command whose result is there before. ``again`` are flags for the case that the
     command finds its own finished result. Studies continue with other trials, not ``same_bits``.
-    A command that writes ``file_by_file`` may have written some of its files.
     """
 
     command: list[str]
@@ -33,7 +32,6 @@ class Scenario:
     again: tuple[str, ...] = ()
     resumes: bool = False
     same_bits: bool = True
-    file_by_file: bool = False
 
 
 TRAIN_MORE = [*tasks.TRAIN, "model", "--set", "ranker.C=0.5"]
@@ -56,12 +54,6 @@ SCENARIOS = {
     "tune": Scenario(tasks.TUNE, "tuned.toml", same_bits=False),
     "convert": Scenario(
         ["data", "convert", "train.jsonl", "rows.csv"], "rows.csv", again=("--force",)
-    ),
-    "split": Scenario(
-        ["data", "split", "train.jsonl", "--out", "parts"],
-        "parts",
-        again=("--force",),
-        file_by_file=True,
     ),
 }
 
@@ -105,10 +97,7 @@ class Arena:
         if not self.scenario.same_bits:
             assert state is None or state.keys() == new.keys()
             return state is not None
-        if self.scenario.file_by_file:
-            assert (state or {}).items() <= new.items()
-        else:
-            assert state in (old, new)
+        assert state in (old, new)
         return state == new
 
     def check_continues(self, folder: Path) -> None:
