@@ -129,7 +129,7 @@ $(OLDEST)/installed-$(MODULES): pyproject.toml constraints.txt constraints-oldes
 	$(OLDEST)/bin/python $(INSTALL) -c constraints-oldest.txt --no-build-isolation \
 		--config-settings=build-dir=build/oldest \
 		--editable '.[serve,data,excel,skos,stem,tune,hub,report]' \
-		pytest pytest-timeout pytest-xdist hypothesis httpx pandas
+		pytest pytest-timeout pytest-xdist hypothesis httpx 'pandas<3'
 	touch $@
 
 # The documentation as a site, in build/docs/html.

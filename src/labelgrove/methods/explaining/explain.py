@@ -64,7 +64,8 @@ def explain(
     this many ``gradient_steps`` measure what words contribute (1: gradient times input). With a
     ``corpus``, it names the ``neighbours`` documents of the label that are most similar to the
     text; models do not keep their training documents. A ``bounded`` explanation looks for the
-    positions of words only in the beginning of a long text, and says so in a note.
+    positions of words only in the beginning of a long text, and says so in a note; it compares
+    the text with the first million characters of the label's documents.
     """
     check_fitted(model)
     text = _with_fields(model, text)
@@ -86,7 +87,12 @@ def explain(
     if words is None:
         raise DataError("nearest documents can only be found for a text, not for features")
     similar = nearest_documents(
-        words[0], corpus, explanation.id, vectorizer=model.vectorizer_, count=neighbours
+        words[0],
+        corpus,
+        explanation.id,
+        vectorizer=model.vectorizer_,
+        count=neighbours,
+        bounded=bounded,
     )
     return replace(explanation, neighbours=similar)
 

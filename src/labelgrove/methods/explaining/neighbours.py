@@ -13,15 +13,23 @@ from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 EXCERPT = 160  # characters
 SHARED_TERMS = 5
+MOST_CHARS = 1_000_000  # of the documents that a bounded search reads
 
 
 def nearest_documents(
-    text: str, corpus: Corpus, label: str, *, vectorizer: Tfidf | None = None, count: int = 3
+    text: str,
+    corpus: Corpus,
+    label: str,
+    *,
+    vectorizer: Tfidf | None = None,
+    count: int = 3,
+    bounded: bool = False,
 ) -> tuple[Neighbour, ...]:
     """The documents of ``corpus`` with the label that are most similar to the text, nearest first.
 
     Only documents of the label are read, so no index of the whole corpus is needed. Without a
-    ``vectorizer``, tf-idf weights come from these documents themselves.
+    ``vectorizer``, tf-idf weights come from these documents themselves. A ``bounded`` search reads
+    the first million characters of them.
     """
     if corpus.texts is None:
         raise DataError("nearest documents: the corpus has features, but no texts to show")
@@ -31,6 +39,9 @@ def nearest_documents(
     positions = np.flatnonzero(corpus.labels.indices == column)
     documents = np.searchsorted(corpus.labels.indptr, positions, side="right") - 1
     texts = [corpus.texts[row] for row in documents]
+    if bounded:
+        ends = np.cumsum([len(words) for words in texts])
+        texts = texts[: int(np.searchsorted(ends, MOST_CHARS)) + 1]
     if not texts or count < 1:
         return ()
     if vectorizer is None:
