@@ -227,5 +227,5 @@ def test_many_labels_get_a_full_head_on_a_gpu() -> None:
     assert full() and full(processes=2) and full(1_000_000)
     assert not full(100_000) and not full(1_000_001) and not full(gpu=False)
     assert full(60_000, heads__one_head_up_to=50_000)
-    assert not full(heads__loss="zlpr") and not full(heads__negatives="static")
+    assert not full(heads__negatives="static")
     assert full(heads__sharded=False) and not full(processes=2, heads__sharded=False)

@@ -12,8 +12,6 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import softplus
 
-from reference.zlpr import zlpr
-
 
 def true_nodes(positives, parents):
     """Per level the nodes above the positives, the positives themselves last."""
@@ -84,9 +82,6 @@ def document_loss(
             else softplus(z)
             for node, z in logits.items()
         )
-        if reduction == "zlpr":
-            weights = [costs[node] for node in logits] if last and costs is not None else None
-            total = zlpr(logits.values(), [node in truths[level] for node in logits], weights)
         losses.append(total / len(logits) if reduction == "mean" else total)
         sizes.append(len(logits))
         if level + 1 < len(parents):

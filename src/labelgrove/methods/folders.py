@@ -98,6 +98,8 @@ def stored_settings(stored: StoredModel, method: str) -> TableView:
 def without_gone(params: TableView) -> Table:
     """The settings without those that have gone and did not change predictions."""
     current = {name: value for name, value in params.items() if name != "return_held_out"}
+    if isinstance(heads := current.get("heads"), Mapping) and heads.get("loss") == "zlpr":
+        current["heads"] = {**heads, "loss": "bce"}
     if "members" in current:
         current["members"] = [without_gone(member) for member in current["members"]]
     return current

@@ -19,7 +19,7 @@ from support.together import run_together
 
 pytestmark = pytest.mark.slow
 SEVERAL = pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
-FEW = ["full head", "one head, zlpr", "cascade, rows"]
+FEW = ["full head", "one head, weighted", "cascade, rows"]
 
 
 @SEVERAL

@@ -161,7 +161,6 @@ class CascadeNet(nn.Module):
                     targets,
                     mask=mask,
                     weights=weights,
-                    kind=self.params.loss,
                     reduction=reduction,
                 )
             )
@@ -173,8 +172,7 @@ class CascadeNet(nn.Module):
                 stats[f"recall.{number + 1}"] = hits / true.clamp(min=1)
         fewest = torch.stack(sizes).amin(0).clamp(min=1)
         total = torch.zeros_like(losses[0])
-        means = self.params.loss == "bce" and reduction == "mean"
-        rescaled = self.params.rescale and means
+        rescaled = self.params.rescale and reduction == "mean"
         for factor, size, values in zip(self.weights, sizes, losses, strict=True):
             total = total + factor * (values * (size / fewest) if rescaled else values)
         mean = total.mean()

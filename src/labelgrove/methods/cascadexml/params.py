@@ -13,7 +13,7 @@ from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, param
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import TreeParams
 from labelgrove.nn.heads.layers import LogitForm
-from labelgrove.nn.heads.params import LIST_LOSS, SHARDED, LabelHeadParams, ListLoss
+from labelgrove.nn.heads.params import SHARDED, LabelHeadParams
 
 LABELS_PER_CLUSTER, APART = 10, 8
 FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
@@ -59,7 +59,7 @@ class CascadeParams(LabelHeadParams):
         help="forced: true clusters are always kept (code); joined: true nodes are added to the "
         "children of the best clusters (paper)",
     )
-    loss: ListLoss = param("bce", help=LIST_LOSS)
+    loss: Literal["bce"] = param("bce", help="cross-entropy of each label")
     reduction: Literal["mean", "sum"] = param("mean", help="of the losses over candidates")
     rescale: bool = param(
         True,
@@ -89,8 +89,6 @@ class CascadeParams(LabelHeadParams):
         super().validate(path)
         if self.soft_targets and self.label_weights != "ignore":
             raise ConfigError(f"{path}.soft_targets: must be false with {path}.label_weights")
-        if self.soft_targets and self.loss == "zlpr":
-            raise ConfigError(f"{path}.soft_targets: must be false with {path}.loss=zlpr")
         return self
 
     @property
