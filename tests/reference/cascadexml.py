@@ -21,18 +21,6 @@ def true_nodes(positives, parents):
     return levels
 
 
-def soft_targets(targets, parents):
-    """Per level the target of each true node: of a cluster, the largest of the labels below it."""
-    levels = [dict(targets)]
-    for above in parents[:0:-1]:
-        upper = {}
-        for node, target in levels[0].items():
-            parent = int(above[node])
-            upper[parent] = max(target, upper.get(parent, 0.0))
-        levels.insert(0, upper)
-    return levels
-
-
 def logits_of(vector, table, nodes):
     weight, bias = table
     return {node: weight[node] @ vector + bias[node] for node in nodes}
@@ -59,25 +47,19 @@ def document_loss(
     rescale=True,
     level_weights=None,
     costs=None,
-    targets=None,
 ):
     """``vectors`` is what each level reads, after mixing; ``kept`` clusters per cluster level.
 
     ``costs`` are those of the positives of each label, by leaf position; clusters have none.
-    ``targets`` are the chances that positives are right, 1 if there are none.
     """
     truths = true_nodes(positives, parents)
-    shares = soft_targets(targets or dict.fromkeys(positives, 1.0), parents)
     shortlist = list(range(len(parents[0])))
     losses, sizes = [], []
     for level, (vector, table) in enumerate(zip(vectors, tables, strict=True)):
         logits = logits_of(vector, table, shortlist)
         last = level + 1 == len(parents)
         total = sum(
-            shares[level][node]
-            * softplus(-z)
-            * (costs[node] if last and costs is not None else 1.0)
-            + (1 - shares[level][node]) * softplus(z)
+            softplus(-z) * (costs[node] if last and costs is not None else 1.0)
             if node in truths[level]
             else softplus(z)
             for node, z in logits.items()

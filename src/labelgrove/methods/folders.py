@@ -15,6 +15,7 @@ from labelgrove.disk.model_folder import StoredModel, save_model
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
+from labelgrove.methods.settings import GONE
 
 
 def write_folder(
@@ -98,8 +99,10 @@ def stored_settings(stored: StoredModel, method: str) -> TableView:
 def without_gone(params: TableView) -> Table:
     """The settings without those that have gone and did not change predictions."""
     current = {name: value for name, value in params.items() if name != "return_held_out"}
-    if isinstance(heads := current.get("heads"), Mapping) and heads.get("loss") == "zlpr":
-        current["heads"] = {**heads, "loss": "bce"}
+    if isinstance(heads := current.get("heads"), Mapping):
+        current["heads"] = {k: v for k, v in heads.items() if f"heads.{k}" not in GONE}
+        if heads.get("loss") == "zlpr":
+            current["heads"]["loss"] = "bce"
     if "members" in current:
         current["members"] = [without_gone(member) for member in current["members"]]
     return current

@@ -78,25 +78,6 @@ def test_padding_changes_neither_loss_nor_gradient(kind, reduction):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_soft_target_is_a_share_of_a_positive_and_of_a_negative(kind):
-    logits, targets, mask, weights = problem(2)
-    how = {"mask": mask, "kind": kind}
-    soft = document_losses(logits, weights / 3, **how)
-    for row, value in enumerate(soft):
-        probabilities = [
-            (j, float(weights[row, j]) / 3) for j in range(logits.shape[1]) if mask[row, j]
-        ]
-        parts = [
-            t * scalar_loss(logits[row, j], True, kind)
-            + (1 - t) * scalar_loss(logits[row, j], False, kind)
-            for j, t in probabilities
-        ]
-        assert float(value) == pytest.approx(sum(parts) / len(parts), rel=1e-5)
-    sure = document_losses(logits, targets.float(), **how)
-    assert torch.equal(sure, document_losses(logits, targets, **how))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_document_without_candidates_costs_nothing(kind):
     logits = torch.ones(1, 3, requires_grad=True)
     off = torch.zeros(1, 3, dtype=torch.bool)

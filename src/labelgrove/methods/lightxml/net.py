@@ -49,7 +49,7 @@ from labelgrove.nn.heads.losses import document_losses, full_losses, label_weigh
 from labelgrove.nn.heads.params import SHARDED, LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.heads.sharded import divide, head_losses, set_rows
+from labelgrove.nn.heads.sharded import divide, head_losses
 
 # Settings that one head without groups ignores.
 OF_GROUPS = (
@@ -104,12 +104,6 @@ class LightXmlParams(LabelHeadParams):
         help="candidates in training: labels of the groups that are best at the moment; or (as in "
         "the paper's ablation) of those of a network trained before, static: with one encoder for "
         "groups and labels in the end, static-two: with one for each",
-    )
-    name_logit: float = param(
-        0.0,
-        ge=0,
-        help="above 0, labels' weights start towards the text vectors of their names: a text like "
-        "the name gets this logit; 0 = random weights",
     )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
@@ -358,15 +352,6 @@ class LightXmlNet(nn.Module):
             return as_numpy(self.full.weight), as_numpy(self.full.bias)
         leaves = self.index.leaf_positions
         return as_numpy(self.table.weight[leaves]), np.zeros(len(leaves), np.float32)
-
-    @torch.no_grad()
-    def set_rows(self, columns: Tensor, rows: Tensor) -> None:
-        """Sets the weights of some label columns, except those that stand for their priors."""
-        if self.index is None:
-            set_rows(self.full, columns, rows)
-            return
-        first = int(self.params.priors)  # the bottleneck's first unit is then a constant
-        set_rows(self.table, self.index.leaf_positions.cpu()[columns], rows, first=first)
 
     def _text(self, states: Sequence[Tensor], *, dropout: bool) -> Tensor:
         layers = self.params.layers

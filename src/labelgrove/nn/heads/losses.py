@@ -29,17 +29,13 @@ def document_losses(
 ) -> Tensor:
     """Loss of each row of ``logits`` against boolean ``targets``; ``mask`` is false for padding.
 
-    A target between 0 and 1 is the share of the loss of a positive; the rest is a negative's.
     ``weights`` multiply the loss of single entries, for example by XR-Transformer's relevance
     costs. The mean divides by the number of entries, whatever their weights.
     """
     scores = logits.float()
     if mask is not None:  # before the loss, too: then even nan in padding has a gradient of 0
         scores = scores.masked_fill(~mask, 0.0)
-    if targets.is_floating_point():
-        values = targets * entry_loss(scores, kind) + (1 - targets) * entry_loss(-scores, kind)
-    else:
-        values = entry_loss(torch.where(targets, scores, -scores), kind)
+    values = entry_loss(torch.where(targets, scores, -scores), kind)
     if weights is not None:
         values = values * weights.float()
     if mask is None:

@@ -86,15 +86,6 @@ def divide(module: nn.Module, rank: int, count: int) -> None:
     module.shard = shard  # type: ignore[assignment]
 
 
-def set_rows(table: nn.Module, ids: Tensor, rows: Tensor, *, first: int = 0) -> None:
-    """Gives some rows of a table new weights from column ``first`` on, where it has these rows."""
-    if (shard := shard_of(table)) is not None:
-        ids, here = shard.local(ids)
-        ids, rows = ids[here], rows[here]
-    weight = table.state_dict()["weight"]
-    weight[ids.to(weight.device), first:] = rows[:, first:].to(weight.device, weight.dtype)
-
-
 def shard_of(module: object) -> Shard | None:
     """Which rows a table has, if it was divided."""
     shard: Shard | None = getattr(module, "shard", None)
