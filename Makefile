@@ -18,6 +18,8 @@ MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
 INSTALLED := $(VENV)/installed-$(MODULES)
 # One process per core; a free one takes tests from the others. `make pytest WORKERS=` uses one.
 WORKERS ?= -n auto --dist worksteal
+# Where this is set, every process of the tests would compile all that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 # Annif has its own versions of nearly everything, so it gets an environment of its own.
 ANNIF := .venv-annif
 ANNIF_PIP := $(ANNIF)/bin/python $(INSTALL)
