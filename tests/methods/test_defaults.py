@@ -133,7 +133,7 @@ def test_labels_without_clusters() -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_what_the_user_sets_is_not_derived(name: str) -> None:
-    own = {"encoder.pooling": "last", "training.average": "ema", "heads.level_weights": [1.0, 2.0]}
+    own = {"encoder.pooling": "last", "training.average": "none", "heads.level_weights": [1.0, 2.0]}
     value = own.get(name, 0.3 if name in ("held_out", "heads.dropout") else 3)
     derived = derive(AUTO | {name: value}, LONG, TrainingNeeds())
     assert set(derived) == set(RULES) - {name}

@@ -45,9 +45,9 @@ PARAMS = LoopParams(
     evaluations_per_epoch=1,
     clip_norm=0.5,
     accumulate=2,
-    average="ema",
+    average="swa",
     swa_start=1,
-    ema_decay=0.5,
+    swa_every=1,
     precision="fp32",
     checkpoint_minutes=0,
 )

@@ -17,6 +17,9 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.settings import GONE
 
+# Values of settings that have gone, and what stands for them now.
+REPLACED = {"heads.loss=zlpr": "bce", "training.average=ema": "swa"}
+
 
 def write_folder(
     model: Fitted, path: str | Path, write_more: Callable[[Path], None], *, overwrite: bool
@@ -99,10 +102,13 @@ def stored_settings(stored: StoredModel, method: str) -> TableView:
 def without_gone(params: TableView) -> Table:
     """The settings without those that have gone and did not change predictions."""
     current = {name: value for name, value in params.items() if name != "return_held_out"}
-    if isinstance(heads := current.get("heads"), Mapping):
-        current["heads"] = {k: v for k, v in heads.items() if f"heads.{k}" not in GONE}
-        if heads.get("loss") == "zlpr":
-            current["heads"]["loss"] = "bce"
+    for table, values in current.items():
+        if isinstance(values, Mapping):
+            current[table] = {
+                key: REPLACED.get(f"{table}.{key}={value}", value)
+                for key, value in values.items()
+                if f"{table}.{key}" not in GONE
+            }
     if "members" in current:
         current["members"] = [without_gone(member) for member in current["members"]]
     return current
