@@ -225,7 +225,7 @@ def test_a_bounded_search_reads_some_documents_of_the_label(
     texts, labels = ["red hat", "red shoe", "red coat", "blue hat"], [["r"]] * 3 + [["b"]]
     corpus = Corpus.from_lists(texts, labels)
     model = Linear().fit(corpus)
-    monkeypatch.setattr("labelgrove.methods.explaining.neighbours.MOST_CHARS", 10)
+    monkeypatch.setattr("labelgrove.methods.explaining.explain.MOST_CHARS", 10)
     for bounded, number in ((False, 3), (True, 2)):
         near = explain(model, "a red coat", "r", corpus=corpus, bounded=bounded).neighbours
         assert len(near) == number and all(n.document < number for n in near)
