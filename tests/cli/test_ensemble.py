@@ -54,7 +54,7 @@ def test_predict_and_evaluate(run: Any, ensemble: Path, folder: Path) -> None:
 
 
 def test_info_shows_the_members(run: Any, ensemble: Path) -> None:
-    shown = run("info", ensemble, "--verify").stdout
+    shown = run("info", ensemble, "--verify", "--settings").stdout
     assert "linear, linear" in shown
     assert "[[members]]" in shown
     told = json.loads(run("info", ensemble, "--json").stdout)

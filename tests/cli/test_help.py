@@ -94,6 +94,20 @@ def test_every_command_has_an_example_and_panels(name: str) -> None:
         assert "[" not in option.help, option.name  # rich would take it for markup
 
 
+def test_the_flags_that_matter_come_first() -> None:
+    def first(name: str) -> list[str]:
+        shown = [option.opts[0] for option in _options(LEAVES[name])]
+        panels = [option.rich_help_panel for option in _options(LEAVES[name])]
+        return shown[: panels.count(options.FIRST)] if panels[0] == options.FIRST else []
+
+    train = ["--out", "--dev", "--method", "--text-field", "--labels-field", "--budget"]
+    assert first("train") == train
+    assert first("predict") == ["--out", "--k", "--threshold", "--text-field", "--allow", "--deny"]
+    assert first("info") == []  # it has few
+    for name in ("evaluate", "calibrate", "update", "tune", "report"):
+        assert 4 <= len(first(name)) <= options.MOST_FIRST
+
+
 def test_the_help_names_nine_methods() -> None:
     names = options.METHODS.split(", ")
     assert len(names) == 9 and set(names) < set(METHODS)

@@ -20,8 +20,10 @@ def test_info_shows_method_labels_and_params(run: Any, model: Path) -> None:
     assert facts["training_documents"] == 100
     assert facts["verified"] is True
     text = run("info", model).stdout
-    assert "[ranker]" in text
-    assert "linear" in text
+    assert "linear" in text and "[ranker]" not in text
+    assert f"labelgrove info {model} --settings" in text
+    assert run("info", model, "--settings").stdout.startswith(text.rpartition("settings  ")[0])
+    assert "[ranker]" in run("info", model, "--settings").stdout
 
 
 def test_doctor_tells_kernels_threads_and_extras(run: Any) -> None:

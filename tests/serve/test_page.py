@@ -50,14 +50,23 @@ def test_a_text_gets_ranked_labels_with_reasons(browser: Any, service: Any) -> N
 
 
 def test_percentages_are_rounded_to_the_nearest(browser: Any, service: Any) -> None:
-    values = {0.627: "63 %", 0.9949: "99 %", 0.102: "10 %", 0.0996: "10 %", 0.0627: "6.3 %"}
+    values = {0.627: "63 %", 0.9949: "99 %", 0.0996: "10 %", 0.0627: "6 %", 0.001: "<1 %", 0: "0 %"}
     with visiting(browser, service.base_url) as visit:
         shown = visit.page.evaluate(
             """(values) => import("/page/dom.js").then(
                 ({ score }) => values.map((value) => score(value, "probability")))""",
             list(values),
         )
-    assert shown == list(values.values())
+        assert shown == list(values.values())
+        # What is shown is what counts: a label with the line's number is not below it.
+        line = """([score, least]) => import("/page/dom.js").then(({ reaches, lowest }) =>
+            [reaches(score, least, "probability"), score >= lowest(least, "probability")])"""
+        for score, least, above in (
+            (0.346, 0.3477, True),
+            (0.344, 0.3477, False),
+            (0.3, 0.3, True),
+        ):
+            assert visit.page.evaluate(line, [score, least]) == [above, above]
 
 
 def test_k_and_minimum_score_are_sent(browser: Any, service: Any) -> None:
@@ -108,11 +117,14 @@ def test_calibrated_scores_are_chances(
             numbers = visit.page.locator(f"{rows} .label > .number").all_inner_texts()
             assert numbers
             for shown in numbers:
-                assert re.fullmatch(r"\d+(\.\d)? %", shown)
-                # Rounded to the nearest, a label just below the line has the line's number.
-                assert float(shown[:-2]) >= 30 if above else float(shown[:-2]) <= 30
-            ticks = visit.page.locator(f"{rows} .tick input")
-            assert [tick.is_checked() for tick in ticks.all()] == [above] * len(numbers)
+                assert re.fullmatch(r"\d+ %|<1 %", shown)
+                assert (int(re.sub(r"\D", "", shown)) >= 30) == above
+        # Nothing is ticked for people, but one click takes all that reach the line.
+        assert visit.page.locator(".tick :checked").count() == 0
+        number = visit.page.locator(".ranking > :not(.below, .threshold)").count()
+        visit.page.click(f"text=Take the first {number}")
+        assert visit.page.locator(".ranking > :not(.below) .tick :checked").count() == number
+        assert visit.page.locator(".tick :checked").count() == number
         # Without a minimum, the line is where calibration found it best.
         visit.page.fill("#least", "")
         visit.page.click("#find")
@@ -126,8 +138,8 @@ def test_calibrated_scores_are_chances(
         for chips, above in ((".chip:not(.below)", True), (".chip.below", False)):
             numbers = visit.page.locator(f".batch {chips} .muted").all_inner_texts()
             assert numbers
-            values = [float(shown[:-2]) for shown in numbers]
-            assert min(values) >= best if above else max(values) <= best
+            values = [int(re.sub(r"\D", "", shown)) for shown in numbers]
+            assert min(values) >= best if above else max(values) < best
         visit.page.fill("#least", "30")
         visit.page.click("#find")
         visit.page.wait_for_selector("text=3 of 3 texts answered")
@@ -173,7 +185,7 @@ def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -
         assert "no word tells the model anything" in row.inner_text()
         assert row.locator(".chip").count() > 0
         with page.expect_download() as downloading:
-            page.click("text=Download as CSV")
+            page.click("text=Suggestions as CSV")
         written = Path(downloading.value.path()).read_text(encoding="utf-8-sig")
         rows = list(csv.DictReader(io.StringIO(written, newline="")))
         assert [row["id"] for row in rows] == [f"n{number}" for number in range(73)]
@@ -181,7 +193,7 @@ def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -
         assert [row["label_1"] for row in rows[:50]] == [row[0]["name"] for row in expected]
         assert float(rows[0]["score_2"]) == expected[0][1]["score"]
         with page.expect_download() as downloading:
-            page.click("text=Download as JSON")
+            page.click("text=Suggestions as JSON")
         assert downloading.value.suggested_filename == "labels.json"
         objects = json.loads(Path(downloading.value.path()).read_text(encoding="utf-8"))
         assert [(one["id"], one["text"]) for one in objects] == [
@@ -212,7 +224,7 @@ def test_other_files(browser: Any, service: Any) -> None:
         drop(page, "bad.jsonl", '{"text": "x"}\n{"text": ')
         page.wait_for_selector("text=bad.jsonl, line 2: this is not JSON")
         drop(page, "picture.png", "x")
-        page.wait_for_selector("text=reads .txt, .csv, .tsv and .jsonl")
+        page.wait_for_selector("text=reads .xlsx, .csv, .tsv, .jsonl and .txt")
         page.click("text=Remove")
         page.check("input[value=lines]")
         page.click("#find")
@@ -275,6 +287,7 @@ def test_a_label_is_shown_in_the_tree(browser: Any, service: Any) -> None:
         page = visit.page
         ask(page)
         best = page.locator(".ranking .name").first.inner_text()
+        page.click("text=For experts")
         page.click("text=Show in the tree")
         sought = page.wait_for_selector(".sought .name").inner_text()
         assert best.startswith(sought)

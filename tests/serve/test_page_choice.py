@@ -57,7 +57,8 @@ def ask(page: Any, text: str = TEXT, least: str = "0.5") -> None:
     page.fill("#text", text)
     page.click("#find")
     page.wait_for_selector(".choosing")
-    page.wait_for_selector(".why .links")
+    if page.viewport_size["width"] > 1120:
+        page.wait_for_selector(".why .links")
 
 
 def chosen(page: Any) -> list[str]:
@@ -68,6 +69,8 @@ def test_labels_are_ticked_added_and_copied(browser: Any, service: Any) -> None:
     with visiting(browser, service.base_url, **CLIPBOARD) as visit:
         page = visit.page
         ask(page)
+        assert chosen(page) == []
+        page.click("text=Take the first 2")
         assert sorted(chosen(page)) == ["Hat, goods", "Red, goods"]
         assert page.locator(".ranking > :not(.below) .tick :checked").count() == 2
         page.get_by_label("Choose Hat, goods").uncheck()
@@ -101,12 +104,12 @@ def test_labels_are_ticked_added_and_copied(browser: Any, service: Any) -> None:
 def test_ids_that_are_addresses_are_links(browser: Any, service: Any) -> None:
     with visiting(browser, service.base_url) as visit:
         ask(visit.page)
-        link = visit.page.locator(".ranking a.id").first
+        link = visit.page.locator(".why a.id").first
         assert str(link.get_attribute("href")).startswith("http://example.org/")
         assert link.get_attribute("target") == "_blank"
         assert "noopener" in str(link.get_attribute("rel"))
         visit.page.select_option("#which-model", "words")
-        visit.page.wait_for_selector(".ranking span.id")
+        visit.page.wait_for_selector(".why span.id")
         assert visit.page.locator(".ranking a.id").count() == 0
 
 
@@ -114,21 +117,72 @@ def test_feedback_is_told_of_and_sent(browser: Any, service: Any, said: Path) ->
     with visiting(browser, service.base_url) as visit:
         page = visit.page
         ask(page)
-        assert "only if you send feedback" in page.inner_text("footer")
-        assert "Sending keeps this text" in page.inner_text(".choosing")
+        assert "keeps those that you send" in page.inner_text("footer")
+        assert "keeps what you send" in page.inner_text(".choosing")
         assert not (said / "uris.jsonl").read_text(encoding="utf-8")
-        page.get_by_label("Choose Hat, goods").uncheck()
-        page.click("text=Send 1 label as feedback")
-        page.wait_for_selector("text=Your labels are kept")
-        assert page.locator(".choosing .primary").is_disabled()
+        page.get_by_label("Choose Red, goods").check()
+        page.click("text=Send 1 label")
+        page.wait_for_selector(".choosing >> text=Next text")
         page.get_by_label("Choose Red, goods").uncheck()
-        page.click("text=Send feedback: none fits")
-        page.wait_for_selector(".choosing .primary:disabled")
-        visit.wait_until("document.querySelector('.choosing').innerText.includes('kept')")
+        page.click("text=Send “none fits”")
+        page.wait_for_selector(".choosing >> text=Sent.")
+        page.click("text=Next text")
+        assert page.input_value("#text") == ""
+        assert page.evaluate("document.activeElement.id") == "text"
     first, second = map(json.loads, (said / "uris.jsonl").read_text("utf-8").splitlines())
     assert first["text"] == TEXT and first["labels"] == ["http://example.org/red"]
     assert first["threshold"] == 0.5 and len(first["suggestions"]) == 9
     assert second["labels"] == []
+
+
+def test_an_operator_may_have_suggestions_ticked(browser: Any, paths: dict[str, Path]) -> None:
+    with (
+        running(paths["words"], ticked=True) as client,
+        visiting(browser, client.base_url) as visit,
+    ):
+        ask(visit.page)
+        assert sorted(chosen(visit.page)) == ["Hat goods", "Red goods"]
+
+
+def test_a_table_of_texts_is_gone_through_and_saved(
+    browser: Any, paths: dict[str, Path], tmp_path: Path
+) -> None:
+    """From an Excel file to a file of chosen labels; what was chosen survives everything else."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    texts = ["this red hat", "this blue lamp", "this green chair"]
+    for row in (["number", None, "text"], *([f"n{i}", "", text] for i, text in enumerate(texts))):
+        book.active.append(row)
+    book.save(tmp_path / "texts.xlsx")
+    (tmp_path / "not.xlsx").write_text("no workbook")
+    with running(paths["words"]) as client, visiting(browser, client.base_url) as visit:
+        page = visit.page
+        page.wait_for_selector("#find:enabled")
+        page.set_input_files("#files", tmp_path / "not.xlsx")
+        page.wait_for_selector("text=not.xlsx: this cannot be read as an Excel workbook")
+        page.set_input_files("#files", tmp_path / "texts.xlsx")
+        page.wait_for_selector("text=3 texts")
+        assert page.locator("#text-column option:checked").inner_text() == "text"
+        page.click("#find")
+        page.wait_for_selector("text=3 of 3 texts answered")
+        page.locator(".excerpt").first.click()
+        page.get_by_label("Choose Red goods").check()
+        page.click("text=Back to all texts")  # without a word to anybody
+        page.locator(".excerpt").first.click()
+        page.wait_for_selector(".choosing .chip >> text=Red goods")
+        page.click("text=Keep 1 label")
+        page.click("text=Next text")
+        page.wait_for_selector(".reading >> text=this blue lamp")
+        page.click("text=Back to all texts")
+        assert page.locator(".found").first.inner_text() == "✓ your labels\nRed goods"
+        page.reload()
+        with page.expect_download() as downloading:
+            page.click("#kept >> text=Download as CSV")
+        written = Path(downloading.value.path()).read_text(encoding="utf-8-sig")
+        (row,) = csv.DictReader(io.StringIO(written, newline=""))
+        assert (row["id"], row["text"], row["label_1"]) == ("n0", "this red hat", "Red goods")
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.click("#kept >> text=Forget")
+        assert page.is_hidden("#kept")
 
 
 def test_a_service_without_feedback_says_so(browser: Any, paths: dict[str, Path]) -> None:
@@ -136,6 +190,8 @@ def test_a_service_without_feedback_says_so(browser: Any, paths: dict[str, Path]
         ask(visit.page)
         assert "It does not keep them." in visit.page.inner_text("footer")
         assert "feedback" not in visit.page.inner_text("main")
+        visit.page.click("text=Keep “none fits”")
+        visit.page.wait_for_selector("text=1 text with your labels")
         assert visit.page.locator("#which-model, #against").first.is_hidden()
         assert not any("feedback" in url for url in visit.requests)
 
@@ -146,9 +202,10 @@ def test_feedback_that_is_refused_can_be_sent_again(
     limits = {"feedback": tmp_path, "max_feedback_mb": 0.000_001}
     with running(paths["words"], **limits) as client, visiting(browser, client.base_url) as visit:
         ask(visit.page)
-        visit.page.click(".choosing .primary")
+        visit.page.click("text=Send “none fits”")
         visit.page.wait_for_selector("text=the file for feedback is full")
-        assert visit.page.locator(".choosing .primary").is_enabled()
+        assert visit.page.locator("text=Send “none fits”").is_enabled()
+        assert visit.page.is_hidden("#kept")
 
 
 def test_examples_of_the_card_are_offered(browser: Any, service: Any) -> None:

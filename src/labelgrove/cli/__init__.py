@@ -50,6 +50,7 @@ def _app(names: Iterable[str], *, listed: bool = False) -> typer.Typer:
         help="Find the best labels for a text, out of thousands to millions of labels.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        add_completion=False,  # shells ask by a variable, without flags of ours
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback(invoke_without_command=True)(_version)
@@ -87,8 +88,12 @@ def main() -> None:
     warnings.simplefilter("once", LabelgroveWarning)  # one training may say the same again
     # All commands take typer longer than a prediction does; the help alone shows more than one.
     command = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in COMMANDS else COMMANDS
-    # A shell that completes a line gives it in the environment, and wants the flags.
-    listed = not {*COMMANDS} & {*sys.argv} and "_LABELGROVE_COMPLETE" not in os.environ
+    listed = not {*COMMANDS} & {*sys.argv}
+    if "_LABELGROVE_COMPLETE" in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
+        listed = False  # a shell that completes a line wants the flags
     try:
         (globals().get("app") or _app(command, listed=listed))()
     except LabelgroveError as error:

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 def info(
     model: options.Model,
     *,
+    settings: Annotated[bool, Option("--settings", help="Also print all settings.")] = False,
     verify: Annotated[bool, Option("--verify", help="Check every byte of the folder.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show a model's method, labels, parameters, size and versions.
+    """Show a model's method, labels, size, versions, and with --settings its settings.
 
     Example: labelgrove info model --verify
     """
@@ -29,8 +30,8 @@ def info(
 
     stored = load_model(model, verify="full" if verify else "auto")
     with reading_parts(model):
-        facts, settings = _facts(stored) | {"verified": verify}, to_toml(stored.params)
-        tried = [trial_line(trial, verb=True) for trial in facts.get("tried", ())]
+        facts, table = _facts(stored) | {"verified": verify}, to_toml(stored.params)
+        tried = [trial_line(trial) for trial in facts.get("tried", ())]
     if as_json:
         common.print_json(facts | {"params": stored.params})
         return
@@ -43,10 +44,15 @@ def info(
             value = ", ".join(f"{key} {version}" for key, version in value.items())
         elif isinstance(value, int):
             value = f"{value:,}"
+        elif isinstance(value, list):
+            value = ", ".join(f"{number:.3g}" for number in value)
         console.print(f"{name.replace('_', ' '):<20} {value}")
     for line in tried:
         console.print(line)
-    console.print(f"\n{settings}")
+    if settings:
+        console.print(f"\n{table}")
+    else:
+        console.print(f"{'settings':<20} {common.command_name()} info {model} --settings")
 
 
 def _facts(stored: StoredModel) -> dict[str, Any]:

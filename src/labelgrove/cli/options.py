@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
@@ -29,19 +30,24 @@ if TYPE_CHECKING:
     from labelgrove.methods import base as methods
     from labelgrove.methods.requests import Threshold
 
-# The panels of the help; a flag in none of them is shown with --help.
+# The panels of the help. Of the first one, a command with many flags shows the first six that it
+# has; other flags, and all those of small commands, are in the others.
+FIRST, MOST_FIRST, MANY = "Most used", 6, 14
 PANELS = {
+    FIRST: "out dev method k threshold text-field labels-field budget metric target intervals text "
+    "train feedback allow deny against",
     "Data": "dev train test data features dense labels all-labels label-tree feedback report "
     "text text-field field labels-field id-field format read skip-bad filter stratify documents "
     "default",
     "Method": "method config set seed budget trials metric target allow deny label diversity raw "
     "threshold k propensity intervals precision hub only costs against",
-    "Output": "out force run resume plan no-estimate json quiet by top verify",
+    "Output": "out force run resume plan no-estimate json quiet verbose by top settings verify",
     "Machine": "threads device memory batch host port host-header token-file",
     "More machines": "engine address workers",
 }
 METHODS = (
-    "auto, linear, neighbours, matcher, xtransformer, xrtransformer, lightxml, cascadexml, ensemble"
+    "auto, linear, neighbours, matcher, dual, xtransformer, xrtransformer, lightxml, cascadexml, "
+    "ensemble"
 )
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
@@ -354,7 +360,7 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
             ]
             groups[parameter.name] = (group, [flag.name for flag in members])
         flags += [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in members]
-    flags.sort(key=_panel)
+    flags = _in_panels(flags)
 
     @wraps(command)
     def flat(**values: Any) -> None:
@@ -367,16 +373,33 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
     return flat
 
 
-def _panel(flag: inspect.Parameter) -> int:
-    """The number of the panel in which the help shows a flag; -1 for an argument."""
+def _in_panels(flags: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """The flags in the order of the help, each with its panel; arguments come first."""
+    given = {_option_name(flag) for flag in flags}
+    ranks = {name: rank for rank, name in enumerate(PANELS[FIRST].split()) if name in given}
+    first = list(ranks)[:MOST_FIRST] if len(flags) > MANY else []
+    ordered = []
+    for flag in flags:
+        name = _option_name(flag)
+        if name is None:
+            ordered.append((-1, 0, flag))
+            continue
+        kind, option = get_args(flag.annotation)
+        option = copy(option)  # commands share it
+        others = (panel for panel, names in PANELS.items() if name in names.split())
+        panel = FIRST if name in first else next(each for each in others if each != FIRST)
+        option.rich_help_panel = panel = option.rich_help_panel or panel
+        rank = first.index(name) if panel == FIRST else 0
+        flag = flag.replace(annotation=Annotated[kind, option])
+        ordered.append((list(PANELS).index(panel), rank, flag))
+    return [flag for *_, flag in sorted(ordered, key=lambda each: each[:2])]
+
+
+def _option_name(flag: inspect.Parameter) -> str | None:
+    """The name without dashes, None for an argument."""
     option = get_args(flag.annotation)[-1]
     if not isinstance(option, OptionInfo):
-        return -1
+        return None
     # typer takes the name of an annotated option for its default until it makes the command.
     name = str(option.default)
-    name = name if name.startswith("--") else f"--{flag.name.replace('_', '-')}"
-    for panel, names in PANELS.items():
-        if name.removeprefix("--") in names.split():
-            option.rich_help_panel = option.rich_help_panel or panel
-            return list(PANELS).index(option.rich_help_panel)
-    return len(PANELS)
+    return name.removeprefix("--") if name.startswith("--") else flag.name.replace("_", "-")

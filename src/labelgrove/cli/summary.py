@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from labelgrove.experiments.planning.plan import Plan
     from labelgrove.methods.base import Model
 
-MOST_STAGES = 8  # that a summary for people names
+SHOWN_METRICS = ["P@1", "P@3", "P@5"]
+HELD_OUT = "held-out documents, which chose it"
 
 
 Facts = dict[str, Any]
@@ -95,15 +97,6 @@ def _learnt_from(model: Model) -> dict[str, int]:
     }
 
 
-def _margin(facts: Facts) -> tuple[int, float]:
-    """The held-out documents, and how far figures on others may lie from those on these."""
-    from labelgrove.evaluation.metrics.intervals import widest
-
-    count = facts["held_out_documents"]
-    values = [value for figures in facts["held_out"].values() for value in figures.values()]
-    return count, 100 * max(widest(value / 100, count) for value in values)
-
-
 def _next_commands(model: Model, out: Path, dev: Path | None) -> list[str]:
     """Commands to copy and run; without --dev, the name TEST.jsonl must be replaced."""
     name, folder = common.command_name(), shlex.quote(str(out))
@@ -118,51 +111,93 @@ def _next_commands(model: Model, out: Path, dev: Path | None) -> list[str]:
     return commands if facts.given else [*commands, f"{name} serve {folder}"]
 
 
-def print_summary(console: Console, result: Result) -> None:
-    """The summary for people."""
+def print_summary(console: Console, result: Result, *, verbose: bool) -> None:
+    """How good, how long, what next; with ``verbose`` also where time and memory went."""
     from labelgrove.core.memory import format_size
 
     facts, measured = result
+    show = console.print
+    if rows := list(_rows(facts, measured, every=verbose)):
+        show("how good, in percent (± in 19 of 20 cases):")
+        for line in _table(rows, METRICS if verbose else SHOWN_METRICS):
+            show(f"  {line}")
+        if _is_worse_than_linear(facts.get("held_out", {}), facts["method"]):
+            show("  the linear method is better here: use it, train longer, or change the rates")
+    else:
+        show("nothing was measured: add --dev, or evaluate on documents that are not in TRAIN")
+    if verbose:
+        _print_costs(console, facts)
+    show(
+        f"trained in {format_duration(facts['train_seconds'])} on "
+        f"{_counts(facts['learnt_from'])}: {facts['model']} ({format_size(facts['model_bytes'])})"
+    )
+    show("next:\n" + "\n".join(f"  {command}" for command in facts["next"]))
+
+
+def _print_costs(console: Console, facts: Facts) -> None:
+    """The time of each stage, the weights of members, and the most memory."""
+    from labelgrove.core.memory import format_size
+
     total, reused = facts["train_seconds"], facts["reused"]
     computed = [(seconds, name) for name, seconds in facts["stages"].items() if name not in reused]
-    longest = sorted(computed, key=lambda item: -item[0])
-    shares = ", ".join(
-        f"{name} {format_duration(seconds)} ({seconds / max(total, 1e-9):.0%})"
-        for seconds, name in longest[:MOST_STAGES]
-    )
-    shares += f" and {len(longest) - MOST_STAGES} others" if len(longest) > MOST_STAGES else ""
-    show = console.print
-    show(f"trained in {format_duration(total)}: {shares or 'nothing had to be computed'}")
+    for seconds, name in sorted(computed, key=lambda item: -item[0]):
+        console.print(
+            f"stage: {name} {format_duration(seconds)} ({seconds / max(total, 1e-9):.0%})"
+        )
     if reused:
-        show(f"reused: {', '.join(reused)}")
-    if chosen := [trial for trial in facts.get("tried", ()) if trial["chosen"]]:
-        from labelgrove.methods.auto.trials import trial_line
-
-        show(f"auto kept {trial_line(chosen[0])}")
+        console.print(f"reused: {', '.join(reused)}")
     if "rule" in facts:
         weights = ", ".join(f"{weight:g}" for weight in facts["weights"])
-        show(f"members are combined by {facts['rule']} with weights {weights}")
-    held_out = facts.get("held_out", {})
-    if held_out:
-        count, margin = _margin(facts)
-        show(
-            f"metrics in percent on {count:,} held-out documents, which chose checkpoint or "
-            f"weights (± {margin:.1f} on others):"
-        )
-        for line in metric_lines(held_out):
-            show(f"  {line}")
-        if _is_worse_than_linear(held_out, facts["method"]):
-            show("  the linear method is better here: use it, train longer, or change the rates")
+        console.print(f"members are combined by {facts['rule']} with weights {weights}")
+    if facts["peak_memory_bytes"] is not None:
+        console.print(f"peak memory: {format_size(facts['peak_memory_bytes'])}")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What was measured of a model, in percent, and on how many documents."""
+
+    name: str
+    values: Mapping[str, float]
+    documents: int
+    where: str
+
+    @property
+    def margin(self) -> float:
+        """How far figures on other documents may be from these."""
+        from labelgrove.evaluation.metrics.intervals import widest
+
+        means = [value for metric, value in self.values.items() if metric in SHOWN_METRICS]
+        return 100 * max(widest(value / 100, self.documents) for value in means)
+
+
+def _rows(facts: Facts, measured: TimedEvaluation | None, *, every: bool) -> Iterator[_Row]:
+    """The model on --dev; it, and linear or all its members, on held-out documents."""
+    tried = [trial for trial in facts.get("tried", ()) if "P@1" in trial]
+    name = next((trial["name"] for trial in tried if trial["chosen"]), facts["method"])
     if measured is not None:
-        show(f"metrics in percent on the {measured.evaluation.n:,} documents of --dev:")
-        show(measured.evaluation.table())
-    elif not held_out and not any("P@1" in trial for trial in facts.get("tried", ())):
-        show("nothing was measured: add --dev, or evaluate on documents that are not in TRAIN")
-    show(f"learnt from {_counts(facts['learnt_from'])}")
-    peak = facts["peak_memory_bytes"]
-    memory = "" if peak is None else f"; peak memory {format_size(peak)}"
-    show(f"model: {facts['model']} ({format_size(facts['model_bytes'])}){memory}")
-    show("next:\n" + "\n".join(f"  {command}" for command in facts["next"]))
+        values = {metric: 100 * value for metric, value in measured.evaluation.values.items()}
+        yield _Row(name, values, measured.evaluation.n, "documents of --dev")
+    held_out: Mapping[str, Mapping[str, float]] = facts.get("held_out", {})
+    if not held_out or (tried and not every):
+        for trial in sorted(tried, key=lambda trial: -trial["chosen"]):
+            if every or trial["chosen"] or trial["name"] == "linear":
+                values = {key: 100 * trial[key] for key in SHOWN_METRICS if key in trial}
+                yield _Row(trial["name"], values, trial["documents"], HELD_OUT)
+        return
+    for name, figures in held_out.items():
+        if every or name == facts["method"] or name.endswith("linear"):
+            yield _Row(name, figures, facts["held_out_documents"], HELD_OUT)
+
+
+def _table(rows: Sequence[_Row], metrics: Sequence[str]) -> Iterator[str]:
+    metrics = [metric for metric in metrics if any(metric in row.values for row in rows)]
+    width = max(len(row.name) for row in rows)
+    yield " " * width + "".join(metric.rjust(8) for metric in metrics)
+    for row in rows:
+        cells = (f"{row.values[m]:8.2f}" if m in row.values else "-".rjust(8) for m in metrics)
+        where = f"on {row.documents:,} {row.where}"
+        yield f"{row.name.ljust(width)}{''.join(cells)}  ± {row.margin:.1f} {where}"
 
 
 def _counts(learnt_from: Mapping[str, int]) -> str:
@@ -170,17 +205,6 @@ def _counts(learnt_from: Mapping[str, int]) -> str:
     if len(set(learnt_from.values())) == 1:
         return f"{next(iter(learnt_from.values())):,} documents"
     return ", ".join(f"{count:,} documents ({name})" for name, count in learnt_from.items())
-
-
-def metric_lines(held_out: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """A table with a row per method."""
-    metrics = [m for m in METRICS if any(m in values for values in held_out.values())]
-    width = max(map(len, held_out))
-    lines = [" " * width + "".join(metric.rjust(8) for metric in metrics)]
-    for name, values in held_out.items():
-        cells = (f"{values[m]:8.2f}" if m in values else "-".rjust(8) for m in metrics)
-        lines.append(name.ljust(width) + "".join(cells))
-    return lines
 
 
 def _is_worse_than_linear(held_out: Mapping[str, Mapping[str, float]], method: str) -> bool:

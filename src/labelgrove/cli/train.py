@@ -50,11 +50,14 @@ def train(
     where: options.Where,
     machine: options.Machine,
     printing: options.Printing,
+    verbose: Annotated[
+        bool, Option("--verbose", help="Also print all metrics, stage times and memory.")
+    ] = False,
 ) -> None:
     """Train a model.
 
     First prints a plan: sizes, memory, and a time that a small sample measures on this machine.
-    Then trains, and prints how good the model is, where the time went, and what to do next. --plan
+    Then trains, and prints how good the model is, how long it took, and what to do next. --plan
     stops after the plan. The method auto starts with linear, tries what may be better on this
     machine, and keeps what held-out documents prefer; Ctrl-C ends it and keeps the best so far.
 
@@ -102,7 +105,7 @@ def train(
     if printing.as_json:
         common.print_json(result[0])
     else:
-        print_summary(training.console, result)
+        print_summary(training.console, result, verbose=verbose)
 
 
 def check_takes(model: Model, given: Mapping[str, object]) -> None:

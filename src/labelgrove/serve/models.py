@@ -138,6 +138,7 @@ class NamedModel:
             "name": self.name,
             "report": self.report is not None,
             "feedback": self.feedback is not None,
+            "ticked": self.params.ticked,
             "limits": limits,
         }
 

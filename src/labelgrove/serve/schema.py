@@ -251,6 +251,7 @@ class ModelResponse(Facts, ModelSummary):
     """The current model, what it can do, and the limits of a request."""
 
     report: Annotated[bool, Field(description="whether GET /report shows an evaluation")]
+    ticked: Annotated[bool, Field(description="whether the page ticks what reaches the threshold")]
     limits: dict[str, float]
 
 

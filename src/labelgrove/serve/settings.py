@@ -52,6 +52,7 @@ class ServeParams(Params):
         False, help="write a line of JSON per request to standard output, without texts"
     )
     page: bool = param(True, help="serve a page to try the model in a browser")
+    ticked: bool = param(False, help="the page ticks suggestions that reach the threshold")
 
     def checked(self) -> ServeParams:
         """These parameters, validated one by one and together.

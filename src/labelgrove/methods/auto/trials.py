@@ -204,11 +204,9 @@ def pace(clock: Clock, stage: str) -> Callable[[Event], None]:
     return watch
 
 
-def trial_line(trial: TableView, *, verb: bool = False) -> str:
+def trial_line(trial: TableView) -> str:
     """A model that auto compared with others on held-out documents."""
-    name = str(trial["name"])
-    if verb:
-        name = f"{'auto kept' if trial['chosen'] else 'auto tried':<20} {name}"
+    name = f"{'auto kept' if trial['chosen'] else 'auto tried':<20} {trial['name']}"
     if "P@1" not in trial:
         return f"{name}: {trial['verdict']}"
     figures = ", ".join(f"P@{k} {100 * trial[f'P@{k}']:.2f}" for k in (1, 3, 5))

@@ -8,13 +8,13 @@ import { announce, byId, counted, h, reveal, score } from "./dom.js";
 import { createRanking } from "./ranking.js";
 
 // `least` is where the line is, or null; `asked` the request; `back()` a way to where one came from.
-export function showAnswer(app, body, { given, answer, least, asked, back, leaveOut }) {
+export function showAnswer(app, body, { given, answer, least, asked, back, next, leaveOut }) {
   const unknown = answer.unknown.includes(0);
   const labels = answer.predictions[0];
   const kind = answer.score_kind;
   // Labels of an empty text are no proposals, so none is ticked.
   const proposed = unknown ? null : least;
-  const choice = createChoice(app, { given, labels, model: answer.model, least: proposed });
+  const choice = createChoice(app, { given, answer, least: proposed, next });
   const timing = answer.timing;
   const ranking = createRanking(app, { given, labels, kind, timing, least, choice, leaveOut });
   const guess =

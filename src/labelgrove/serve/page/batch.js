@@ -9,11 +9,13 @@ import {
   h,
   hideProblem,
   MEANING,
+  reaches,
   reveal,
   score,
   showProblem,
 } from "./dom.js";
-import { writeCsv, writeJson } from "./files.js";
+import { downloadButtons } from "./files.js";
+import { keptLabels } from "./kept.js";
 
 const PORTION = 32;
 const ROWS = 100;
@@ -142,7 +144,7 @@ export function createBatch(app, body, { problem, look }) {
                 class: "link excerpt",
                 dir: "auto",
                 title: "Show this text alone",
-                onclick: () => look(given, state.wanted, () => back(state)),
+                onclick: () => open(state, given),
               },
               text.trim() ? text.slice(0, 240) : "(empty)",
             ),
@@ -161,24 +163,26 @@ export function createBatch(app, body, { problem, look }) {
     state.bar.value = state.answers.filter(Boolean).length;
     [...state.rows.children].forEach((row, number) => {
       const cell = row.lastElementChild;
-      const labels = state.answers[number];
-      if (!labels || cell.dataset.filled) return;
-      cell.dataset.filled = "yes";
+      const own = keptLabels(state.texts[number]);
+      const labels = own ?? state.answers[number];
+      if (!labels || cell.dataset.filled === String(Boolean(own))) return;
+      cell.dataset.filled = Boolean(own);
       const chips = labels
         .slice(0, SHOWN_LABELS)
         .map((label) =>
           h(
             "li",
-            { class: label.score < (state.line ?? -Infinity) ? "chip below" : "chip" },
+            { class: own || !isBelow(label, state) ? "chip" : "chip below" },
             label.name,
             " ",
-            h("span", { class: "muted" }, score(label.score, state.kind)),
+            own ? null : h("span", { class: "muted" }, score(label.score, state.kind)),
           ),
         );
       if (labels.length > SHOWN_LABELS)
         chips.push(h("li", { class: "muted small" }, `and ${labels.length - SHOWN_LABELS} more`));
       const remark = (sentence) => h("span", { class: "muted" }, sentence);
       cell.replaceChildren(
+        ...(own ? [remark("✓ your labels")] : []),
         ...(labels.unknown ? [remark("as of an empty text: no word tells the model anything")] : []),
         labels.refused
           ? remark(labels.refused)
@@ -199,27 +203,41 @@ export function createBatch(app, body, { problem, look }) {
     state.head.replaceChildren(
       h("p", {}, sentence),
       ...(left ? [button("Go on", () => goOn(state))] : []),
-      ...(done ? downloads.map(([name, ...how]) => button(name, () => download(state, ...how))) : []),
+      ...(done
+        ? downloadButtons("Suggestions", "labels", "secondary", () => [state.texts, state.answers])
+        : []),
     );
     state.note.textContent =
       MEANING[state.kind] +
-      (state.line === null ? "" : ` Labels below ${score(state.line, state.kind)} are pale.`);
+      (state.line === null ? "" : ` Labels below ${score(state.line, state.kind)} are pale.`) +
+      " Click a text to choose its labels.";
     announce(sentence);
   }
 
-  function back(state) {
-    const place = document.activeElement?.closest(".excerpt");
+  // One text alone, with a way back to the table and one to the next text without chosen labels.
+  function open(state, given) {
+    const place = state.texts.indexOf(given);
     const show = () => {
       byId("try-columns").classList.add("wide");
       body.replaceChildren(...state.elements);
-      place?.focus();
+      update(state);
+      state.rows.children[place]?.querySelector("button").focus();
     };
-    return h(
-      "p",
-      {},
-      h("button", { type: "button", class: "link", onclick: show }, "← Back to all texts"),
-    );
+    const back = () =>
+      h(
+        "p",
+        {},
+        h("button", { type: "button", class: "link", onclick: show }, "← Back to all texts"),
+      );
+    const next = () => {
+      const after = [...state.texts.slice(place + 1), ...state.texts.slice(0, place)];
+      const unfinished = after.find((one) => !keptLabels(one));
+      return unfinished ? open(state, unfinished) : show();
+    };
+    return look(given, state.wanted, { back, next });
   }
+
+  const isBelow = (label, { line, kind }) => line !== null && !reaches(label.score, line, kind);
 
   return { run, stop };
 }
@@ -249,18 +267,6 @@ function* portions({ texts, answers }, limits) {
     size += own;
   }
   if (portion.length) yield portion;
-}
-
-const downloads = [
-  ["Download as CSV", writeCsv, "labels.csv", "text/csv"],
-  ["Download as JSON", writeJson, "labels.json", "application/json"],
-];
-
-function download({ texts, answers }, write, name, type) {
-  const address = URL.createObjectURL(new Blob([write(texts, answers)], { type }));
-  const link = h("a", { href: address, download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
 function pause(milliseconds, signal) {

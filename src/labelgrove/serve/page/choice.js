@@ -2,24 +2,35 @@
 
 import { about, post } from "./api.js";
 import { copyButton } from "./curl.js";
-import { announce, counted, h, hideProblem, showProblem } from "./dom.js";
+import { announce, counted, h, hideProblem, lowest, reaches, showProblem } from "./dom.js";
 import { csvLines } from "./files.js";
+import { keep, pick, picks } from "./kept.js";
 import { createPicker } from "./picker.js";
 
 const isAddress = (id) => /^https?:\/\//.test(id);
 
-// `least` is the score from which on labels are proposed, and ticked to begin with; null: none is.
-export function createChoice(app, { given, labels, model, least }) {
+// `least` is the score from which on labels are proposed; null: none is. `next()` goes on to
+// another text.
+export function createChoice(app, { given, answer, least, next }) {
+  const labels = answer.predictions[0];
+  const kind = answer.score_kind;
+  const { feedback, ticked } = app.model();
   const boxes = new Map();
   const scores = new Map(labels.map((label) => [label.id, label.score]));
-  const place = h("div");
+  const proposed = labels.filter((label) => least !== null && reaches(label.score, least, kind));
+  const fill = (some) => picker.fill(some.map(({ id, name }) => [id, name]));
+  const taking = h(
+    "button",
+    { type: "button", class: "link", onclick: () => (fill(proposed), sending.focus()) },
+    `Take the first ${proposed.length}`,
+  );
+  const place = h("div", { class: "chosen" });
   const picker = createPicker(place, {
     title: "Your labels",
-    help: "Tick suggestions, or search for labels that are missing.",
+    help: ["Tick suggestions, or search. ", ...(proposed.length ? [taking] : [])],
     groups: () => [],
     changed: () => changed(),
   });
-  const sending = app.model().feedback ? feedbackPart() : null;
 
   function tick(label) {
     const box = h("input", { type: "checkbox", "aria-label": `Choose ${label.name}` });
@@ -28,12 +39,6 @@ export function createChoice(app, { given, labels, model, least }) {
     );
     boxes.set(label.id, box);
     return box;
-  }
-
-  function changed() {
-    for (const [id, box] of boxes) box.checked = picker.has(id);
-    formats.disabled = copying.disabled = picker.size() === 0;
-    sending?.changed();
   }
 
   const rows = () =>
@@ -56,64 +61,69 @@ export function createChoice(app, { given, labels, model, least }) {
   );
   const copying = copyButton("Copy", () => written[formats.value]());
 
-  function feedbackPart() {
-    const button = h("button", { type: "button", class: "primary" });
-    const problem = h("div", { class: "problem", role: "alert", hidden: true });
-    const sentence = h(
-      "p",
-      { class: "muted small" },
-      "Sending keeps this text, the suggestions and your labels in a file of this service, so that the model can learn from them.",
-    );
-    let done = false;
-    async function send() {
-      hideProblem(problem);
-      button.disabled = true;
-      const body = {
-        text: given.document,
-        labels: picker.values(),
-        suggestions: labels.map(({ id, score }) => ({ id, score })),
-        model,
-        ...(least === null ? {} : { threshold: least }),
-      };
-      try {
-        await post(about("feedback"), body);
-        done = true;
-        sentence.textContent = "Your labels are kept. Thank you.";
-        announce(sentence.textContent);
-      } catch (error) {
-        showProblem(problem, error, send);
-      }
-      button.disabled = done;
-    }
-    button.addEventListener("click", send);
-    return {
-      elements: [sentence, problem, h("div", { class: "actions" }, button)],
-      changed() {
-        done = button.disabled = false;
-        const number = picker.size();
-        button.textContent = number
-          ? `Send ${counted(number, "label")} as feedback`
-          : "Send feedback: none fits";
-      },
-    };
+  const sending = h("button", { type: "button", class: "primary" });
+  const problem = h("div", { class: "problem", role: "alert", hidden: true });
+  const sentence = h("p", { class: "muted small" });
+  let done = false;
+
+  function changed() {
+    for (const [id, box] of boxes) box.checked = picker.has(id);
+    formats.disabled = copying.disabled = picker.size() === 0;
+    pick(given, rows());
+    show(false);
   }
 
-  const element = h(
-    "section",
-    { class: "card choosing", "aria-label": "Your labels" },
-    h("div", { class: "pickers" }, place),
-    h("div", { class: "copying" }, formats, copying),
-    ...(sending?.elements ?? []),
-  );
+  function show(isDone) {
+    done = isDone;
+    const verb = feedback ? "Send" : "Keep";
+    const number = picker.size();
+    sending.className = done || number ? "primary" : "secondary"; // no invitation to send nothing
+    sending.textContent = done
+      ? "Next text"
+      : `${verb} ${number ? counted(number, "label") : "“none fits”"}`;
+    const [before, after] = feedback
+      ? ["The service keeps what you send.", "Sent."]
+      : ["Kept in this tab, to download together.", "Kept."];
+    sentence.textContent = done ? after : before;
+  }
+
+  async function finish() {
+    if (done) return next();
+    hideProblem(problem);
+    sending.disabled = true;
+    try {
+      if (feedback)
+        await post(about("feedback"), {
+          text: given.document,
+          labels: picker.values(),
+          suggestions: labels.map(({ id, score }) => ({ id, score })),
+          model: answer.model,
+          ...(least === null ? {} : { threshold: lowest(least, kind) }),
+        });
+      keep(given);
+      show(true);
+      announce(sentence.textContent);
+    } catch (error) {
+      showProblem(problem, error, finish);
+    }
+    sending.disabled = false;
+    sending.focus();
+  }
+  sending.addEventListener("click", finish);
 
   return {
-    element,
+    element: h(
+      "section",
+      { class: "card choosing", "aria-label": "Your labels" },
+      place,
+      sending,
+      h("div", { class: "copying" }, formats, copying),
+      sentence,
+      problem,
+    ),
     tick,
     // After all ticks exist. Silently: nobody has chosen anything yet.
-    begin() {
-      const proposed = least === null ? [] : labels.filter(({ score }) => score >= least);
-      picker.fill(proposed.map(({ id, name }) => [id, name]));
-    },
+    begin: () => fill(picks(given) ?? (ticked ? proposed : [])),
   };
 }
 

@@ -74,13 +74,20 @@ export function seconds(number) {
 // A score by its kind: only calibrated scores are shown in percent.
 export function score(value, kind) {
   if (kind === "probability") {
-    const percent = 100 * value;
-    return `${percent.toFixed(percent < 9.95 ? 1 : 0)} %`;
+    const percent = Math.round(100 * value);
+    return percent === 0 && value > 0 ? "<1 %" : `${percent} %`;
   }
-  if (kind === "product")
-    return value >= 0.01 || value === 0 ? value.toFixed(2) : value.toPrecision(1);
+  if (kind === "product" && value > 0 && value < 0.005) return "<0.01";
   return value.toFixed(2);
 }
+
+// Whether a score is at the line or above it: what people see is what counts.
+export const reaches = (value, least, kind) =>
+  kind === "probability" ? Math.round(100 * value) >= Math.round(100 * least) : value >= least;
+
+// The smallest score that is shown as this one, for requests to the service.
+export const lowest = (least, kind) =>
+  kind === "probability" && least > 0 ? (Math.round(100 * least) - 0.499) / 100 : least;
 
 export const MEANING = {
   probability:

@@ -45,6 +45,7 @@ export function createFields(names) {
   return {
     lists: new Set(names.fields),
     typed: (text) => made((name) => (name === last ? text : typed(name))),
+    reads: (column) => names.texts.includes(column) || names.fields.includes(column),
     isIn: (columns) => names.texts.some((name) => columns.includes(name)),
     ofRow: (columns, row) => made((name) => row[columns.indexOf(name)]),
     // The words that explanations count characters in.

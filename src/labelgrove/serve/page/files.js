@@ -1,4 +1,7 @@
-// Files of texts, read in the browser, and the table of answers written as CSV or JSON.
+// Files of texts, read in the browser, and texts with labels written as CSV or JSON.
+
+import { h } from "./dom.js";
+import { sheetRows } from "./xlsx.js";
 
 const TEXT_NAMES = [
   "text",
@@ -24,10 +27,18 @@ export async function readFiles(files, lists) {
     return { name, columns: ["file", "text"], rows, textColumn: 1, idColumn: 0 };
   }
   const [file] = files;
+  if (/\.xlsx$/i.test(file.name)) {
+    const rows = await sheetRows(file).catch(() => {
+      throw fault(`${file.name}: this cannot be read as an Excel workbook; save it as .xlsx or .csv.`);
+    });
+    return table(file.name, rows);
+  }
   const content = await decoded(file);
   if (/\.(jsonl|ndjson)$/i.test(file.name)) return jsonLines(file.name, content, lists);
-  if (/\.(csv|tsv)$/i.test(file.name)) return table(file.name, content);
-  throw fault(`${file.name}: this page reads .txt, .csv, .tsv and .jsonl files.`);
+  if (/\.tsv$/i.test(file.name)) return table(file.name, parseCsv(content, "\t"));
+  if (/\.csv$/i.test(file.name))
+    return table(file.name, parseCsv(content, likelyDelimiter(content)));
+  throw fault(`${file.name}: this page reads .xlsx, .csv, .tsv, .jsonl and .txt files.`);
 }
 
 const fault = (sentence) => Object.assign(new Error(sentence), { sentence });
@@ -74,9 +85,7 @@ function jsonLines(name, content, lists) {
   return chosen(name, [...columns.keys()], rows);
 }
 
-function table(name, content) {
-  const delimiter = /\.tsv$/i.test(name) ? "\t" : likelyDelimiter(content);
-  const rows = parseCsv(content, delimiter);
+function table(name, rows) {
   if (!rows.length) throw fault(`${name}: the file is empty.`);
   const first = rows[0].map((cell) => cell.trim());
   const known = first.some((cell) =>
@@ -153,14 +162,15 @@ export const csvLines = (lines) => lines.map((line) => line.map(cell).join(",") 
 export function writeCsv(texts, answers) {
   const most = Math.max(1, ...answers.map((labels) => labels?.length ?? 0));
   const named = texts.some((text) => text.id !== null);
-  const head = ["number", ...(named ? ["id"] : []), "text"];
+  const fields = [...new Set(texts.flatMap(({ document }) => Object.keys(asObject(document))))];
+  const head = ["number", ...(named ? ["id"] : []), ...fields];
   for (let place = 1; place <= most; place += 1)
     head.push(`label_${place}`, `id_${place}`, `score_${place}`);
   const lines = texts.map((text, number) => [
     number + 1,
     ...(named ? [text.id ?? ""] : []),
-    text.text,
-    ...(answers[number] ?? []).flatMap((label) => [label.name, label.id, label.score]),
+    ...fields.map((field) => [asObject(text.document)[field] ?? ""].flat().join("; ")),
+    ...(answers[number] ?? []).flatMap((label) => [label.name, label.id, label.score ?? ""]),
   ]);
   return "\ufeff" + csvLines([head, ...lines]);
 }
@@ -178,6 +188,22 @@ export function writeJson(texts, answers) {
   });
   return `[\n${objects.map((one) => JSON.stringify(one)).join(",\n")}\n]\n`;
 }
+
+const asObject = (document) => (typeof document === "string" ? { text: document } : document);
+
+// Buttons that save what `content()` gives: texts, and the labels of each.
+export const downloadButtons = (title, name, kind, content) =>
+  [
+    ["csv", writeCsv, "text/csv"],
+    ["json", writeJson, "application/json"],
+  ].map(([ending, write, type]) => {
+    const save = () => {
+      const address = URL.createObjectURL(new Blob([write(...content())], { type }));
+      h("a", { href: address, download: `${name}.${ending}` }).click();
+      setTimeout(() => URL.revokeObjectURL(address), 10_000);
+    };
+    return h("button", { type: "button", class: kind, onclick: save }, `${title} as ${ending.toUpperCase()}`);
+  });
 
 function cell(value) {
   if (typeof value === "number") return String(value);

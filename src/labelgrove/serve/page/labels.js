@@ -69,16 +69,6 @@ export function startLabels(app, choosing) {
       h(
         "span",
         { class: "links" },
-        app.model().trees.length
-          ? h(
-              "a",
-              {
-                href: `#/tree?${new URLSearchParams({ label: label.id })}`,
-                "aria-label": `Tree: ${label.name}`,
-              },
-              "Tree",
-            )
-          : null,
         ...(choosing.masks()
           ? [
               act("Only", choosing.only, "only this may come."),

@@ -43,15 +43,16 @@ async function loadModel() {
   byId("summary").textContent =
     `The ${model.method} model knows ${counted(model.labels, "label")}${learnt}.`;
   byId("keeping").textContent = model.feedback
-    ? "It keeps a text only if you send feedback about it."
-    : "It does not keep them.";
+    ? "Texts go to this service and nowhere else. It keeps those that you send with your labels."
+    : "Texts go to this service and nowhere else. It does not keep them.";
   byId("version").textContent = `labelgrove ${model.versions.labelgrove ?? ""}, model ${model.id}.`;
   byId("k").max = model.limits.max_k;
   byId("k").value = Math.min(Number(byId("k").value) || 10, model.limits.max_k, model.labels);
   const chances = model.score_kind === "probability";
   byId("least-label").textContent = chances ? "Minimum, in %" : "Minimum score";
+  byId("least").step = chances ? 1 : "any"; // as they are shown
   byId("least").placeholder = model.calibration
-    ? `none; best ${Math.round(100 * model.calibration.threshold)}`
+    ? `${Math.round(100 * model.calibration.threshold)} is best`
     : "none";
   byId("labels-lede").textContent = `All ${count(model.labels)} labels, the most frequent first.`;
 }
@@ -79,7 +80,7 @@ function show(moved = true) {
     section.hidden = section.dataset.view !== wanted;
   }
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === wanted) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === (wanted === "tree" ? "model" : wanted)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.title = `${TITLES[wanted]} · labelgrove`;

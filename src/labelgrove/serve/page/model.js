@@ -1,4 +1,4 @@
-// The fourth view: facts about the model.
+// The third view: facts about the model; times, settings and the tree are for experts.
 
 import { ask, hasToken } from "./api.js";
 import { byId, count, counted, h, MEANING, score, seconds } from "./dom.js";
@@ -11,9 +11,8 @@ export function showModel(model) {
       facts(model),
       heldOut(model),
       calibration(model),
-      times(model),
       report(model),
-      settings(model),
+      expert(model),
     ].filter(Boolean),
   );
 }
@@ -38,7 +37,6 @@ function facts(model) {
     ["Scores", MEANING[model.score_kind]],
     ["Trained", when(model.created)],
     ["Loaded", when(model.loaded)],
-    ["Label trees", model.trees.length ? count(model.trees.length) : "none"],
   ];
   return card("Facts", list(rows.filter(([, value]) => value !== null)));
 }
@@ -137,10 +135,10 @@ function behind({ method, held_out: measured }) {
 function calibration(model) {
   if (model.calibration === null) return null;
   const { threshold, report: measured } = model.calibration;
-  const percent = (value) => score(value, "probability");
+  const percent = (value) => `${(100 * value).toFixed(1)} %`;
   const { documents, before, after, target, at_threshold: there } = measured ?? {};
   const sets = ["macro-F1", "document-F1"].includes(target);
-  const rows = [sets ? ["Sets for the best", target] : ["Best threshold", percent(threshold)]];
+  const rows = [sets ? ["Sets for the best", target] : ["Best threshold", score(threshold, "probability")]];
   if (there)
     rows.push(
       ["Precision there", percent(there.precision)],
@@ -176,7 +174,7 @@ function reliability({ claimed, true: right }) {
       "tbody",
       {},
       cells(
-        "said",
+        "given",
         bins.map(([said]) => said),
       ),
       cells(
@@ -208,11 +206,7 @@ function times(model) {
       h("span", { class: "number" }, seconds(value)),
     );
   });
-  return card(
-    "Training time",
-    h("p", {}, `${seconds(total)} in all.`),
-    h("ul", { class: "words" }, ...rows),
-  );
+  return h("details", {}, h("summary", {}, `Training time: ${seconds(total)}`), h("ul", { class: "words" }, ...rows));
 }
 
 function report(model) {
@@ -245,11 +239,13 @@ function report(model) {
   );
 }
 
-function settings(model) {
+function expert(model) {
   const fold = (name, inside) => h("details", {}, h("summary", {}, name), inside);
   const shown = (value) => h("pre", { tabindex: "0" }, JSON.stringify(value, null, 2));
   return card(
-    "Settings",
+    "For experts",
+    model.trees.length ? h("p", {}, h("a", { href: "#/tree" }, "The label tree")) : null,
+    times(model),
     fold("Parameters", shown(model.params)),
     fold(
       "Limits of the service",

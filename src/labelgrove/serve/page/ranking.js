@@ -2,7 +2,7 @@
 
 import { about, post } from "./api.js";
 import { idElement } from "./choice.js";
-import { h, MEANING, score, showProblem } from "./dom.js";
+import { h, MEANING, reaches, score, showProblem } from "./dom.js";
 import { whyPanel } from "./why.js";
 
 let rankings = 0;
@@ -12,7 +12,7 @@ export function createRanking(app, { given, labels, kind, timing, least, choice,
   const largest = Math.max(...labels.map((label) => Math.abs(label.score)), 1e-9);
   const share = (value) =>
     kind === "margin" ? Math.max(0, value) / largest : Math.min(1, Math.max(0, value));
-  const below = (label) => least !== null && label.score < least;
+  const below = (label) => least !== null && !reaches(label.score, least, kind);
   let open = null;
 
   function item(label, number) {
@@ -50,7 +50,6 @@ export function createRanking(app, { given, labels, kind, timing, least, choice,
         { class: "row" },
         h("label", { class: "tick" }, choice.tick(label)),
         h("h3", {}, button),
-        label.id === label.name ? null : idElement(label.id),
       ),
       panel,
     );
@@ -86,24 +85,34 @@ export function createRanking(app, { given, labels, kind, timing, least, choice,
         { class: "muted" },
         "The service explains only the first labels of this model.",
       );
-      panel.replaceChildren(...(found ? whyPanel(given.text, found.why) : [none]), links(label));
+      panel.replaceChildren(
+        links(label),
+        ...(found ? whyPanel(given.text, found.why, treeLink(label)) : [none]),
+      );
     } catch (error) {
       delete panel.dataset.filled;
       const place = h("div", { class: "problem", role: "alert" });
       const unsupported = error.code === "not-supported";
       showProblem(place, error, unsupported ? null : () => fill(panel, label));
-      panel.replaceChildren(place, links(label));
+      panel.replaceChildren(links(label), place);
     }
   }
 
+  const treeLink = (label) =>
+    app.model().trees.length
+      ? h(
+          "p",
+          {},
+          h("a", { href: `#/tree?${new URLSearchParams({ label: label.id })}` }, "Show in the tree"),
+        )
+      : null;
+
   function links(label) {
-    const { trees, supports } = app.model();
-    const where = `#/tree?${new URLSearchParams({ label: label.id })}`;
     return h(
       "p",
       { class: "links" },
-      trees.length ? h("a", { href: where }, "Show in the tree") : null,
-      supports.deny
+      label.id === label.name ? null : idElement(label.id),
+      app.model().supports.deny
         ? h(
             "button",
             { type: "button", class: "link", onclick: () => leaveOut(label) },
@@ -153,7 +162,8 @@ export function createRanking(app, { given, labels, kind, timing, least, choice,
       ];
   return {
     elements,
-    // The best label's reasons are what most people look for next.
-    openFirst: () => items[0]?.querySelector("button").click(),
+    // Where the reasons are beside the list they hide nothing: the best label's are shown at once.
+    openFirst: () =>
+      matchMedia("(min-width: 70rem)").matches && items[0]?.querySelector(".label").click(),
   };
 }

@@ -1,4 +1,4 @@
-// The third view: the label tree, whose branches are fetched when they are opened.
+// For experts: the label tree, whose branches are fetched when they are opened.
 // Keys: arrows, Home, End, Enter.
 
 import { about, get } from "./api.js";

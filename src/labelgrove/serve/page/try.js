@@ -10,11 +10,13 @@ import {
   counted,
   h,
   hideProblem,
+  lowest,
   MEANING,
   showProblem,
 } from "./dom.js";
 import { createFields } from "./fields.js";
 import { readFiles } from "./files.js";
+import { showKept } from "./kept.js";
 import { createPicker } from "./picker.js";
 
 const DRAFT = "labelgrove-draft";
@@ -28,7 +30,9 @@ export function startTry(app) {
   let asking = null;
   const fields = createFields(app.model().fields);
 
-  text.value ||= sessionStorage.getItem(DRAFT) ?? ""; // somebody may have typed already
+  const inputs = [...byId("typed").querySelectorAll("textarea, input[type=text]")];
+  const draft = JSON.parse(sessionStorage.getItem(DRAFT) ?? "{}");
+  for (const input of inputs) input.value ||= draft[input.id] ?? ""; // somebody may have typed already
   const picked = () => {
     const number = allow.size() + deny.size();
     byId("which-count").hidden = number === 0;
@@ -57,8 +61,8 @@ export function startTry(app) {
     }
     const chosen = { k };
     let least = null;
-    if (byId("least").validity.badInput)
-      throw sentence("Minimum score: this is not a number.", byId("least"));
+    if (!byId("least").validity.valid)
+      throw sentence("Minimum: this is not a number, or no whole per cent.", byId("least"));
     // Probabilities are shown and typed in percent.
     const unit = app.model().score_kind === "probability" ? 100 : 1;
     if (byId("least").value !== "") least = Number(byId("least").value) / unit;
@@ -111,8 +115,9 @@ export function startTry(app) {
     batch.stop();
     asking = new AbortController();
     const many = given.length > 1 || (file !== null && file.rows.length > 1);
+    const kind = app.model().score_kind;
     if (many && least === null) await batch.run(given, wanted, line(null));
-    else if (many) await batch.run(given, { ...wanted, threshold: least }, null);
+    else if (many) await batch.run(given, { ...wanted, threshold: lowest(least, kind) }, null);
     else if (byId("against").value)
       await busily(() => compare(app, body, given[0], wanted, asking.signal), find);
     else await one(given[0], { ...wanted, least }, asking);
@@ -133,27 +138,30 @@ export function startTry(app) {
     }
   }
 
-  function one(given, { least = null, threshold = least, ...wanted }, control, back = null) {
-    const again = () => one(given, { threshold, ...wanted }, new AbortController(), back);
+  // `around` has ways back to a table of texts and on to its next one.
+  function one(given, { least = null, threshold = least, ...wanted }, control, around = null) {
+    const again = () => one(given, { threshold, ...wanted }, new AbortController(), around);
     return busily(
       async () => {
         const request = { texts: [given.document], ...wanted };
         const answer = await post(about("predict"), request, control.signal);
         byId("try-columns").classList.remove("wide");
-        const asked = threshold === null ? request : { ...request, threshold };
-        showAnswer(app, body, { given, answer, least: line(threshold), asked, back, leaveOut });
+        const lower = threshold === null ? {} : { threshold: lowest(threshold, answer.score_kind) };
+        const asked = { ...request, ...lower };
+        const ways = { next: clear, ...around, leaveOut };
+        showAnswer(app, body, { given, answer, least: line(threshold), asked, ...ways });
         if (answer.model !== app.model().id) app.reload().catch(() => {});
       },
-      back ? again : find,
+      around ? again : find,
     );
   }
 
   const batch = createBatch(app, body, {
     problem: byId("ask-problem"),
-    look: (given, wanted, back) => {
+    look: (given, wanted, around) => {
       asking?.abort();
       asking = new AbortController();
-      return one(given, wanted, asking, back);
+      return one(given, wanted, asking, around);
     },
   });
 
@@ -226,13 +234,22 @@ export function startTry(app) {
           "Remove",
         ),
       ),
-      h("label", { for: "text-column" }, "Column with the texts"),
-      choose,
-      sample,
+      ...(fields.isIn(file.columns)
+        ? [h("p", { class: "small" }, `Columns: ${file.columns.filter(fields.reads).join(", ")}`)]
+        : [h("label", { for: "text-column" }, "Column with the texts"), choose, sample]),
     );
     byId("file").hidden = false;
     byId("typed").hidden = true;
     byId("find").textContent = `Find labels of ${counted(file.rows.length, "text")}`;
+  }
+
+  // Room for the next text.
+  function clear() {
+    for (const input of inputs) input.value = "";
+    typed();
+    body.replaceChildren(empty);
+    scrollTo(0, 0);
+    inputs[0].focus();
   }
 
   // The text that was typed before is still there.
@@ -245,7 +262,8 @@ export function startTry(app) {
 
   function typed() {
     try {
-      sessionStorage.setItem(DRAFT, text.value);
+      const values = Object.fromEntries(inputs.map(({ id, value }) => [id, value]));
+      sessionStorage.setItem(DRAFT, JSON.stringify(values));
     } catch {
       // A text that is too large for the storage stays in the field only.
     }
@@ -264,7 +282,7 @@ export function startTry(app) {
     event.preventDefault();
     find();
   });
-  text.addEventListener("input", typed);
+  byId("typed").addEventListener("input", typed);
   byId("choose").addEventListener("click", () => byId("files").click());
   byId("files").addEventListener("change", (event) => {
     const files = [...event.target.files];
@@ -323,20 +341,20 @@ export function startTry(app) {
       ),
     );
   const { examples } = app.model();
-  body.replaceChildren(
-    h(
-      "div",
-      { class: "empty" },
-      h("p", {}, "The best labels appear here, each with the words that support it."),
-      h("p", { class: "muted small" }, MEANING[app.model().score_kind]),
-      ...(examples.length
-        ? [
-            h("p", { id: "examples" }, "Texts to try:"),
-            h("ul", { class: "examples", "aria-labelledby": "examples" }, ...examples.map(example)),
-          ]
-        : []),
-    ),
+  const empty = h(
+    "div",
+    { class: "empty" },
+    h("p", {}, "The best labels appear here, each with the words that support it."),
+    h("p", { class: "muted small" }, MEANING[app.model().score_kind]),
+    ...(examples.length
+      ? [
+          h("p", { id: "examples" }, "Texts to try:"),
+          h("ul", { class: "examples", "aria-labelledby": "examples" }, ...examples.map(example)),
+        ]
+      : []),
   );
+  body.replaceChildren(empty);
+  showKept();
   if (sessionStorage.getItem(AGAIN) && text.value.trim()) find();
   sessionStorage.removeItem(AGAIN);
   return {

@@ -1,17 +1,21 @@
-// Why a label: the text with the words that support it, the strongest words, the path in the tree.
+// Why a label: the text with the words that support it, the strongest words; for experts the path.
 
 import { counted, h, score } from "./dom.js";
 
 const WORDS = 8;
 
-export function whyPanel(text, why) {
-  const parts = why.members.length ? why.members.map((member) => memberPart(text, member)) : [];
+export function whyPanel(text, why, treeLink = null) {
+  const { members, paths } = why;
+  const expert = [...(members.length ? [] : paths.map((path) => pathPart(path, why))), treeLink];
   return [
     highlighted(text, why.highlights),
-    ...(why.members.length
-      ? parts
-      : [wordsPart(why.reasons), ...why.paths.map((path) => pathPart(path, why))]),
+    ...(members.length
+      ? members.map((member) => memberPart(text, member))
+      : [wordsPart(why.reasons)]),
     neighboursPart(why.neighbours),
+    expert.some(Boolean)
+      ? h("details", { class: "member" }, h("summary", {}, "For experts"), ...expert)
+      : null,
     why.notes.length ? h("p", { class: "muted small" }, why.notes.join(" ")) : null,
   ].filter(Boolean);
 }
@@ -67,7 +71,7 @@ function wordsPart(reasons) {
   if (!shown.length) return null;
   const largest = Math.max(...shown.map((reason) => Math.abs(reason.contribution)));
   const rows = shown.map((reason) => {
-    const bar = h("span", { class: reason.contribution > 0 ? "bar" : "bar against" });
+    const bar = h("span", { class: reason.contribution > 0 ? "bar" : "bar minus" });
     bar.style.setProperty("--share", (Math.abs(reason.contribution) / largest).toFixed(3));
     const sign = reason.contribution > 0 ? "+" : "−";
     return h(
@@ -78,7 +82,7 @@ function wordsPart(reasons) {
       h("span", { class: "number" }, `${sign}${Math.abs(reason.contribution).toFixed(2)}`),
     );
   });
-  return part("Words that counted most", h("ul", { class: "words" }, ...rows));
+  return part("Words that counted most", h("ul", { class: "words signed" }, ...rows));
 }
 
 function pathPart(path, why) {
