@@ -24,6 +24,8 @@ NEEDS_EXTRA = (
     "labelgrove.exchange.export.int8",
     "labelgrove.experiments.planning.encoder",
     "labelgrove.methods.cascadexml.",
+    "labelgrove.methods.dual.method",
+    "labelgrove.methods.dual.net",
     "labelgrove.methods.explaining.attribution",
     "labelgrove.methods.explaining.networks",
     "labelgrove.methods.lightxml.",
