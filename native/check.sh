@@ -34,7 +34,7 @@ mapfile -t tests < <(grep -rl --include='test_*.py' 'pytest.mark.kernel' tests)
 run=(-n auto -m kernel -k "not ($slow)" "${tests[@]}")
 if [[ ${1:-} == attack ]]; then
     shift
-    run=(-n 0 -m "not long_attack" tests/attack/test_hostile_files.py)
+    run=(-n 0 -m "not long_attack" tests/attack/test_{hostile,damaged}_files.py)
 fi
 LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
     exec $build/venv/bin/python -m pytest "${run[@]}" "$@"

@@ -54,7 +54,10 @@ def settings_of(name: str) -> list[tuple[str, str, Any, dict[str, Any]]]:
     model = create(name)
     default, cases = model.to_config(), []
     for name, group in groups_of(type(model)).items():
-        for key in default[name].keys() - REFUSED_ALONE:
+        hints = get_type_hints(group.kind)
+        # A setting with one value left stays for files that name it.
+        only = {key for key, hint in hints.items() if hint == Literal[default[name][key],]}
+        for key in default[name].keys() - REFUSED_ALONE - only:
             written, value = other_value(group.kind, key, default[name][key])
             cases.append((name, key, written, default | {name: default[name] | {key: value}}))
     return cases

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +65,34 @@ def test_every_extra_has_code_behind_it() -> None:
         for requirement in requirements(extra):
             name = MODULES.get(requirement.name, requirement.name)
             assert name in modules | INDIRECT, f"{extra}: nothing imports {requirement.name}"
+
+
+PLAIN = """
+import sys
+for name in {names}:
+    sys.modules[name] = None  # as if it were not installed
+import labelgrove
+from labelgrove.cli import main
+for method in (labelgrove.Linear(), labelgrove.Neighbours(), labelgrove.Matcher()):
+    model = method.fit(["red hat", "shoe", "red shoe"], [["hat"], ["shoe"], ["shoe"]])
+    assert model.predict(["a hat"], k=1).names() == [["hat"]], model
+model.save("model")
+sys.argv = ["labelgrove", "predict", "model", "texts.txt", "--k", "1"]
+main()
+"""
+
+
+def test_without_extras_the_linear_methods_and_commands_work(tmp_path: Path) -> None:
+    extras = {
+        MODULES.get(requirement.name, requirement.name)
+        for extra in EXTRAS.keys() - {"dev"}
+        for requirement in requirements(extra)
+    } - {"pydantic"}  # comes with typer
+    (tmp_path / "texts.txt").write_text("a hat\n")
+    command = [sys.executable, "-c", PLAIN.format(names=sorted(extras))]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert '"hat"' in done.stdout
 
 
 def test_check_install_tries_every_extra() -> None:

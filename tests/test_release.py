@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text("utf-8")
@@ -40,6 +41,15 @@ def test_a_changelog_of_another_version_is_refused(heading: str) -> None:
     other = re.sub(r"^## .*$", heading, CHANGELOG, count=1, flags=re.MULTILINE)
     with pytest.raises(checks.NotReadyError, match="first section of CHANGELOG"):
         checks.check_versions(other if "9.9.9" in heading else heading, final=False)
+
+
+def test_the_plugin_of_annif_has_the_same_version() -> None:
+    file = ROOT / "integrations" / "annif" / "pyproject.toml"
+    plugin = tomllib.loads(file.read_text("utf-8"))["project"]
+    version = PROJECT["project"]["version"]
+    assert plugin["version"] == version
+    ours = next(Requirement(one) for one in plugin["dependencies"] if one.startswith("labelgrove"))
+    assert ours.specifier.contains(version)
 
 
 def test_a_release_needs_a_date() -> None:
@@ -121,3 +131,8 @@ def test_the_workflow_builds_for_every_system() -> None:
     targets = re.findall(r"make (\S+)", " ".join(steps))
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert targets and all(f"\n{target}:" in makefile for target in targets)
+    tests = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text("utf-8"))["jobs"][
+        "test"
+    ]
+    assert (ROOT / tests["steps"][-1]["run"]).exists()
+    assert tests["strategy"]["matrix"]["python"][0] == "3.11"  # the floor

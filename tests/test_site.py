@@ -114,7 +114,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 
 def test_notebooks_are_pages_and_downloads(site: Path) -> None:
     page = (site / "notebooks" / "library.html").read_text(encoding="utf-8")
-    assert "Subjects for a catalogue" in page
+    assert "Libraries: subjects for a catalogue" in page
     assert next(site.rglob("library.ipynb")).exists()
 
 
@@ -128,6 +128,23 @@ def test_a_kernel_gives_cells_their_outputs(builder: Any) -> None:
 def started() -> Iterator[Any]:
     with browser() as started:
         yield started
+
+
+def test_search_ranks_names_of_pages_first_and_the_changelog_last(site: Path, started: Any) -> None:
+    page = started.new_page()
+    for query, first in (
+        ("ensembles", "Ensembles"),
+        ("neighbours", "Neighbours"),
+        ("metrics", "Metrics"),
+    ):
+        page.goto((site / "search.html").as_uri() + f"?q={query}")
+        page.wait_for_function(
+            "document.querySelector('#search-results p')?.innerText.match(/[0-9]/)"
+        )
+        page.wait_for_function("!document.querySelector('#search-progress')?.innerText")
+        results = page.locator("#search-results li > a").all_inner_texts()
+        assert results[0].startswith(first), results[:5]
+        assert "Changelog" in results[-1], results[-5:]
 
 
 def test_search_finds_pages_in_a_browser_without_a_server(site: Path, started: Any) -> None:

@@ -29,6 +29,7 @@ METHODS = [
     "linear",
     "neighbours",
     "matcher",
+    "dual",
     "linear-vectors",
     "lightxml",
     "cascadexml",

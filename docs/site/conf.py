@@ -1,6 +1,7 @@
 """Sphinx settings of the documentation site; build.py puts this file beside the staged pages."""
 
 from importlib.util import find_spec
+from pathlib import Path
 
 from labelgrove.core.versions import VERSION
 
@@ -17,6 +18,7 @@ html_show_copyright = False
 html_copy_source = False
 # Summaries are fetched, which browsers refuse for pages on disk; the search itself works there.
 html_show_search_summary = False
+html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
 # Only what is in the built folder is ever loaded: no fonts, scripts or pictures of other hosts.
 html_theme_options = {
     "light_logo": "icon.svg",

@@ -26,6 +26,7 @@ _HOME = {
     "Corpus": "labelgrove.data.corpus",
     "Documents": "labelgrove.data.documents",
     "EncoderParams": "labelgrove.nn.encoders.files",
+    "Dual": "labelgrove.methods.dual.method",
     "Ensemble": "labelgrove.methods.ensemble.method",
     "Features": "labelgrove.data.features",
     "IndexingParams": "labelgrove.methods.xtransformer.matching",
@@ -46,6 +47,7 @@ _HOME = {
     "SearchParams": "labelgrove.ranking.beam",
     "Tfidf": "labelgrove.text.tfidf",
     "TfidfParams": "labelgrove.text.tfidf",
+    "TowerParams": "labelgrove.methods.dual.net",
     "TrainingParams": "labelgrove.nn.training.params",
     "TreeParams": "labelgrove.labels.tree",
     "VectorParams": "labelgrove.methods.linear.vectors",
@@ -92,6 +94,8 @@ if TYPE_CHECKING:  # a name is public if its import repeats it
     from labelgrove.methods.auto.method import Auto as Auto
     from labelgrove.methods.cascadexml.method import CascadeXML as CascadeXML
     from labelgrove.methods.cascadexml.params import CascadeParams as CascadeParams
+    from labelgrove.methods.dual.method import Dual as Dual
+    from labelgrove.methods.dual.net import TowerParams as TowerParams
     from labelgrove.methods.ensemble.method import Ensemble as Ensemble
     from labelgrove.methods.lightxml.method import LightXML as LightXML
     from labelgrove.methods.lightxml.net import LightXmlParams as LightXmlParams

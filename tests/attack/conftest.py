@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from labelgrove import Corpus, Linear
+from labelgrove.data.shop import shop_corpus
 from support import tasks
 from support.scenarios import BASE, SCENARIOS, Arena, done
 from support.zygote import Zygote
+
+if TYPE_CHECKING:
+    from support.served_process import Server
 
 T = TypeVar("T")
 SECONDS = float(os.environ.get("LABELGROVE_ATTACK", "0"))
@@ -41,6 +47,37 @@ def base(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done(zygote("command", *BASE, folder=str(folder)))
     (folder / "model").rename(folder / "base")
     return folder
+
+
+@pytest.fixture(scope="session")
+def calibrated(zygote: Zygote, base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A calibrated model."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    shutil.copytree(base, folder, dirs_exist_ok=True)
+    command = ("calibrate", "base", "dev.jsonl", "--set", "per_label=true")
+    done(zygote("command", *command, folder=str(folder)))
+    return folder / "base"
+
+
+@pytest.fixture(scope="session")
+def shop() -> Corpus:
+    return shop_corpus(2000, labels=300)
+
+
+@pytest.fixture(scope="session")
+def model(shop: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("served") / "model"
+    Linear().fit(shop).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(model: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """The model, served with the SETTINGS of the test's module."""
+    from support.served_process import serving
+
+    with serving(model, *request.module.SETTINGS) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -28,15 +28,22 @@ from labelgrove import export, load
 from labelgrove.disk import bundle
 from labelgrove.disk.tensors import read_tensors, write_tensors
 from support import forging, tasks
+from support.damage import (
+    ADDRESSES,
+    ANNIF,
+    ANSWER,
+    FEEDBACK,
+    LF_ROW,
+    LINKED,
+    MEMORY,
+    ROW,
+    TREE,
+)
 from support.forged_models import forge
 from support.mutations import damaged_bytes, json_text, mutated, mutated_array, odd_values
-from support.scenarios import done
 from support.zygote import Outcome, Zygote
 
 pytestmark = pytest.mark.slow
-SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")  # by native/check.sh attack
-MEMORY = 4000.0 if SANITIZED else 1000.0  # megabytes, with all libraries
-ADDRESSES = 1 << 48 if SANITIZED else 4 << 30  # allocators reserve much more than they use
 Rounds = Callable[[float], Iterator[None]]
 Attack = Callable[..., Outcome]
 
@@ -62,16 +69,6 @@ def attack(zygote: Zygote, tally: Counter[str]) -> Attack:
     return run
 
 
-@pytest.fixture(scope="module")
-def model(zygote: Zygote, base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A calibrated model."""
-    folder = tmp_path_factory.mktemp("calibrated")
-    shutil.copytree(base, folder, dirs_exist_ok=True)
-    command = ("calibrate", "base", "dev.jsonl", "--set", "per_label=true")
-    done(zygote("command", *command, folder=str(folder)))
-    return folder / "base"
-
-
 PARTS = ("labels", "training", "calibration", "ranker", "tfidf")
 
 
@@ -83,13 +80,13 @@ def copied(model: Path) -> Path:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_settings_of_parts(model: Path, attack: Attack, rounds: Rounds, part: str) -> None:
-    known = json.loads((model / f"{part}.json").read_text())
+def test_settings_of_parts(calibrated: Path, attack: Attack, rounds: Rounds, part: str) -> None:
+    known = json.loads((calibrated / f"{part}.json").read_text())
 
     @few
     @given(mutated(known))
     def forged(value: Any) -> None:
-        copy = copied(model)
+        copy = copied(calibrated)
         (copy / f"{part}.json").write_text(json_text(value))
         forging.sign(copy)
         attack("settings of model parts", "use_model", copy)
@@ -99,14 +96,14 @@ def test_settings_of_parts(model: Path, attack: Attack, rounds: Rounds, part: st
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_arrays_of_parts(model: Path, attack: Attack, rounds: Rounds, part: str) -> None:
-    file = model / f"{part}.safetensors"
+def test_arrays_of_parts(calibrated: Path, attack: Attack, rounds: Rounds, part: str) -> None:
+    file = calibrated / f"{part}.safetensors"
     known = read_tensors(file)
 
     @few
     @given(st.data())
     def forged(data: st.DataObject) -> None:
-        copy = copied(model)
+        copy = copied(calibrated)
         name = data.draw(st.sampled_from(sorted(known)))
         arrays = known | {name: data.draw(mutated_array(known[name]))}
         (copy / file.name).unlink()
@@ -118,13 +115,13 @@ def test_arrays_of_parts(model: Path, attack: Attack, rounds: Rounds, part: str)
         forged()
 
 
-def test_manifests(model: Path, attack: Attack, rounds: Rounds) -> None:
-    known = json.loads((model / bundle.MANIFEST).read_text())
+def test_manifests(calibrated: Path, attack: Attack, rounds: Rounds) -> None:
+    known = json.loads((calibrated / bundle.MANIFEST).read_text())
 
     @few
     @given(mutated(known))
     def forged(value: Any) -> None:
-        copy = copied(model)
+        copy = copied(calibrated)
         if isinstance(value, dict):
             value["checksum"] = ""
         text = json_text(value)
@@ -139,12 +136,6 @@ def test_manifests(model: Path, attack: Attack, rounds: Rounds) -> None:
 
     for _ in rounds(0.02):
         forged()
-
-
-ROW = {"text": "a red hat", "labels": ["red", "hats"], "id": "7", "weights": [1, 0.5]}
-LF_ROW = {"title": "a", "content": "c", "target_ind": [0, 7], "target_rel": [1.0, 2], "uid": "3"}
-ANSWER = {"id": "7", "labels": ["red", "hats"], "label_ids": ["0", "1"], "scores": [0.5, 0.25]}
-TREE = {"red": ["hats", "shoes"], "blue": []}
 
 
 @pytest.mark.parametrize(("format", "row"), [("jsonl", ROW), ("lf", LF_ROW)])
@@ -290,16 +281,6 @@ def test_label_files(tmp_path: Path, attack: Attack, rounds: Rounds) -> None:
         written()
 
 
-FEEDBACK = {
-    "time": "2026-03-01T23:30:00-02:00",
-    "text": "a red hat",
-    "labels": ["hats"],
-    "suggestions": [{"id": "hats", "score": 0.9}, {"id": "red", "score": 0.6}],
-    "threshold": 0.5,
-    "names": {"hats": "Hats"},
-}
-
-
 def test_feedback_files(tmp_path: Path, attack: Attack, rounds: Rounds) -> None:
     file = tmp_path / "model.jsonl"
 
@@ -338,27 +319,6 @@ def test_workbooks(tmp_path: Path, attack: Attack, rounds: Rounds) -> None:
 
     for _ in rounds(0.02):
         written()
-
-
-CFG = "[DEFAULT]\nlanguage=en\n[a]\nvocab=v(en,exclude=x:1)\nbackend=svc\nname=%(language)s\n"
-SKOS = "http://www.w3.org/2004/02/skos/core#"
-XML = f"""<!DOCTYPE r [<!ENTITY ex "x:">]>
-<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:s="{SKOS}">
-<s:Concept r:about="&ex;1"><s:prefLabel xml:lang="en">cats</s:prefLabel></s:Concept></r:RDF>"""
-LINKED = {
-    "@context": {"s": SKOS},
-    "@graph": [{"@id": "x:1", "@type": "s:Concept", "s:prefLabel": {"@value": "cats"}}],
-}
-ANNIF = {
-    "projects.cfg": CFG,
-    "projects.toml": '[a]\nvocab = "v(en)"\nbackend = "labelgrove"\nconfig = "a.toml"\n',
-    "things.rdf": XML,
-    "things.ttl": f'<x:1> a <{SKOS}Concept> ; <{SKOS}prefLabel> "cats"@en, """tea""" .\n',
-    "things.nt": f'<x:1> <{SKOS}prefLabel> "cats"@en .\n',
-    "things.jsonld": json.dumps(LINKED),
-    "things.csv": "uri,notation,label_en,label_de\n<x:1>,,cats,Katzen\n",
-    "things.tsv": "<x:1>\tcats\n",
-}
 
 
 @pytest.mark.parametrize("name", ANNIF)
@@ -409,8 +369,10 @@ def test_models_of_every_method(
         tally["hostile models of every method"] += 1
 
 
-def test_what_is_forged_is_used_when_unchanged(model: Path, attack: Attack, tmp_path: Path) -> None:
-    copy = copied(model)
+def test_what_is_forged_is_used_when_unchanged(
+    calibrated: Path, attack: Attack, tmp_path: Path
+) -> None:
+    copy = copied(calibrated)
     forging.sign(copy)
     assert attack("settings of model parts", "use_model", copy).facts.get("refused") is None
     tasks.write_corpora(tmp_path)

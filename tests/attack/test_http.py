@@ -10,7 +10,6 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -23,12 +22,13 @@ pytest.importorskip("httpx")
 import httpx
 
 from support.served_process import HANG, Server, is_ready, serving, wait_for
-from support.services import check_problem, fitted
+from support.services import check_problem
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc"),
 ]
+SETTINGS = ("max_header_seconds=3", "max_connections_per_address=40", "max_seconds=8")
 HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
@@ -48,21 +48,6 @@ def send_until_refused(connection: socket.socket, piece: bytes, total: int) -> i
             connection.sendall(piece)
             sent += len(piece)
     return sent
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("attacked") / "model"
-    fitted().save(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def server(model: Path) -> Iterator[Server]:
-    with serving(
-        model, "max_header_seconds=3", "max_connections_per_address=40", "max_seconds=8"
-    ) as server:
-        yield server
 
 
 LINES = b"".join(b"X-%06d: %s\r\n" % (number, b"a" * 40) for number in range(1000))

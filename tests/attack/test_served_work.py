@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +21,7 @@ pytest.importorskip("httpx")
 
 import httpx
 
-from labelgrove import Corpus, Linear
-from labelgrove.data.shop import shop_corpus
+from labelgrove import Corpus
 from support.served_process import Server, serving, wait_for
 from support.services import check_problem
 
@@ -30,25 +29,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads times from /proc"),
 ]
+SETTINGS = ("reload_seconds=0",)
 LONG = 199_000  # characters
-
-
-@pytest.fixture(scope="module")
-def shop() -> Corpus:
-    return shop_corpus(2000, labels=300)
-
-
-@pytest.fixture(scope="module")
-def model(shop: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("worked") / "model"
-    Linear().fit(shop).save(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def server(model: Path) -> Iterator[Server]:
-    with serving(model, "reload_seconds=0") as server:
-        yield server
 
 
 def costly(shop: Corpus) -> list[dict[str, object]]:
@@ -157,10 +139,11 @@ def test_honest_clients_beside_hostile_ones(
 
 
 def test_every_route_notices_a_file_that_was_cut(model: Path, tmp_path: Path) -> None:
-    mapped = {file: file.read_bytes() for file in model.rglob("*.safetensors")}
+    copy = shutil.copytree(model, tmp_path / "model")
+    mapped = {file: file.read_bytes() for file in copy.rglob("*.safetensors")}
     settings = ("copy_mb=0", "reload_seconds=0.1")
     entry = {"text": "a hat", "labels": [], "suggestions": []}
-    with serving(model, *settings, arguments=("--feedback", str(tmp_path))) as server:
+    with serving(copy, *settings, arguments=("--feedback", str(tmp_path / "said"))) as server:
         client = server.client
         entry["labels"] = [client.get("/v1/labels?limit=1").json()["labels"][0]["id"]]
         for file in mapped:
@@ -177,7 +160,7 @@ def test_every_route_notices_a_file_that_was_cut(model: Path, tmp_path: Path) ->
             check_problem(answer, 503, "model-changed")
         for path in ("/v1/models", "/", "/healthz", "/metrics"):
             assert client.get(path).status_code == 200
-        assert (tmp_path / "model.jsonl").read_bytes() == b""
+        assert (tmp_path / "said" / "model.jsonl").read_bytes() == b""
         for file, content in mapped.items():
             file.write_bytes(content)
         wait_for(lambda: client.get("/readyz").status_code == 200, server.process)

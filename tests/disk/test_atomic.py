@@ -184,6 +184,19 @@ def test_writers_to_one_folder_do_not_disturb_each_other(tmp_path: Path) -> None
     assert [file.name for file in tmp_path.iterdir()] == ["goal"]
 
 
+def test_writers_to_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    target = tmp_path / "goal"
+    contents = [bytes([number]) * 50_000 for number in range(6)]
+
+    def write(number: int) -> None:
+        write_file(target, contents[number % 6], exclusive=False)
+        assert target.read_bytes() in contents
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(write, range(60)))
+    assert [file.name for file in tmp_path.iterdir()] == ["goal"]
+
+
 @pytest.mark.parametrize("moment", ["before the lock", "before the move"])
 def test_another_process_may_be_quicker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str

@@ -264,6 +264,14 @@ def test_states_from_before_there_were_sets_by_document_load():
     assert not Calibration.from_state(state).by_document
 
 
+@pytest.mark.timeout(60)
+def test_a_number_of_curves_without_end_is_refused():
+    flat = Curve("isotonic", np.array([[0.0, 1.0], [0.5, 0.5]]))
+    state = Calibration("isotonic", "none", "product", 5, Scale(False), (flat,)).state()
+    state.config["curves"] = 2**40
+    pytest.raises(ValueError, Calibration.from_state, state).match("too many curves")
+
+
 def test_what_cannot_be_calibrated_is_refused():
     model = Planted(squared)
     texts, truth = model.half(True)

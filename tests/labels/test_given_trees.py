@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
-from labelgrove import LabelIndex, Linear, RankerParams, TreeParams
+from labelgrove import LabelIndex, Linear, RankerParams
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels import given_trees
 from labelgrove.labels.given_trees import (
@@ -16,11 +15,10 @@ from labelgrove.labels.given_trees import (
     read_broader,
     read_label_groups,
     read_label_tree,
-    tree_from_clusters,
     tree_from_parents,
     tree_from_thesaurus,
 )
-from labelgrove.labels.tree import LabelTree, build_tree
+from labelgrove.labels.tree import LabelTree
 
 
 def paths(tree):
@@ -59,22 +57,6 @@ def test_parents_in_any_order(seed):
         assert {frozenset(group) for group in groups(tree, level)} == together
 
 
-def test_own_trees_come_back_from_their_cluster_chain():
-    tree = build_tree(np.eye(40), TreeParams(branching=2, max_leaf_size=3), seed=1)
-    chain = [
-        sparse.csr_array((np.ones(len(p)), (np.arange(len(p)), p)), shape=(len(p), p[-1] + 1))
-        for p in tree.parents[:-1]
-    ]
-    last = tree.parents[-1][tree.leaf_positions]
-    chain.append(
-        sparse.csr_array((np.ones(40), (np.arange(40), last)), shape=(40, int(last.max()) + 1))
-    )
-    again = tree_from_clusters(chain)
-    assert again.widths == tree.widths
-    assert groups(again, 1) == groups(tree, 1)
-    assert tree_from_clusters(chain[1:]) == again
-
-
 @pytest.mark.parametrize(
     ("parents", "message"),
     [
@@ -87,13 +69,6 @@ def test_own_trees_come_back_from_their_cluster_chain():
 )
 def test_bad_parents(parents, message):
     pytest.raises(DataError, tree_from_parents, parents).match(message)
-
-
-def test_bad_chains():
-    with pytest.raises(DataError, match="row 1 must have exactly one"):
-        tree_from_clusters([[[1, 0], [1, 1]]])
-    with pytest.raises(DataError, match="matrix 1: has 3 columns, but the level above has 2"):
-        tree_from_clusters([[[1], [1]], np.eye(3)])
 
 
 THESAURUS = {

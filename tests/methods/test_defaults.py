@@ -133,7 +133,7 @@ def test_labels_without_clusters() -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_what_the_user_sets_is_not_derived(name: str) -> None:
-    own = {"encoder.pooling": "last", "training.average": "ema", "heads.level_weights": [1.0, 2.0]}
+    own = {"encoder.pooling": "last", "training.average": "none", "heads.level_weights": [1.0, 2.0]}
     value = own.get(name, 0.3 if name in ("held_out", "heads.dropout") else 3)
     derived = derive(AUTO | {name: value}, LONG, TrainingNeeds())
     assert set(derived) == set(RULES) - {name}
@@ -227,5 +227,5 @@ def test_many_labels_get_a_full_head_on_a_gpu() -> None:
     assert full() and full(processes=2) and full(1_000_000)
     assert not full(100_000) and not full(1_000_001) and not full(gpu=False)
     assert full(60_000, heads__one_head_up_to=50_000)
-    assert not full(heads__loss="zlpr") and not full(heads__negatives="static")
+    assert not full(heads__negatives="static")
     assert full(heads__sharded=False) and not full(processes=2, heads__sharded=False)

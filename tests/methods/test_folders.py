@@ -151,8 +151,16 @@ def test_the_date_of_training_survives_calibration(tmp_path: Path) -> None:
 
 
 def test_settings_that_have_gone_are_left_out() -> None:
-    member = {"method": "lightxml", "return_held_out": True, "held_out": 0.1}
+    heads = {"loss": "zlpr", "priors": True, "name_logit": 4.0}
+    training = {"average": "ema", "ema_decay": 0.5, "lr": None}
+    member = {"method": "lightxml", "return_held_out": True, "heads": heads, "training": training}
     current = without_gone({"rule": "mean", "members": [member]})
-    assert current == {"rule": "mean", "members": [{"method": "lightxml", "held_out": 0.1}]}
+    expected = {"method": "lightxml", "heads": {"loss": "bce", "priors": True}}
+    expected["training"] = {"average": "swa", "lr": None}
+    assert current == {"rule": "mean", "members": [expected]}
     with pytest.raises(ConfigError, match="return_held_out"):
         create("lightxml", {"return_held_out": True})
+    for name, default, other in (("name_logit", 0.0, 4.0), ("soft_targets", False, True)):
+        create("cascadexml", {"heads": {name: default}})
+        with pytest.raises(ConfigError, match=rf"heads\.{name}"):
+            create("cascadexml", {"heads": {name: other}})

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 import labelgrove
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from support.small_models import new, planted, tiny_training
 
@@ -77,39 +77,3 @@ def test_costs_of_labels_that_the_encoder_does_not_learn_are_refused() -> None:
     matching.matcher.label_weights = "propensity"
     with pytest.raises(ConfigError, match=r"matcher\.label_weights: has no effect"):
         matching.fit(TEXTS, LABELS)
-
-
-def test_soft_targets_reach_the_loss_of_cascadexml(tmp_path: Path) -> None:
-    kind, soft = "cascadexml in three levels", {"soft_targets": True}
-    unsure = [dict.fromkeys(labels, 0.5) for labels in LABELS]
-    plain = model(kind).fit(TEXTS, LABELS)
-    sure, halves = (model(kind, **soft).fit(TEXTS, labels) for labels in (LABELS, unsure))
-    pairs = list(zip(weights(plain), weights(sure), weights(halves), strict=True))
-    assert all(np.array_equal(one, other) for one, other, _ in pairs)
-    assert not all(np.array_equal(one, other) for one, _, other in pairs)
-    halves.save(tmp_path / "model")
-    assert labelgrove.load(tmp_path / "model").heads.soft_targets
-
-
-@pytest.mark.slow
-def test_soft_targets_make_a_network_less_sure() -> None:
-    kind, soft = "cascadexml in three levels", {"soft_targets": True}
-    unsure = [dict.fromkeys(labels, 0.2) for labels in LABELS]
-
-    def scores(labels: Any) -> Any:
-        learner = model(kind, **soft)
-        learner.training.max_steps, learner.rerank.enabled = 60, False
-        return learner.fit(TEXTS, labels).predict(TEXTS, k=2).scores
-
-    assert scores(unsure).mean() < 0.6 * scores(LABELS).mean()
-
-
-def test_weights_that_are_no_targets_are_refused() -> None:
-    kind = "cascadexml in three levels"
-    doubled = [dict.fromkeys(labels, 2.0) for labels in LABELS]
-    with pytest.raises(DataError, match=r"heads\.soft_targets: .* at most 1, they are 2 to 2"):
-        model(kind, soft_targets=True).fit(TEXTS, doubled)
-    with pytest.raises(ConfigError, match=r"heads\.soft_targets: must be false with heads\.label"):
-        model(kind, soft_targets=True, **RARE).fit(TEXTS, LABELS)
-    with pytest.raises(ConfigError, match=r"heads\.soft_targets: .* heads\.loss=zlpr"):
-        model(kind, soft_targets=True, loss="zlpr").fit(TEXTS, LABELS)

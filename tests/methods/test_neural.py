@@ -125,8 +125,8 @@ def test_divided_tables_give_the_models_of_whole_ones(tmp_path: Path) -> None:
     settings: list[Any] = [
         (method, common | {"heads": HEADS[method] | heads})
         for method, heads in (
-            ("lightxml", {"sharded": True, "name_logit": 1.0}),
-            ("lightxml", {"sharded": False, "name_logit": 1.0}),
+            ("lightxml", {"sharded": True}),
+            ("lightxml", {"sharded": False}),
             ("cascadexml", {"sharded": True}),
             ("cascadexml", {"sharded": False}),
             ("lightxml", {"full": True}),

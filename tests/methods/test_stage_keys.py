@@ -184,6 +184,8 @@ def test_every_parameter_that_fitting_reads_is_in_a_key(first: tuple[str, Replay
     assert base
     silent, loud = set(), set()
     for name, config in changes(model):
+        if name in loud:  # one value that changes a key is enough
+            continue
         keys = replayed_keys(config, model.method, run)
         if keys is not None:
             (silent if keys == base else loud).add(name)

@@ -12,26 +12,12 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import softplus
 
-from reference.zlpr import zlpr
-
 
 def true_nodes(positives, parents):
     """Per level the nodes above the positives, the positives themselves last."""
     levels = [set(positives)]
     for above in parents[:0:-1]:
         levels.insert(0, {int(above[node]) for node in levels[0]})
-    return levels
-
-
-def soft_targets(targets, parents):
-    """Per level the target of each true node: of a cluster, the largest of the labels below it."""
-    levels = [dict(targets)]
-    for above in parents[:0:-1]:
-        upper = {}
-        for node, target in levels[0].items():
-            parent = int(above[node])
-            upper[parent] = max(target, upper.get(parent, 0.0))
-        levels.insert(0, upper)
     return levels
 
 
@@ -61,32 +47,23 @@ def document_loss(
     rescale=True,
     level_weights=None,
     costs=None,
-    targets=None,
 ):
     """``vectors`` is what each level reads, after mixing; ``kept`` clusters per cluster level.
 
     ``costs`` are those of the positives of each label, by leaf position; clusters have none.
-    ``targets`` are the chances that positives are right, 1 if there are none.
     """
     truths = true_nodes(positives, parents)
-    shares = soft_targets(targets or dict.fromkeys(positives, 1.0), parents)
     shortlist = list(range(len(parents[0])))
     losses, sizes = [], []
     for level, (vector, table) in enumerate(zip(vectors, tables, strict=True)):
         logits = logits_of(vector, table, shortlist)
         last = level + 1 == len(parents)
         total = sum(
-            shares[level][node]
-            * softplus(-z)
-            * (costs[node] if last and costs is not None else 1.0)
-            + (1 - shares[level][node]) * softplus(z)
+            softplus(-z) * (costs[node] if last and costs is not None else 1.0)
             if node in truths[level]
             else softplus(z)
             for node, z in logits.items()
         )
-        if reduction == "zlpr":
-            weights = [costs[node] for node in logits] if last and costs is not None else None
-            total = zlpr(logits.values(), [node in truths[level] for node in logits], weights)
         losses.append(total / len(logits) if reduction == "mean" else total)
         sizes.append(len(logits))
         if level + 1 < len(parents):

@@ -11,13 +11,9 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import softplus
 
-from reference.zlpr import zlpr
-
 
 def list_loss(logits, targets, reduction, costs=None):
-    """-log p for each positive, times its cost, and -log(1 - p) for each negative; or ZLPR."""
-    if reduction == "zlpr":
-        return zlpr(logits, targets, costs)
+    """-log p for each positive, times its cost, and -log(1 - p) for each negative."""
     costs = [1.0] * len(targets) if costs is None else costs
     total = sum(
         cost * softplus(-z) if y else softplus(z)

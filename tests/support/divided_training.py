@@ -45,9 +45,9 @@ PARAMS = LoopParams(
     evaluations_per_epoch=1,
     clip_norm=0.5,
     accumulate=2,
-    average="ema",
+    average="swa",
     swa_start=1,
-    ema_decay=0.5,
+    swa_every=1,
     precision="fp32",
     checkpoint_minutes=0,
 )
@@ -87,12 +87,10 @@ KINDS: dict[str, Callable[[], Any]] = {
     "full head": lambda: light(full=True, chunk=5, label_weights="propensity"),
     "one head": lambda: light(reduction="mean"),
     "one head, weighted": lambda: light(label_weights="propensity"),
-    "one head, zlpr": lambda: light(loss="zlpr", label_weights="propensity"),
     "groups": lambda: light(grouped=True),
     "groups, rows": lambda: light(grouped=True, row_table_from=0),
     "cascade": lambda: cascade(logits="full"),
     "cascade, rows": lambda: cascade(row_table_from=0),
-    "cascade, zlpr": lambda: cascade(loss="zlpr", label_weights="propensity"),
     "cascade without clusters": lambda: cascade(flat=True, row_table_from=0),
 }
 

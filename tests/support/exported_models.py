@@ -43,6 +43,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "vectors of a pretrained encoder": ("parabel-pretrained-tfidf", {}),
     "neighbours by vectors": ("neighbours", {"vectors": "encoder"}),
     "neighbours by both": ("neighbours", {"vectors": "both"}),
+    "dual": ("dual", FEW),
     "vectors of a fine-tuned encoder": ("parabel-finetuned-tfidf", FEW | {"n_trees": 2}),
 }
 

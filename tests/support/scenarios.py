@@ -13,7 +13,7 @@ from support.zygote import Outcome, Zygote
 
 RUN = "model.run"
 # What the user named, or is told about: a run folder and a study are named after the output.
-KNOWN = ("model", "answers.jsonl", "tuned.toml")
+KNOWN = ("model", "answers.jsonl", "tuned.toml", "rows.csv")
 PRIVATE = (".labelgrove-tmp-", ".partial", ".tmp", "Traceback")
 FAULTS = ("full", "no space once", "broken", "broken sync")
 
@@ -52,6 +52,9 @@ SCENARIOS = {
         old=[*PREDICT, "answers.jsonl.gz"],
     ),
     "tune": Scenario(tasks.TUNE, "tuned.toml", same_bits=False),
+    "convert": Scenario(
+        ["data", "convert", "train.jsonl", "rows.csv"], "rows.csv", again=("--force",)
+    ),
 }
 
 

@@ -25,7 +25,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "ensemble": {"members": [{"method": "linear"}, {"method": "ova", "ranker": {"C": 0.5}}]},
 }
 FROM_FEATURES |= {"ensemble", "auto", "neighbours"}
-BY_NAME = {"matcher"}  # it reads texts alone, and finds labels that they name
+BY_NAME = {"matcher", "dual"}  # they read texts alone, and what labels are called
 SMALL_LEAVES = {"branching": 2, "max_leaf_size": 3}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "two trees": ("linear", {"n_trees": 2, "tree": SMALL_LEAVES}),
@@ -49,6 +49,7 @@ NEURAL: dict[str, dict[str, Any]] = {
     "parabel-pretrained-tfidf": {"tree": {"max_leaf_size": 3}},
     "parabel-word2vec-tfidf": {"word2vec": {"width": 8, "epochs": 2}},
     "parabel-finetuned-tfidf": {"training": FEW_UPDATES, "n_trees": 1},
+    "dual": {"training": {"max_steps": 160, "batch_size": 32, "lr": 1e-2}},
     "lightxml": {"heads": {"dropout": 0.0}},
     "cascadexml": {"heads": {"dropout": 0.0, "mix_dropout": 0.0}},
     # Its ranker reads tf-idf, too; what its encoder learns is tested elsewhere.
@@ -114,6 +115,7 @@ CLASSES = [
     "linear-vectors",
     "parabel-pretrained-tfidf",
     "parabel-finetuned-tfidf",
+    "dual",
     "lightxml",
     "cascadexml",
     "xtransformer",

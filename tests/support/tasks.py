@@ -14,6 +14,7 @@ from typing import Any
 from labelgrove import cli
 from labelgrove.cli.info import info
 from labelgrove.errors import LabelgroveError
+from support.damage import read_damaged as read_damaged
 
 MODELS = Path(__file__).parent.parent / "fixtures" / "models"
 last_error: str | None = None

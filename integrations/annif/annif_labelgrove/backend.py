@@ -24,6 +24,7 @@ from labelgrove.data.formats import read_corpus, write_corpus, write_label_table
 from labelgrove.data.formats.write import corpus_documents
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.methods import method_class
+from labelgrove.methods.settings import groups_of
 
 if TYPE_CHECKING:
     from annif.corpus.types import Document, DocumentCorpus
@@ -156,11 +157,12 @@ class LabelgroveBackend(AnnifLearningBackend):
     def _analyzed(self, method: Any) -> bool:
         """Whether Annif's analyzer is applied to texts: only for methods that count words.
 
-        Encoders need the whole texts.
+        Encoders need the whole texts, and so do models that auto chose: it may have tried some.
         """
-        if not self.project.analyzer_spec:
+        if not self.project.analyzer_spec or method.tried_:
             return False
-        return "tfidf" in method.groups and "encoder" not in method.groups
+        groups = groups_of(method_class(method.method))
+        return "tfidf" in groups and "encoder" not in groups
 
     def _cleaner(self, method: Any) -> Callable[[str], str]:
         if not self._analyzed(method):

@@ -129,6 +129,15 @@ def test_an_analyzer_is_used_at_training_and_afterwards(bench: Workbench) -> Non
     )
 
 
+def test_what_auto_chose_reads_texts_as_it_learnt_them(bench: Workbench) -> None:
+    auto = ("-b", "labelgrove.method=auto", "-b", "labelgrove.budget=1s")  # linear is kept
+    bench.run("train", "stemmed", "train.tsv", *auto)
+    model = labelgrove.load(bench.model("stemmed"))
+    assert model.tried_ and model.method == "linear"
+    scores = list(suggestions(bench.run("suggest", "stemmed", text=CATS)).values())
+    assert scores[:2] == pytest.approx(model.predict([CATS], k=2).scores[0], abs=1e-4)
+
+
 def test_cached_training_reuses_what_was_kept(bench: Workbench) -> None:
     assert "keep_training_data" in bench.run("train", "stemmed", "--cached", fails=True)
     bench.run("train", "stemmed", "train.tsv")

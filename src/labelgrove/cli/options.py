@@ -46,7 +46,8 @@ PANELS = {
     "More machines": "engine address workers",
 }
 METHODS = (
-    "auto, linear, neighbours, matcher, xtransformer, xrtransformer, lightxml, cascadexml, ensemble"
+    "auto, linear, neighbours, matcher, dual, xtransformer, xrtransformer, lightxml, cascadexml, "
+    "ensemble"
 )
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]

@@ -1,3 +1,3 @@
 """The version of this library, where every room can read it without loading the package."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

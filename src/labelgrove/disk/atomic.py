@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from labelgrove.core.storing import storing
-from labelgrove.errors import ConfigError, StorageError
+from labelgrove.errors import ConfigError
 
 if sys.platform != "win32":
     import fcntl
@@ -123,15 +123,32 @@ def write_file(path: Path, content: bytes, *, exclusive: bool = True) -> None:
         _write_synced(path, content, "xb")
         return
     goal = unfinished(path)
-    try:
-        with storing(path):
+    with storing(path), _turn(goal):
+        try:
             _write_synced(goal, content, "wb")
             goal.replace(path)
-            sync(path.parent)
-    except StorageError:
-        with contextlib.suppress(OSError):
-            goal.unlink()
-        raise
+        except OSError:
+            with contextlib.suppress(OSError):
+                goal.unlink()
+            raise
+        sync(path.parent)
+
+
+@contextlib.contextmanager
+def _turn(goal: Path) -> Iterator[None]:
+    """Waits until no other process writes to ``goal``, if the system has locks."""
+    while sys.platform != "win32":
+        with goal.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError:
+                break
+            # Whoever had the lock may have renamed or deleted the file.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), goal.stat()):
+                    yield
+                    return
+    yield
 
 
 def _write_synced(path: Path, content: bytes, mode: str) -> None:

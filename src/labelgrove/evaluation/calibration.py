@@ -26,6 +26,7 @@ from labelgrove.labels.tree import LabelTree
 By = Literal["none", "rank", "level", "frequency"]
 
 RANK_STARTS = (0, 1, 2, 3, 5, 10)  # ranks 1, 2, 3, 4-5, 6-10, 11 and later
+MOST_CURVES = 10_000  # one for all labels, and one per group: a level of a tree has the most
 VISIBLE = 20  # ranks whose probabilities are written with different digits
 WRITTEN = np.float32(1.5e-6)  # a difference that six digits, as files and the service have, show
 _STORED = ("kind", "by", "score_kind", "places", "threshold", "report")
@@ -124,6 +125,8 @@ class Calibration:
     @classmethod
     def from_state(cls, part: Part) -> Calibration:
         config, arrays = part.config, part.arrays
+        if config["curves"] > MOST_CURVES:
+            raise ValueError("too many curves")
         names = [f"curve.{number}" for number in range(config["curves"])]
         calibration = cls(
             # Calibrations of version 0.1 had no scale of their own.

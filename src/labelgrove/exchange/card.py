@@ -41,6 +41,7 @@ _ABOUT = {
     "linear": "linear classifiers over a label tree, on tf-idf features",
     "neighbours": "a memory of training documents; the nearest by tf-idf vote for labels",
     "matcher": "a matcher of label names, whose matches a small learnt model weighs",
+    "dual": "two towers: an encoder reads documents and labels, and compares them",
     "ensemble": "an ensemble of several methods",
 }
 

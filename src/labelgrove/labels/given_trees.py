@@ -1,4 +1,4 @@
-"""Label trees given by the user: parent arrays, a chain of cluster matrices, or a thesaurus.
+"""Label trees given by the user: parent arrays or a thesaurus.
 
 Wide nodes are expensive: a search that visits a node scores all its children, and each child is
 trained on all documents of the node. A few hundred children are cheap. A thesaurus with thousands
@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Int64, MatrixLike, as_csr
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.formats.files import bare_name, existing, read_all
 from labelgrove.errors import ConfigError, DataError
@@ -86,34 +85,6 @@ def tree_from_parents(parents: Sequence[npt.ArrayLike]) -> LabelTree:
     for level in levels[:0:-1]:
         paths.append(level[paths[-1]])
     return _tree_from_paths(paths[::-1])
-
-
-def tree_from_clusters(chain: Sequence[MatrixLike]) -> LabelTree:
-    """A tree from a chain of cluster matrices, top down, as PECOS stores them.
-
-    Matrix t has a row per node of level t and a column per node above; each row has one entry. A
-    leading matrix with a single column (all under the root) may be left out.
-
-    >>> tree_from_clusters([[[1, 0], [1, 0], [0, 1]]]).widths
-    (2, 3)
-    """
-    levels: list[Int64] = []
-    for number, given in enumerate(chain):
-        matrix = as_csr(given, name=f"cluster matrix {number}").copy()
-        matrix.eliminate_zeros()
-        if (np.diff(matrix.indptr) != 1).any():
-            wrong = int(np.argmax(np.diff(matrix.indptr) != 1))
-            raise DataError(f"cluster matrix {number}: row {wrong} must have exactly one entry")
-        if number == 0 and matrix.shape[1] > 1:
-            levels.append(np.zeros(matrix.shape[1], np.int64))
-        above = len(levels[-1]) if levels else 1
-        if matrix.shape[1] != above:
-            raise DataError(
-                f"cluster matrix {number}: has {matrix.shape[1]} columns, but the level above has "
-                f"{above} nodes"
-            )
-        levels.append(matrix.indices.astype(np.int64))
-    return tree_from_parents(levels)
 
 
 def tree_from_thesaurus(

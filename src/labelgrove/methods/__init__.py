@@ -84,6 +84,11 @@ METHODS: dict[str, MethodEntry] = {
         "Matcher",
         "labels whose names the text has, also those without documents; how far is learnt",
     ),
+    "dual": MethodEntry(
+        "labelgrove.methods.dual.method",
+        "Dual",
+        "an encoder reads documents and labels' texts; also finds labels without documents",
+    ),
     "linear-vectors": MethodEntry(
         "labelgrove.methods.linear.vectors",
         "LinearVectors",

@@ -15,6 +15,10 @@ from labelgrove.disk.model_folder import StoredModel, save_model
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
+from labelgrove.methods.settings import GONE
+
+# Values of settings that have gone, and what stands for them now.
+REPLACED = {"heads.loss=zlpr": "bce", "training.average=ema": "swa"}
 
 
 def write_folder(
@@ -98,6 +102,13 @@ def stored_settings(stored: StoredModel, method: str) -> TableView:
 def without_gone(params: TableView) -> Table:
     """The settings without those that have gone and did not change predictions."""
     current = {name: value for name, value in params.items() if name != "return_held_out"}
+    for table, values in current.items():
+        if isinstance(values, Mapping):
+            current[table] = {
+                key: REPLACED.get(f"{table}.{key}={value}", value)
+                for key, value in values.items()
+                if f"{table}.{key}" not in GONE
+            }
     if "members" in current:
         current["members"] = [without_gone(member) for member in current["members"]]
     return current

@@ -26,7 +26,6 @@ from labelgrove.methods.cost_estimate import CostEstimate
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import network_paths
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.name_rows import named_labels
 from labelgrove.methods.preparation import Prepared, TrainingExamples
 from labelgrove.methods.reranking import (
     Reranker,
@@ -51,8 +50,6 @@ VECTORS_C = 0.1
 
 class TableParams(Protocol):
     """The settings of heads about the table of all labels."""
-
-    name_logit: float
 
     @property
     def sharded(self) -> bool | None: ...
@@ -102,9 +99,6 @@ def train_network(
 ) -> CachedResult[Part]:
     """The encoder with these heads, trained together."""
     more: Table = {}  # other keys stay as they are
-    if model.heads.name_logit:
-        index, encoder = data.learnt_from.index, data.encoder.value
-        more["names"] = named_labels(stages, index, encoder)
     if model.heads.divides and process_count() > 1:
         more["divided"] = True
     return stages(

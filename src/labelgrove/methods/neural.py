@@ -70,6 +70,22 @@ from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
 
 
+class Derivable(Protocol):
+    """What settings that are "auto" are derived from."""
+
+    encoder: EncoderParams
+    device: str
+    n_jobs: int | None
+    derived_: DerivedSettings
+
+    @property
+    def features(self) -> FeatureChoice: ...
+    def to_config(self) -> Table: ...
+
+
+D = TypeVar("D", bound=Derivable)
+
+
 class Neural(Protocol):
     """What every method with an encoder has.
 
@@ -148,13 +164,13 @@ def fitting(
 
 
 def resolve_defaults(
-    model: M,
+    model: D,
     corpus: Corpus,
     needs: TrainingNeeds | None = None,
     clusters: tuple[int, ...] = (),
     *,
     reads_texts: bool = True,
-) -> M:
+) -> D:
     """A copy with values for settings that are "auto", or the model itself if none are.
 
     ``needs`` are those of the method's training, ``clusters`` the widths of its heads above the
@@ -175,7 +191,7 @@ def resolve_defaults(
 
 
 def _derived(
-    model: Neural, corpus: Corpus, needs: TrainingNeeds, clusters: tuple[int, ...]
+    model: Derivable, corpus: Corpus, needs: TrainingNeeds, clusters: tuple[int, ...]
 ) -> DerivedSettings:
     """Values for settings of the encoder and its training, with reasons."""
     settings: Table = {}

@@ -8,17 +8,20 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from labelgrove.core.aliases import Table
-from labelgrove.core.arrays import CSR
+from labelgrove.core.arrays import CSR, Int64
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
-from labelgrove.data.records import names_in
+from labelgrove.data.records import is_record, names_in
 from labelgrove.data.splits import repeated_texts
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError
@@ -29,7 +32,7 @@ from labelgrove.methods.defaults import DefaultInputs
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.terms import Terms
-from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.encoder import Encoder, load_tokenizer
 from labelgrove.nn.encoders.files import (
     EncoderParams,
     layer_count,
@@ -38,8 +41,7 @@ from labelgrove.nn.encoders.files import (
     states_width,
     trained_pooling,
 )
-from labelgrove.nn.encoders.lengths import LengthSample
-from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from labelgrove.nn.encoders.tokens import Tokens, read_record, tokenize
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.ranker import Ranker
 
@@ -241,3 +243,30 @@ def held_out_measures(
         known = {"train_frequencies": facts.frequencies, "n_train": facts.documents}
     values = evaluate(predictions, truth.labels, unknown=truth.unknown, metrics=names, **known)
     return {name: float(values[name]) for name in names}
+
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+SAMPLED_TEXTS = 1000  # whose tokens are counted
+
+
+class LengthSample:
+    """Tokens of texts that are spread over the corpus: the same ones whenever it is asked."""
+
+    def __init__(self, texts: Sequence[str], encoder: EncoderParams) -> None:
+        count = min(len(texts), SAMPLED_TEXTS)
+        sample = [texts[row * len(texts) // count] for row in range(count)]
+        self.texts = [
+            read_record(text, encoder.fields, "\n") if is_record(text) else text for text in sample
+        ]
+        self.encoder = encoder
+
+    @cached_property
+    def _tokenizer(self) -> PreTrainedTokenizerFast:
+        return load_tokenizer(self.encoder)
+
+    def lengths(self, most: int) -> Int64:
+        """How many tokens are read of each text, at most ``most``."""
+        tokens = tokenize(self.texts, self._tokenizer, most)
+        return np.asarray(tokens.lengths, np.int64)

@@ -22,6 +22,12 @@ from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
 
 P = TypeVar("P", bound=Params)
+# Settings that have gone, and their defaults: files with these values still load.
+GONE: Table = {
+    "heads.name_logit": 0,
+    "heads.soft_targets": False,
+    "training.ema_decay": 0.999,
+}
 
 
 class Group(Generic[P]):
@@ -60,7 +66,9 @@ class Group(Generic[P]):
         table = as_table(self.name, value)
         if not isinstance(table, Mapping):
             raise ConfigError(f"{self.name}: must be a table of parameters, got {value!r}")
-        return self.kind.from_dict({**self.values, **table}, self.name)
+        gone = [key for key in table if table[key] == GONE.get(f"{self.name}.{key}", ...)]
+        current = {key: value for key, value in table.items() if key not in gone}
+        return self.kind.from_dict({**self.values, **current}, self.name)
 
 
 class Configured(Protocol):

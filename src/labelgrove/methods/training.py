@@ -14,7 +14,6 @@ from labelgrove.disk.stages import Session
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.name_rows import NamedLabels, start_from_names
 from labelgrove.methods.preparation import CHOSEN_BY, TrainingExamples, held_out_measures
 from labelgrove.nn.batches.packing import PackedBatches
 from labelgrove.nn.batches.padded import Batches
@@ -36,16 +35,14 @@ def train_heads(
     heads: MakeHeads,
     training: LoopParams,
     seed: int,
-    names: NamedLabels | None = None,
     divided: bool = False,
     *,
     session: Session,
 ) -> Part:
     """Trains an encoder with heads on it; gives a ``network_part``.
 
-    The checkpoint with the best mean of P@1, P@3 and P@5 is kept. Rows of the output layer start
-    from ``names``, if there are any. If the label table is ``divided``, every process that takes
-    part in the training holds some of its rows.
+    The checkpoint with the best mean of P@1, P@3 and P@5 is kept. If the label table is
+    ``divided``, every process that takes part in the training holds some of its rows.
     """
     where = choose_device()
     with torch.random.fork_rng([]):
@@ -62,9 +59,6 @@ def train_heads(
         )
     if network.heads.params.standardise:
         make_runner(network, training.precision).standardise(examples.tokens)
-    if names is not None:
-        runner = make_runner(network, training.precision)
-        start_from_names(runner, names, network.heads.params.name_logit)
     batches = make_batches(examples.tokens, encoder, training, seed)
     runner = make_runner(network, training.precision)
 

@@ -118,9 +118,9 @@ class LabelledBatches:
 
 
 def labels_of(labels: CSR, rows: Int64) -> RaggedLabels:
-    """The label columns of some documents, and their weights."""
+    """The label columns of some documents."""
     places, counts = children_of(rows, labels.indptr)
-    return RaggedLabels.from_arrays(offsets(counts), labels.indices[places], labels.data[places])
+    return RaggedLabels.from_arrays(offsets(counts), labels.indices[places])
 
 
 class Runner:

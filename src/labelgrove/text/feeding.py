@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import islice
+from types import ModuleType
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -26,11 +27,6 @@ from labelgrove.core.nfc import nfc_table
 from labelgrove.core.strings import StringTable
 from labelgrove.data.languages import language_of
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
-
-try:
-    import snowballstemmer
-except ModuleNotFoundError as error:
-    raise MissingExtraError("stem", 'tfidf.analyzer="stem"') from error
 
 SHORTEST = 2  # letters of a word, as in the analyser "word"
 _WORD = re.compile(r"\w+")
@@ -58,10 +54,20 @@ def _stemmer(language: str) -> Callable[[str], str] | None:
     if language not in known:
         algorithm = language.lower()
         known[language] = None
+        snowballstemmer = _snowball()
         if algorithm in snowballstemmer.algorithms():
             made = snowballstemmer.stemmer(algorithm)
             known[language] = lru_cache(maxsize=_REMEMBERED)(made.stemWord)
     return known[language]
+
+
+def _snowball() -> ModuleType:
+    try:
+        import snowballstemmer
+    except ImportError as error:
+        raise MissingExtraError("stem", 'tfidf.analyzer="stem"') from error
+    module: ModuleType = snowballstemmer  # it has no types
+    return module
 
 
 TextAnalyzer: TypeAlias = Callable[[str], Iterable[str]]
@@ -135,8 +141,7 @@ def find_analyzer(name: str) -> TextAnalyzer | None:
     if name in ("auto", *BUILT_IN_ANALYZERS):
         return None
     if name == STEM:
-        from labelgrove.text.feeding import words_and_stems
-
+        _snowball()
         return words_and_stems
     if (given := given_analyzer()) is not None:
         return given

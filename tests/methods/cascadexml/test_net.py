@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -48,12 +46,8 @@ FORMS = [
     pytest.param({"logits": "union"}, id="union"),
     pytest.param({"layers": [5, 8, 12], "truth": "joined"}, id="the paper's layers"),
     pytest.param({"layers": [3, [7, 8, 9], [11, 12]]}, id="layers joined below"),
-    pytest.param({"loss": "zlpr"}, id="zlpr"),
-    pytest.param(PROPENSITY | {"loss": "zlpr"}, id="zlpr where rare labels cost more"),
     pytest.param(PROPENSITY, id="rare labels cost more"),
     pytest.param(PROPENSITY | {"truth": "joined", "reduction": "sum"}, id="rare in sums"),
-    pytest.param({"soft_targets": True}, id="soft targets"),
-    pytest.param({"soft_targets": True, "truth": "joined", "kept": 1}, id="soft and joined"),
 ]
 
 
@@ -83,19 +77,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
         net.start_from(sparse.csr_array(labels))
         by_column = propensity_costs(labels, net.params.propensity_a, net.params.propensity_b)
         costs = [by_column[column] for column in tree.leaf_labels]
-    probabilities = (
-        np.random.default_rng(seed).uniform(0.05, 1, sum(map(len, rows))).astype(np.float32)
-    )
-    given = RaggedLabels.from_rows(rows)
-    targets = [None] * DOCUMENTS
-    if "soft_targets" in switches:
-        given = replace(given, values=torch.from_numpy(probabilities))
-        pieces = np.split(probabilities, np.cumsum([len(row) for row in rows]))
-        targets = [
-            dict(zip(tree.leaf_positions[row].tolist(), own.tolist(), strict=True)) if row else None
-            for row, own in zip(rows, pieces, strict=False)
-        ]
-    loss, stats = net.loss(states, given)
+    loss, stats = net.loss(states, RaggedLabels.from_rows(rows))
     expected = sum(
         reference.document_loss(
             vectors_of(net, states, d),
@@ -104,11 +86,10 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
             tables_of(net),
             kept=net.kept,
             truth=net.params.truth,
-            reduction="zlpr" if net.params.loss == "zlpr" else net.params.reduction,
+            reduction=net.params.reduction,
             rescale=net.params.rescale,
             level_weights=net.params.level_weights,
             costs=costs,
-            targets=targets[d],
         )
         for d in range(DOCUMENTS)
     ) / len(rows)

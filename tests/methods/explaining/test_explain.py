@@ -219,6 +219,18 @@ def test_nearest_documents_bear_the_label_and_are_like_the_text() -> None:
     assert unknown.neighbours == ()
 
 
+def test_a_bounded_search_reads_some_documents_of_the_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts, labels = ["red hat", "red shoe", "red coat", "blue hat"], [["r"]] * 3 + [["b"]]
+    corpus = Corpus.from_lists(texts, labels)
+    model = Linear().fit(corpus)
+    monkeypatch.setattr("labelgrove.methods.explaining.explain.MOST_CHARS", 10)
+    for bounded, number in ((False, 3), (True, 2)):
+        near = explain(model, "a red coat", "r", corpus=corpus, bounded=bounded).neighbours
+        assert len(near) == number and all(n.document < number for n in near)
+
+
 def test_ids_and_names_both_name_a_label() -> None:
     texts, labels = planted(40)
     ids = sorted({label for row in labels for label in row})

@@ -41,8 +41,6 @@ FORMS = [
     pytest.param({"logits": "full"}, id="full"),
     pytest.param({"logits": "union"}, id="union"),
     pytest.param({"groups_kept": 100}, id="all groups"),
-    pytest.param({"loss": "zlpr"}, id="zlpr"),
-    pytest.param(PROPENSITY | {"loss": "zlpr"}, id="zlpr where rare labels cost more"),
     pytest.param(PROPENSITY, id="rare labels cost more"),
     pytest.param(PROPENSITY | {"reduction": "mean", "max_candidates": 6}, id="rare and limited"),
 ]
@@ -83,7 +81,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
             weights,
             groups_kept=net.params.groups_kept,
             truth=net.params.truth,
-            reduction="zlpr" if net.params.loss == "zlpr" else net.params.reduction,
+            reduction=net.params.reduction,
             bottleneck_sigmoid=net.params.bottleneck_sigmoid,
             most=net.params.max_candidates,
             costs=costs,
@@ -96,12 +94,11 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
 
 
 @pytest.mark.parametrize("weights", [{}, PROPENSITY], ids=["plain", "propensity"])
-@pytest.mark.parametrize("reduction", ["mean", "sum", "zlpr"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("tree", [None, LabelTree([np.zeros(LABELS)], np.arange(LABELS))])
 def test_full_head(reduction, tree, weights):
     rng = np.random.default_rng(0)
-    form = {"loss": "zlpr"} if reduction == "zlpr" else {"reduction": reduction}
-    params = LightXmlParams(layers=2, dropout=0.0, **form, **weights)
+    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction, **weights)
     net = LightXmlNet(WIDTH, LABELS, tree, params)
     randomise(net, rng)
     rows, states = random_labels(rng, 4, LABELS, 5), random_states(rng, 2, 4, WIDTH)
@@ -154,11 +151,6 @@ def test_a_full_head_in_chunks_is_the_same_head(reduction, weights):
         assert np.array_equal(one, other)
     assert torch.equal(plain.path(states, 8)[0].logit, full.path(states, 8)[0].logit)
     assert plain.text_width == full.text_width == 2 * WIDTH
-
-
-def test_a_full_head_in_chunks_refuses_a_loss_over_all_labels():
-    with pytest.raises(ConfigError, match=r"heads.loss: a full head .* set heads.full=false"):
-        LightXmlParams(full=True, loss="zlpr").validate("heads")
 
 
 @pytest.mark.parametrize("kept", [1, 3])
@@ -273,15 +265,13 @@ def test_it_learns_a_planted_problem(truth):
     assert overfit(LightXmlNet(32, 60, tree, params), states, rows, steps=40, lr=0.03) > 0.99
 
 
-@pytest.mark.parametrize("loss", ["bce", "zlpr"])
-def test_the_full_head_learns_a_planted_problem(loss):
+def test_the_full_head_learns_a_planted_problem():
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     states = [torch.randn(40, 32) for _ in range(2)]
     rows = [rng.choice(60, 3, replace=False).tolist() for _ in range(40)]
-    net = LightXmlNet(32, 60, None, LightXmlParams(layers=2, dropout=0.1, loss=loss))
+    net = LightXmlNet(32, 60, None, LightXmlParams(layers=2, dropout=0.1))
     assert overfit(net, states, rows, steps=80, lr=0.03) > 0.99
-    # Either loss has its threshold at a raw score of 0.
     top = net.predict(states, 60)
     sets = [columns[scores >= 0.5].tolist() for columns, scores in zip(*top, strict=True)]
     assert [sorted(labels) for labels in sets] == [sorted(row) for row in rows]

@@ -23,7 +23,7 @@ from labelgrove import (
 from labelgrove.errors import DataError, NotFittedError, UnsupportedError
 from labelgrove.evaluation.merge_weights import frequency_bins
 from labelgrove.methods.explaining.explain import explain_best
-from labelgrove.methods.updating import rankers as growing
+from labelgrove.methods.updating import update as growing
 from labelgrove.methods.updating.report import GrowthParams
 from labelgrove.ranking.solver import RankerParams
 from support.models import Plain

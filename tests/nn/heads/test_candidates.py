@@ -1,7 +1,5 @@
 """Shortlists from a tree against sets in a loop."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +16,6 @@ from labelgrove.nn.heads.candidates import (  # noqa: E402
     found_labels,
     occurrences,
     shortlist,
-    values_at,
 )
 from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels  # noqa: E402
 from support.nn_problems import random_labels, random_tree  # noqa: E402
@@ -158,34 +155,6 @@ def test_nodes_needed_and_documents_below_them():
     needed = {1: [1, 1], 2: [2, 2], 3: [2, 2], 4: [2, 3], 99: [2, 3]}
     assert {k: index.needed(k) for k in needed} == needed
     assert [index.most_children(2, kept=kept) for kept in (1, 2, 9)] == [8, 8, 8]
-
-
-@settings(max_examples=40)
-@given(seeds)
-def test_a_cluster_has_the_largest_weight_below_it(seed):
-    tree, rows, _, _ = problem(seed)
-    probabilities = (
-        np.random.default_rng(seed).uniform(0.1, 1, sum(map(len, rows))).astype(np.float32)
-    )
-    matrix = sparse.csr_array(
-        (probabilities, np.concatenate(rows).astype(int), np.cumsum([0, *map(len, rows)])),
-        shape=(len(rows), 40),
-    )
-    index, given_rows = TreeIndex(tree), RaggedLabels.from_rows(rows)
-    given_rows = replace(given_rows, values=torch.from_numpy(probabilities))
-    truth = index.true_nodes(given_rows)
-    values = index.true_values(given_rows, truth)
-    dense, above = matrix.toarray()[:, tree.leaf_labels], tree.parents
-    sums = []
-    for level in (2, 1, 0):
-        nodes = torch.arange(dense.shape[1]).repeat(len(rows), 1)
-        found = values_at(truth[level], values[level], nodes)
-        assert np.array_equal(found.numpy(), dense)
-        sums.insert(0, dense.sum(0))
-        parents = above[level]
-        dense = np.stack([dense[:, parents == p].max(1) for p in np.unique(parents)], 1)
-    for counted, expected in zip(index.bearers(matrix, soft=True), sums, strict=True):
-        assert np.allclose(counted, expected)
 
 
 def test_labels_of_a_batch_from_rows_and_csr_are_the_same():

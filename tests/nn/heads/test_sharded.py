@@ -12,14 +12,14 @@ import torch
 from labelgrove.disk.tensors import read_tensors
 from labelgrove.errors import ConfigError
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.heads.sharded import Shard, divide, divided_tensors, set_rows
+from labelgrove.nn.heads.sharded import Shard, divide, divided_tensors
 from support import divided_training
 from support.divided_training import KINDS, LABELS, SIZE, Model, arrays_of, run, table_bytes
 from support.together import run_together
 
 pytestmark = pytest.mark.slow
 SEVERAL = pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
-FEW = ["full head", "one head, zlpr", "cascade, rows"]
+FEW = ["full head", "one head, weighted", "cascade, rows"]
 
 
 @SEVERAL
@@ -68,7 +68,3 @@ def test_a_divided_table_keeps_its_own_rows_alone():
     assert torch.equal(table.weight, whole.weight[2:4])
     assert table.weight.untyped_storage().nbytes() == 2 * 3 * 4
     assert set(divided_tensors(torch.nn.Sequential(table))) == {"0.weight", "0.bias"}
-    new = torch.arange(9.0).view(3, 3)
-    set_rows(table, torch.tensor([6, 3, 2]), new, first=1)
-    assert table.weight[:, 1:].tolist() == [[7, 8], [4, 5]]
-    assert torch.equal(table.weight[:, 0], whole.weight[2:4, 0])

@@ -21,14 +21,14 @@ def walk(average, weight, steps):
 
 def test_swa_is_the_plain_mean_of_its_samples():
     weight = torch.zeros(5)
-    average = Average({"w": weight}, "swa", start=4, every=3)
+    average = Average({"w": weight}, start=4, every=3)
     seen = walk(average, weight, 14)
     assert average.samples == 4
     expected = torch.stack([seen[step - 1] for step in (4, 7, 10, 13)]).mean(0)
     assert torch.allclose(average.state()["w"], expected, atol=1e-6)
 
     weight = torch.ones(2)
-    average = Average({"w": weight}, "swa", start=10)
+    average = Average({"w": weight}, start=10)
     average.update(9)
     with average.applied():
         assert weight.tolist() == [1.0, 1.0]
@@ -36,22 +36,10 @@ def test_swa_is_the_plain_mean_of_its_samples():
     assert weight.tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("steps", [4, 100])  # while the decay still grows, and after that
-def test_ema_follows_its_recursion(steps):
-    weight = torch.zeros(5)
-    average = Average({"w": weight}, "ema", decay=0.9)
-    seen = walk(average, weight, steps)
-    expected = seen[0]
-    for n, value in enumerate(seen[1:], start=1):
-        kept = min(0.9, (1 + n) / (10 + n))
-        expected = kept * expected + (1 - kept) * value
-    assert torch.allclose(average.state()["w"], expected, atol=1e-4)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_weights_come_back_to_the_bit_also_after_an_error(dtype):
     weight = torch.zeros(5, dtype=dtype)
-    average = Average({"w": weight}, "swa")
+    average = Average({"w": weight})
     seen = walk(average, weight, 3)
     mean = average.state()["w"].clone()
     assert mean.dtype == torch.float32

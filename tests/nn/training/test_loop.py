@@ -79,12 +79,12 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_state_a
     "settings",
     [
         {"average": "swa", "swa_every": 2, "accumulate": 2},
-        {"average": "ema", "swa_start": 0, "table_state": "bf16", "average_tables": False},
+        {"average": "swa", "swa_start": 0, "table_state": "bf16", "average_tables": False},
         {"precision": "bf16", "schedule": "cascade", "beta1_low": 0.8},
         {"table_optimizer": "adagrad", "keep": "last", "precision": "fp16"},
         {"dropout_share": 0.5},
     ],
-    ids=["swa", "ema", "bf16", "fp16", "less dropout"],
+    ids=["swa", "swa from the start", "bf16", "fp16", "less dropout"],
 )
 def test_a_stopped_and_resumed_run_ends_with_the_same_bits(tmp_path, settings):
     params = replace(PARAMS, checkpoint_minutes=0, **settings)

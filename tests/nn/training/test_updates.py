@@ -48,11 +48,11 @@ def test_it_learns_without_gradients_of_its_own(frozen):
     "settings",
     [
         {"average": "swa", "swa_every": 2, "accumulate": 2},
-        {"average": "ema", "swa_start": 0, "average_tables": False},
+        {"average": "swa", "swa_start": 0, "average_tables": False},
         {"precision": "bf16", "keep": "last"},
         {"precision": "fp16"},
     ],
-    ids=["swa", "ema", "bf16", "fp16"],
+    ids=["swa", "swa from the start", "bf16", "fp16"],
 )
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path, settings):
     params = replace(PARAMS, checkpoint_minutes=0, **settings)

@@ -10,12 +10,12 @@ from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import check_unpacked
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import STDIN
+from labelgrove.data.formats.parquet_footer import column_sizes
 from labelgrove.data.formats.tables import check_columns, record_documents
 from labelgrove.data.records import listed
 from labelgrove.errors import DataError, MissingExtraError
 
 Batch: TypeAlias = Any  # a pyarrow.RecordBatch; pyarrow ships no types
-ParquetFile: TypeAlias = Any
 MIN_ROWS, MAX_ROWS = 8, 1024  # of a batch
 BATCH_BYTES = 1 << 28  # of a batch in which every row has the largest value that there may be
 ITEM_BYTES = 8  # that a row of a column or an item of a list takes at least
@@ -39,25 +39,22 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
             columns = [name for name in dict.fromkeys((*text_fields, *fields)) if name in names]
             columns = names if options.columns else columns
             # A dictionary makes a value that the file has once a value of every row.
-            largest = _largest(file, path)
+            largest = _largest(path)
             size = min(MAX_ROWS, max(MIN_ROWS, BATCH_BYTES // largest))
             batches = file.iter_batches(batch_size=size, columns=columns)
             records = (record for batch in batches for record in _records(batch))
             rows = enumerate(_bounded(records, path), 1)
             yield from record_documents(path, rows, text_fields, options, report)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read as Parquet: {error}", file=path) from error
 
 
-def _largest(file: ParquetFile, path: Path | str) -> int:
+def _largest(path: Path | str) -> int:
     """Bytes of the largest column chunk, by the file's own account; refuses far too many."""
-    data = file.metadata
-    groups = [data.row_group(number) for number in range(data.num_row_groups)]
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    sizes: list[int] = [chunk.total_uncompressed_size for chunk in chunks]
-    items = sum(chunk.num_values for chunk in chunks)
-    check_unpacked(sum(sizes) + ITEM_BYTES * items, Path(path).stat().st_size, file=path)
-    return max([1, *sizes])
+    chunks = column_sizes(path)
+    unpacked = sum(size + ITEM_BYTES * items for items, size in chunks)
+    check_unpacked(unpacked, Path(path).stat().st_size, file=path)
+    return max([1, *(size for _, size in chunks)])
 
 
 def _bounded(records: Iterable[JsonObject], path: Path | str) -> Iterator[JsonObject]:

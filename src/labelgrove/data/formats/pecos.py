@@ -8,7 +8,9 @@ X-Transformer have other names for texts and label names, ``train_raw_texts.txt`
 
 from __future__ import annotations
 
+import math
 import re
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, as_csr, csr_parts
-from labelgrove.core.npz import read_npz
+from labelgrove.core.arrays import CSR, as_csr, check_structure, csr_parts
+from labelgrove.core.late import SparseMatrix, sparse
+from labelgrove.core.memory import check_announced, check_unpacked, require
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats.building import TableBuilder, label_rows
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
@@ -30,7 +33,7 @@ from labelgrove.data.formats.files import (
     sibling,
 )
 from labelgrove.data.formats.labels import LabelTable, index_with_names
-from labelgrove.errors import DataError
+from labelgrove.errors import DataError, LabelgroveError
 
 FEATURE_FOLDERS = (".", "tfidf-attnxml")
 _FILE = re.compile(r"[XY]\.(?P<part>\w+)\.(txt|npz)")
@@ -157,3 +160,54 @@ def load_npz(path: Path) -> CSR:
             raise
         raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
     return csr
+
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def read_npz(path: Path) -> SparseMatrix:
+    """The matrix in a file, of any SciPy kind, with arrays that are safe to convert.
+
+    Pickled objects are refused, as well as arrays and shapes much larger than the file.
+    """
+    try:
+        size = _unpacked_size(path)
+        check_unpacked(size, path.stat().st_size, file=path)
+        require(None, size, f"reading {path}")
+        matrix = sparse.load_npz(path)
+    except (LabelgroveError, MemoryError):
+        raise
+    except Exception as error:  # SciPy, NumPy and zipfile raise many kinds for damaged files
+        raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
+    if not sparse.issparse(matrix):
+        raise DataError("is not a sparse matrix saved by SciPy", file=path)
+    for count, axis in zip(matrix.shape, ("rows", "columns"), strict=False):
+        check_announced(int(count), size, axis, file=path)
+    try:
+        check_structure(matrix)
+    except DataError as error:
+        raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
+    return matrix
+
+
+def _unpacked_size(path: Path) -> int:
+    """Bytes of all arrays; raises for an array whose header announces more than there is."""
+    total = 0
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            with archive.open(entry) as file:
+                version = np.lib.format.read_magic(file)
+                if version not in _HEADERS:
+                    raise ValueError(f"{entry.filename} has an unknown version")
+                shape, _, dtype = _HEADERS[version](file)
+                start = file.tell()
+            content = entry.file_size - start
+            if dtype.hasobject:
+                raise ValueError(f"{entry.filename} is a pickle, which could run code")
+            if dtype.itemsize * math.prod(shape) != content:
+                raise ValueError(f"{entry.filename} does not have the size that it announces")
+            total += entry.file_size
+    return total

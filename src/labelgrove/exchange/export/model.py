@@ -33,6 +33,7 @@ from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import Model
+from labelgrove.methods.dual.search import label_vectors, search
 from labelgrove.methods.explaining.explanation import ExplanationRequest
 from labelgrove.methods.folders import check_trees
 from labelgrove.methods.inputs import beside_terms
@@ -239,7 +240,24 @@ class NeighboursEngine:
         return Predictions(*best, self.index)
 
 
-Engine: TypeAlias = NetworkEngine | MatcherEngine | VectorEngine | NeighboursEngine
+@dataclass(frozen=True)
+class TowersEngine:
+    """Two towers: the nearest labels."""
+
+    encoder: OnnxEncoder
+    vectors: Float32
+    temperature: float
+    index: LabelIndex
+    tree: None = None
+
+    def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
+        """Scores as those of the method."""
+        documents = np.asarray(l2_normalised(self.encoder.vectors(texts)).dense, np.float32)
+        best = search(documents, self.vectors, k, self.temperature, mask=mask)
+        return Predictions(*best, self.index)
+
+
+Engine: TypeAlias = NetworkEngine | MatcherEngine | VectorEngine | NeighboursEngine | TowersEngine
 
 
 def make_engine(stored: StoredModel, index: LabelIndex) -> Engine:
@@ -267,6 +285,9 @@ def make_engine(stored: StoredModel, index: LabelIndex) -> Engine:
         memory.check_fits(len(index), encoder.width)
         voting = VotingParams(**params["voting"])
         return NeighboursEngine(encoder, memory, voting, vectorizer, index)
+    if method == "dual":
+        vectors = label_vectors(parts["towers"], len(index), encoder.width)
+        return TowersEngine(encoder, vectors, params["towers"]["temperature"], index)
     if method not in ("xrtransformer", "linear-vectors"):
         raise ModelFormatError(f"an exported {method!r} model is not known to this labelgrove")
     rankers = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(params.get("n_trees", 1))]

@@ -32,7 +32,6 @@ from labelgrove.nn.heads.candidates import (
     favour,
     found_labels,
     shortlist,
-    values_at,
 )
 from labelgrove.nn.heads.layers import (
     LabelTable,
@@ -48,7 +47,7 @@ from labelgrove.nn.heads.layers import (
 from labelgrove.nn.heads.losses import document_losses, label_weights
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.heads.sharded import divide, set_rows
+from labelgrove.nn.heads.sharded import divide
 
 ROWS_PER_COPY = 1 << 16
 
@@ -118,14 +117,13 @@ class CascadeNet(nn.Module):
         On the first level every document is scored on every node. Below it, a node is scored where
         its parent is kept, so in an average share of the documents, and where it is true.
         """
-        self.params.check_targets(labels)
         costs = self.params.positive_costs(labels)
         if costs is not None:
             self.costs = torch.from_numpy(costs[self.index.leaf_labels.cpu().numpy()])
         if not self.params.priors:
             return
         kept = [1.0] + [k / w for k, w in zip(self.kept, self.index.widths, strict=False)]
-        counts = self.index.bearers(labels, soft=self.params.soft_targets)
+        counts = self.index.bearers(labels)
         for table, bearers, share in zip(self._tables, counts, kept, strict=True):
             scored = np.maximum(min(share, 1.0) * labels.shape[0], bearers)
             table.bias.copy_(log_odds(bearers, scored))
@@ -144,7 +142,6 @@ class CascadeNet(nn.Module):
         without them.
         """
         truth = self.index.true_nodes(positives)
-        soft = self.index.true_values(positives, truth) if self.params.soft_targets else None
         levels = self._levels(states, truth, dropout=self.training)
         reduction = self.params.reduction
         stats: dict[str, Tensor] = {}
@@ -153,15 +150,12 @@ class CascadeNet(nn.Module):
             nodes, mask, _, targets = level.listed
             costs = self.costs if number == len(self.kept) else None
             weights = label_weights(costs, nodes, targets)
-            if soft is not None:
-                targets = values_at(truth[number], soft[number], nodes)
             losses.append(
                 document_losses(
                     level.logits,
                     targets,
                     mask=mask,
                     weights=weights,
-                    kind=self.params.loss,
                     reduction=reduction,
                 )
             )
@@ -173,8 +167,7 @@ class CascadeNet(nn.Module):
                 stats[f"recall.{number + 1}"] = hits / true.clamp(min=1)
         fewest = torch.stack(sizes).amin(0).clamp(min=1)
         total = torch.zeros_like(losses[0])
-        means = self.params.loss == "bce" and reduction == "mean"
-        rescaled = self.params.rescale and means
+        rescaled = self.params.rescale and reduction == "mean"
         for factor, size, values in zip(self.weights, sizes, losses, strict=True):
             total = total + factor * (values * (size / fewest) if rescaled else values)
         mean = total.mean()
@@ -283,13 +276,6 @@ class CascadeNet(nn.Module):
             weights[columns[piece]] = as_numpy(table.weight[piece])
             biases[columns[piece]] = as_numpy(table.bias[piece])
         return weights, biases
-
-    @torch.no_grad()
-    def set_rows(self, columns: Tensor, rows: Tensor) -> None:
-        """Sets the weights of some label columns."""
-        table = self._tables[-1]
-        leaves = self.index.leaf_positions.cpu()[columns]
-        set_rows(table, leaves, rows)
 
     def _levels(
         self,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 
 from labelgrove.core.aliases import Table
-from labelgrove.core.arrays import CSR
 from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, param
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import TreeParams
 from labelgrove.nn.heads.layers import LogitForm
-from labelgrove.nn.heads.params import LIST_LOSS, SHARDED, LabelHeadParams, ListLoss
+from labelgrove.nn.heads.params import SHARDED, LabelHeadParams
 
 LABELS_PER_CLUSTER, APART = 10, 8
 FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
@@ -25,9 +24,6 @@ Layers: TypeAlias = Literal["spread", "last"] | list[int | list[int]]
 class CascadeParams(LabelHeadParams):
     """CascadeXML's levels; a list has one value per level, a single value serves all."""
 
-    soft_targets: bool = param(
-        False, help="weights in the label matrix are targets of the loss, from 0 to 1"
-    )
     standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
     priors: bool = param(True, help="biases start from log odds; published: false")
     layers: Layers = param(
@@ -59,7 +55,7 @@ class CascadeParams(LabelHeadParams):
         help="forced: true clusters are always kept (code); joined: true nodes are added to the "
         "children of the best clusters (paper)",
     )
-    loss: ListLoss = param("bce", help=LIST_LOSS)
+    loss: Literal["bce"] = param("bce", help="cross-entropy of each label")
     reduction: Literal["mean", "sum"] = param("mean", help="of the losses over candidates")
     rescale: bool = param(
         True,
@@ -76,35 +72,12 @@ class CascadeParams(LabelHeadParams):
         help="level: the label's probability; weighted: times that of its cluster (public code); "
         "path: times those of all clusters above it",
     )
-    name_logit: float = param(
-        0.0,
-        ge=0,
-        help="above 0, labels' weights start towards the text vectors of their names: a text like "
-        "the name gets this logit; 0 = random weights",
-    )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
-
-    def validate(self, path: str = "") -> Self:
-        """Also checks fields against each other."""
-        super().validate(path)
-        if self.soft_targets and self.label_weights != "ignore":
-            raise ConfigError(f"{path}.soft_targets: must be false with {path}.label_weights")
-        if self.soft_targets and self.loss == "zlpr":
-            raise ConfigError(f"{path}.soft_targets: must be false with {path}.loss=zlpr")
-        return self
 
     @property
     def divides(self) -> bool:
         """Whether processes that train together divide the table of the labels."""
         return self.sharded
-
-    def check_targets(self, labels: CSR) -> None:
-        """Refuses weights of labels that are no targets, if they should be."""
-        if self.soft_targets and labels.nnz and not 0 < labels.data.min() <= labels.data.max() <= 1:
-            raise DataError(
-                f"heads.soft_targets: the weights of labels must be above 0 and at most 1, they "
-                f"are {labels.data.min():g} to {labels.data.max():g}; scale them"
-            )
 
 
 def cascade_layers(depth: int, levels: int, kind: Layers = "spread") -> list[tuple[int, ...]]:

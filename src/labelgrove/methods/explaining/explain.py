@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.core.aliases import DenseInput, Table, TextInput
+from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.documents import Documents
@@ -28,14 +29,15 @@ from labelgrove.methods.explaining.explanation import (
     GRADIENT_STEPS,
     Explanation,
     ExplanationRequest,
+    Neighbour,
     added_up,
     shortened,
     strongest,
 )
-from labelgrove.methods.explaining.neighbours import nearest_documents
 from labelgrove.methods.explaining.rankers import most_frequent
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.settings import check_count
+from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 __all__ = ["Explanation", "explain", "explain_best"]
 
@@ -64,7 +66,8 @@ def explain(
     this many ``gradient_steps`` measure what words contribute (1: gradient times input). With a
     ``corpus``, it names the ``neighbours`` documents of the label that are most similar to the
     text; models do not keep their training documents. A ``bounded`` explanation looks for the
-    positions of words only in the beginning of a long text, and says so in a note.
+    positions of words only in the beginning of a long text, and says so in a note; it compares
+    the text with the first million characters of the label's documents.
     """
     check_fitted(model)
     text = _with_fields(model, text)
@@ -86,7 +89,12 @@ def explain(
     if words is None:
         raise DataError("nearest documents can only be found for a text, not for features")
     similar = nearest_documents(
-        words[0], corpus, explanation.id, vectorizer=model.vectorizer_, count=neighbours
+        words[0],
+        corpus,
+        explanation.id,
+        vectorizer=model.vectorizer_,
+        count=neighbours,
+        bounded=bounded,
     )
     return replace(explanation, neighbours=similar)
 
@@ -190,3 +198,68 @@ def _is_long(text: TextInput) -> bool:
 def _one_row(dense: DenseInput) -> Any:
     row = None if dense is None else np.asarray(dense)
     return row[None] if row is not None and row.ndim == 1 else row
+
+
+EXCERPT = 160  # characters
+SHARED_TERMS = 5
+MOST_CHARS = 1_000_000  # of the documents that a bounded search reads
+
+
+def nearest_documents(
+    text: str,
+    corpus: Corpus,
+    label: str,
+    *,
+    vectorizer: Tfidf | None = None,
+    count: int = 3,
+    bounded: bool = False,
+) -> tuple[Neighbour, ...]:
+    """The documents of ``corpus`` with the label that are most similar to the text, nearest first.
+
+    Only documents of the label are read, so no index of the whole corpus is needed. Without a
+    ``vectorizer``, tf-idf weights come from these documents themselves. A ``bounded`` search reads
+    the first million characters of them.
+    """
+    if corpus.texts is None:
+        raise DataError("nearest documents: the corpus has features, but no texts to show")
+    column = corpus.index.get(label)
+    if column is None:
+        return ()
+    positions = np.flatnonzero(corpus.labels.indices == column)
+    documents = np.searchsorted(corpus.labels.indptr, positions, side="right") - 1
+    texts = [corpus.texts[row] for row in documents]
+    if bounded:
+        ends = np.cumsum([len(words) for words in texts])
+        texts = texts[: int(np.searchsorted(ends, MOST_CHARS)) + 1]
+    if not texts or count < 1:
+        return ()
+    if vectorizer is None:
+        vectorizer = Tfidf(TfidfParams(min_df=1)).fit([*texts, text])
+    query = vectorizer.transform([text]).tocsr()
+    rows = vectorizer.transform(texts).tocsr()
+    lengths = np.sqrt(rows.multiply(rows).sum(axis=1)) * np.sqrt(query.multiply(query).sum())
+    products = (rows @ query.T).toarray().ravel()
+    cosines = np.divide(products, lengths, out=np.zeros(len(texts)), where=lengths > 0)
+    best = [int(n) for n in np.argsort(-cosines, kind="stable")[:count] if cosines[n] > 0]
+    hashed = vectorizer.params.n_buckets is not None
+    return tuple(
+        Neighbour(
+            document=int(documents[number]),
+            id=None if corpus.ids is None else corpus.ids[int(documents[number])],
+            similarity=float(cosines[number]),
+            excerpt=_excerpt(words_of(texts[number])),
+            terms=() if hashed else _shared(as_csr(rows[[number]].multiply(query)), vectorizer),
+        )
+        for number in best
+    )
+
+
+def _shared(products: CSR, vectorizer: Tfidf) -> tuple[str, ...]:
+    """The terms that two rows share, the ones with the largest product first."""
+    best = np.argsort(-products.data, kind="stable")[:SHARED_TERMS]
+    return tuple(vectorizer.term(int(column)) for column in products.indices[best])
+
+
+def _excerpt(text: str) -> str:
+    short = " ".join(text[: 2 * EXCERPT].split())
+    return short if len(short) <= EXCERPT else short[: EXCERPT - 1] + "…"

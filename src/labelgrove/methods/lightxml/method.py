@@ -275,11 +275,6 @@ def check_heads(params: LightXmlParams) -> None:
             "heads.sharded: trainings with static negatives do not divide tables; set "
             "heads.negatives=dynamic, or leave it unset"
         )
-    if params.name_logit and params.negatives != "dynamic":
-        raise ConfigError(
-            "heads.name_logit: trainings with static negatives do not read names; set "
-            "heads.negatives=dynamic, or leave it at 0"
-        )
 
 
 def say_what_is_idle(params: LightXmlParams, labels: int, depth: int, reporter: Reporter) -> None:

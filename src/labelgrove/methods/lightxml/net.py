@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -46,10 +46,10 @@ from labelgrove.nn.heads.layers import (
     used_rows,
 )
 from labelgrove.nn.heads.losses import document_losses, full_losses, label_weights
-from labelgrove.nn.heads.params import LIST_LOSS, SHARDED, LabelHeadParams, ListLoss
+from labelgrove.nn.heads.params import SHARDED, LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.heads.sharded import divide, head_losses, set_rows
+from labelgrove.nn.heads.sharded import divide, head_losses
 
 # Settings that one head without groups ignores.
 OF_GROUPS = (
@@ -91,7 +91,7 @@ class LightXmlParams(LabelHeadParams):
         help="forced: true groups are always among the best (code); joined: true labels are added "
         "to those of the best groups (paper)",
     )
-    loss: ListLoss = param("bce", help=LIST_LOSS)
+    loss: Literal["bce"] = param("bce", help="cross-entropy of each label")
     reduction: Literal["mean", "sum"] = param(
         "sum", help="how losses over groups, and over labels, add up: mean (code), sum (paper)"
     )
@@ -105,24 +105,7 @@ class LightXmlParams(LabelHeadParams):
         "the paper's ablation) of those of a network trained before, static: with one encoder for "
         "groups and labels in the end, static-two: with one for each",
     )
-    name_logit: float = param(
-        0.0,
-        ge=0,
-        help="above 0, labels' weights start towards the text vectors of their names: a text like "
-        "the name gets this logit; 0 = random weights",
-    )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
-
-    def validate(self, path: str = "") -> Self:
-        """Also checks fields against each other."""
-        super().validate(path)
-        where = f"{path}." if path else ""
-        if self.is_full and self.loss != "bce":
-            raise ConfigError(
-                f"{where}loss: a full head learns chunk by chunk, and {self.loss} needs the scores "
-                f"of all labels at once; set {where}full=false or {where}loss=bce"
-            )
-        return self
 
     @property
     def divides(self) -> bool:
@@ -370,15 +353,6 @@ class LightXmlNet(nn.Module):
         leaves = self.index.leaf_positions
         return as_numpy(self.table.weight[leaves]), np.zeros(len(leaves), np.float32)
 
-    @torch.no_grad()
-    def set_rows(self, columns: Tensor, rows: Tensor) -> None:
-        """Sets the weights of some label columns, except those that stand for their priors."""
-        if self.index is None:
-            set_rows(self.full, columns, rows)
-            return
-        first = int(self.params.priors)  # the bottleneck's first unit is then a constant
-        set_rows(self.table, self.index.leaf_positions.cpu()[columns], rows, first=first)
-
     def _text(self, states: Sequence[Tensor], *, dropout: bool) -> Tensor:
         layers = self.params.layers
         encoders = 2 if self.params.negatives == "static-two" else 1
@@ -402,14 +376,13 @@ class LightXmlNet(nn.Module):
         if isinstance(self.full, FullHead):
             scale = 1.0 if self.params.reduction == "sum" else 1 / self.full.out_features
             return self.full.loss(text, truth, weights=weights, scale=scale)
-        kind, reduction = self.params.loss, self.params.reduction
+        reduction = self.params.reduction
         return head_losses(
-            text, self.full, truth, positive_weights=weights, kind=kind, reduction=reduction
+            text, self.full, truth, positive_weights=weights, reduction=reduction
         ).mean()
 
     def _group_loss(self, logits: Tensor, groups: Tensor) -> Tensor:
-        kind, reduction = self.params.loss, self.params.reduction
-        return full_losses(logits, groups, kind=kind, reduction=reduction).mean()
+        return full_losses(logits, groups, reduction=self.params.reduction).mean()
 
     def _label_loss(
         self, text: Tensor, kept: Tensor, kept_mask: Tensor, truth: Sequence[Tensor]
@@ -424,7 +397,6 @@ class LightXmlNet(nn.Module):
             listed.targets,
             mask=listed.mask,
             weights=label_weights(self.costs, listed.ids, listed.targets),
-            kind=params.loss,
             reduction=params.reduction,
         )
         return losses.mean(), listed.mask.sum(1).float().mean()

@@ -53,9 +53,10 @@ class TextReader:
     encoder: Encoder
     standard: Standard
 
-    def vectors(self, texts: Strings) -> Float32:
+    def vectors(self, texts: Strings, max_tokens: int | None = None) -> Float32:
         """A row for each text."""
-        tokens = tokenize(texts, self.encoder, self.encoder.max_tokens)
+        length = min(max_tokens or self.encoder.max_tokens, self.encoder.max_tokens)
+        tokens = tokenize(texts, self.encoder, length)
         rows = np.zeros((len(tokens), self.encoder.width), np.float32)
         _embed(self._network(), tokens, rows)
         return rows

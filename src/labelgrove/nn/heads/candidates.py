@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from labelgrove.core.arrays import CSR, Int32, Int64
 from labelgrove.labels.tree import LabelTree, allowed_nodes, nodes_needed
 from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels, round_up
-from labelgrove.ranking.relevance import lift, targets
+from labelgrove.ranking.relevance import targets
 
 
 class Candidates(NamedTuple):
@@ -74,13 +74,8 @@ class TreeIndex(nn.Module):
         """Per cluster level, how many nodes to keep so that at least k labels are below them."""
         return nodes_needed([np.diff(starts) for starts in self.starts[1:]], k)
 
-    def bearers(self, labels: CSR, *, soft: bool = False) -> list[npt.NDArray[np.generic]]:
-        """Per level, the number of documents (rows of ``labels``) with a label below each node.
-
-        If values of labels are ``soft`` targets, a document counts as the largest below the node.
-        """
-        if soft:
-            return [level.sum(axis=0) for level in lift(labels, self.tree, combine="max")]
+    def bearers(self, labels: CSR) -> list[npt.NDArray[np.generic]]:
+        """Per level, the number of documents (rows of ``labels``) with a label below each node."""
         levels = targets(labels, self.tree)
         return [np.bincount(level.indices, minlength=level.shape[1]) for level in levels]
 
@@ -98,12 +93,6 @@ class TreeIndex(nn.Module):
             above = self.parents(level)[nodes.masked_fill(~valid, 0)]
             levels.append(above.masked_fill(~valid, NO_NODE))
         return levels[::-1]
-
-    def true_values(self, positives: RaggedLabels, truth: Sequence[Tensor]) -> list[Tensor]:
-        """The weights of :meth:`true_nodes` (``truth``): of a cluster, the largest below it."""
-        values = positives.padded_values().gather(1, self._leaves(positives).argsort(dim=1))
-        same = [nodes[:, :, None] == nodes[:, None, :] for nodes in truth]
-        return [(each * values[:, None, :]).amax(2) for each in same]
 
     def _leaves(self, positives: RaggedLabels) -> Tensor:
         columns = positives.padded()
@@ -223,12 +212,6 @@ def contains(rows: Tensor, values: Tensor) -> Tensor:
     """Which values are in the sorted row of the same number; ``NO_NODE`` never is."""
     places = torch.searchsorted(rows, values.contiguous()).clamp(max=rows.shape[1] - 1)
     return (rows.gather(1, places) == values) & valid_nodes(values)
-
-
-def values_at(truth: Tensor, values: Tensor, ids: Tensor) -> Tensor:
-    """The values of ``ids`` in their sorted row of true nodes; 0 for those that are not in it."""
-    places = torch.searchsorted(truth, ids.contiguous()).clamp(max=truth.shape[1] - 1)
-    return values.gather(1, places) * (truth.gather(1, places) == ids)
 
 
 def valid_nodes(truth: Tensor) -> Tensor:

@@ -1,12 +1,11 @@
 """Losses per document, over a shortlist with padding or over all labels; always in float32.
 
-A document's loss is the sum or the mean over the labels it was scored on, or one number for all of
-them (ZLPR). None counts padding, so a document's loss does not depend on its batch.
+A document's loss is the sum or the mean over the labels it was scored on. Padding does not count,
+so a document's loss does not depend on its batch.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Literal, TypeAlias
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from labelgrove.nn.heads.candidates import first_occurrences, valid_nodes
-from labelgrove.nn.heads.params import ListLoss
 
 LossKind: TypeAlias = Literal["bce", "squared_hinge"]
 Reduction: TypeAlias = Literal["mean", "sum"]
@@ -26,29 +24,18 @@ def document_losses(
     *,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
-    kind: LossKind | ListLoss = "bce",
+    kind: LossKind = "bce",
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Loss of each row of ``logits`` against boolean ``targets``; ``mask`` is false for padding.
 
-    A target between 0 and 1 is the share of the loss of a positive; the rest is a negative's.
     ``weights`` multiply the loss of single entries, for example by XR-Transformer's relevance
-    costs. The mean divides by the number of entries, whatever their weights; ``zlpr`` knows no
-    reduction.
+    costs. The mean divides by the number of entries, whatever their weights.
     """
     scores = logits.float()
     if mask is not None:  # before the loss, too: then even nan in padding has a gradient of 0
         scores = scores.masked_fill(~mask, 0.0)
-    if kind == "zlpr":
-        powers = torch.where(targets, -scores, scores)
-        if weights is not None:
-            powers = powers + weights.float().log()
-        real = torch.ones_like(targets) if mask is None else mask
-        return _log_one_plus(powers, real & ~targets) + _log_one_plus(powers, real & targets)
-    if targets.is_floating_point():
-        values = targets * entry_loss(scores, kind) + (1 - targets) * entry_loss(-scores, kind)
-    else:
-        values = entry_loss(torch.where(targets, scores, -scores), kind)
+    values = entry_loss(torch.where(targets, scores, -scores), kind)
     if weights is not None:
         values = values * weights.float()
     if mask is None:
@@ -63,7 +50,7 @@ def full_losses(
     *,
     positive_weights: Tensor | None = None,
     negative_weight: float = 1.0,
-    kind: LossKind | ListLoss = "bce",
+    kind: LossKind = "bce",
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Loss of each row over all its columns; ``truth`` lists the true ones, sorted and padded.
@@ -71,46 +58,16 @@ def full_losses(
     This needs no rows x columns array of targets: it first treats every column as a negative and
     then corrects the true ones. ``positive_weights`` has the shape of ``truth``.
     """
-    first, second = full_terms(
-        logits,
-        truth,
-        positive_weights=positive_weights,
-        negative_weight=negative_weight,
-        kind=kind,
-    )
-    total = first + second
-    return total if kind == "zlpr" or reduction == "sum" else total / logits.shape[1]
-
-
-def full_terms(
-    logits: Tensor,
-    truth: Tensor,
-    *,
-    positive_weights: Tensor | None = None,
-    negative_weight: float = 1.0,
-    kind: LossKind | ListLoss = "bce",
-) -> tuple[Tensor, Tensor]:
-    """Two terms whose sum is the summed loss of each row.
-
-    Those of ``zlpr`` are log(1 + a sum over negatives) and log(1 + a sum over positives).
-    """
     scores = logits.float()
     counts = valid_nodes(truth) & first_occurrences(truth)
     picked = scores.gather(1, truth.masked_fill(~counts, 0))
-    if kind == "zlpr":
-        powers = -picked if positive_weights is None else positive_weights.float().log() - picked
-        # One more column for the zero, and one that padding points to.
-        negatives = functional.pad(scores + math.log(negative_weight), (0, 2))
-        places = truth.masked_fill(~counts, scores.shape[1] + 1)
-        negatives[:, -1] = -torch.inf
-        negatives.scatter_(1, places, -torch.inf)
-        return negatives.logsumexp(1), _log_one_plus(powers, counts)
     as_positive = entry_loss(picked, kind)
     if positive_weights is not None:
         as_positive = as_positive * positive_weights.float()
     change = as_positive - negative_weight * entry_loss(-picked, kind)
     total = negative_weight * entry_loss(-scores, kind).sum(1)
-    return total, change.masked_fill(~counts, 0.0).sum(1)
+    total = total + change.masked_fill(~counts, 0.0).sum(1)
+    return total if reduction == "sum" else total / logits.shape[1]
 
 
 def relevance_weights(
@@ -132,11 +89,6 @@ def label_weights(costs: Tensor | None, nodes: Tensor, targets: Tensor) -> Tenso
     if costs is None:
         return None
     return torch.where(targets, costs[nodes.masked_fill(~targets, 0)], 1.0)
-
-
-def _log_one_plus(powers: Tensor, chosen: Tensor) -> Tensor:
-    """log(1 + the sum of e to the chosen powers) for each row."""
-    return functional.pad(powers.masked_fill(~chosen, -torch.inf), (0, 1)).logsumexp(1)
 
 
 def entry_loss(logits: Tensor, kind: LossKind) -> Tensor:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self
 
 from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.params import Params, param
 from labelgrove.ranking.relevance import Frequencies, label_costs
 from labelgrove.ranking.solver import refuse_idle_propensity
 
-ListLoss: TypeAlias = Literal["bce", "zlpr"]
-# For the losses of networks that score lists of candidates or all labels.
-LIST_LOSS = (
-    "bce: cross-entropy of each label; zlpr: one loss for all labels of a document, which wants "
-    "true labels to score above 0.5 and others below; losses are not added up, so reduction has no "
-    "effect"
-)
 SHARDED = (
     "divide the rows of the label table, with gradients and optimiser state, among the processes "
     "that train together"

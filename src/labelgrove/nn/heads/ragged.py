@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelgrove.core.arrays import Float32, Int32, Int64, offsets
+from labelgrove.core.arrays import Int32, Int64, offsets
 from labelgrove.nn.batches.padded import Movable
 
 NO_NODE = 2**62  # pads rows of true nodes; larger than any node, so that it sorts to the end
@@ -18,7 +18,7 @@ WIDTH_MULTIPLE = 8  # widths of lists are multiples of this, so that shapes repe
 
 @dataclass(frozen=True)
 class RaggedLabels(Movable):
-    """The label columns of a batch of documents, row after row; ``values`` are their weights.
+    """The label columns of a batch of documents, row after row.
 
     ``width`` is at least the length of the longest row. It is computed on the CPU, where the batch
     is made, so that nobody has to ask the device for it.
@@ -27,7 +27,6 @@ class RaggedLabels(Movable):
     indptr: Tensor
     indices: Tensor
     width: int
-    values: Tensor | None = None
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int]]) -> RaggedLabels:
@@ -36,26 +35,15 @@ class RaggedLabels(Movable):
         return cls.from_arrays(offsets([len(row) for row in rows]), np.array(flat, np.int64))
 
     @classmethod
-    def from_arrays(
-        cls, indptr: Int64, indices: Int32 | Int64, values: Float32 | None = None
-    ) -> RaggedLabels:
+    def from_arrays(cls, indptr: Int64, indices: Int32 | Int64) -> RaggedLabels:
         """From the arrays of a CSR matrix."""
         pointers = np.asarray(indptr, np.int64)
         longest = int(np.diff(pointers).max(initial=1))
         columns = torch.from_numpy(np.asarray(indices, np.int64))
-        weights = None if values is None else torch.from_numpy(np.asarray(values, np.float32))
-        return cls(torch.from_numpy(pointers), columns, round_up(longest), weights)
+        return cls(torch.from_numpy(pointers), columns, round_up(longest))
 
     def padded(self) -> Tensor:
         """Documents x width: the columns in the order of their row, then ``NO_NODE``."""
-        return self._padded(self.indices, NO_NODE)
-
-    def padded_values(self) -> Tensor:
-        """The weights in the places of :meth:`padded`, then 0."""
-        assert self.values is not None
-        return self._padded(self.values, 0)
-
-    def _padded(self, entries: Tensor, padding: int) -> Tensor:
         starts, documents = self.indptr[:-1], len(self.indptr) - 1
         rows = torch.repeat_interleave(
             torch.arange(documents, device=starts.device),
@@ -63,8 +51,8 @@ class RaggedLabels(Movable):
             output_size=len(self.indices),
         )
         places = torch.arange(len(self.indices), device=starts.device) - starts[rows]
-        out = entries.new_full((documents, self.width), padding)
-        out[rows, places] = entries
+        out = self.indices.new_full((documents, self.width), NO_NODE)
+        out[rows, places] = self.indices
         return out
 
 

@@ -21,8 +21,7 @@ from torch import Tensor, distributed, nn
 from torch.nn import functional
 
 from labelgrove.errors import ConfigError
-from labelgrove.nn.heads.losses import LossKind, Reduction, full_losses, full_terms
-from labelgrove.nn.heads.params import ListLoss
+from labelgrove.nn.heads.losses import Reduction, full_losses
 from labelgrove.nn.heads.ragged import NO_NODE
 
 ROWS_AT_ONCE = 1 << 16  # of a table that is put together
@@ -85,15 +84,6 @@ def divide(module: nn.Module, rank: int, count: int) -> None:
     for name, buffer in list(module.named_buffers(recurse=False)):
         setattr(module, name, buffer[shard.rows].clone())
     module.shard = shard  # type: ignore[assignment]
-
-
-def set_rows(table: nn.Module, ids: Tensor, rows: Tensor, *, first: int = 0) -> None:
-    """Gives some rows of a table new weights from column ``first`` on, where it has these rows."""
-    if (shard := shard_of(table)) is not None:
-        ids, here = shard.local(ids)
-        ids, rows = ids[here], rows[here]
-    weight = table.state_dict()["weight"]
-    weight[ids.to(weight.device), first:] = rows[:, first:].to(weight.device, weight.dtype)
 
 
 def shard_of(module: object) -> Shard | None:
@@ -216,13 +206,12 @@ def head_losses(
     truth: Tensor,
     *,
     positive_weights: Tensor | None = None,
-    kind: LossKind | ListLoss = "bce",
     reduction: Reduction = "mean",
 ) -> Tensor:
     """``full_losses`` of a head's logits of ``text``, over the rows of all processes."""
     if (shard := shard_of(head)) is None:
         return full_losses(
-            head(text), truth, positive_weights=positive_weights, kind=kind, reduction=reduction
+            head(text), truth, positive_weights=positive_weights, reduction=reduction
         )
     exchange = Exchange(shard, text)
     places, here = shard.local(exchange.lists(truth, NO_NODE))
@@ -230,13 +219,8 @@ def head_losses(
     if positive_weights is not None:
         positive_weights = exchange.lists(positive_weights, 1.0).gather(1, order)
     logits = head(exchange.states(text))
-    terms = full_terms(logits, own, positive_weights=positive_weights, kind=kind)
-    parts = exchange.home(torch.stack(terms, 1))
-    if kind == "zlpr":
-        # Each part is the log of 1 + a sum; all of them together have that 1 only once.
-        logs = parts.logsumexp(0)
-        return (logs + torch.log1p((1 - shard.count) * (-logs).exp())).sum(1)
-    total = parts.sum((0, 2))
+    sums = full_losses(logits, own, positive_weights=positive_weights, reduction="sum")
+    total = exchange.home(sums).sum(0)
     return total if reduction == "sum" else total / shard.total
 
 

@@ -1,48 +1,32 @@
-"""Running means of weights, in float32: stochastic weight averaging and exponential means."""
+"""Running means of weights, in float32: stochastic weight averaging."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 
 class Average:
-    """The mean of tensors over the steps of training.
+    """The plain mean of tensors, sampled every ``every`` steps of training from ``start`` on."""
 
-    ``swa`` is the plain mean of samples taken every ``every`` steps from ``start`` on. ``ema`` is
-    an exponential mean from ``start`` on. It keeps ``decay`` of itself at each step, and less at
-    first ((1 + n) / (10 + n) after n steps), so that it soon forgets the starting point.
-    """
-
-    def __init__(
-        self,
-        tensors: Mapping[str, Tensor],
-        kind: Literal["swa", "ema"],
-        *,
-        start: int = 0,
-        every: int = 1,
-        decay: float = 0.999,
-    ) -> None:
-        self.kind, self.start, self.every, self.decay = kind, start, every, decay
+    def __init__(self, tensors: Mapping[str, Tensor], *, start: int = 0, every: int = 1) -> None:
+        self.start, self.every = start, every
         self.samples = 0
         self._live = {name: t.detach() for name, t in tensors.items()}
         self._mean: dict[str, Tensor] = {}
 
     def update(self, step: int) -> None:
         """Adds the tensors after ``step`` to the mean, if a sample is due."""
-        if step < self.start or (self.kind == "swa" and (step - self.start) % self.every):
+        if step < self.start or (step - self.start) % self.every:
             return
         if not self._mean:
             self._mean = {n: t.to(torch.float32, copy=True) for n, t in self._live.items()}
         else:
-            n = self.samples
-            weight = 1 / (n + 1) if self.kind == "swa" else 1 - min(self.decay, (1 + n) / (10 + n))
             latest = [self._live[name].float() for name in self._mean]
-            torch._foreach_lerp_(list(self._mean.values()), latest, weight)
+            torch._foreach_lerp_(list(self._mean.values()), latest, 1 / (self.samples + 1))
         self.samples += 1
 
     @contextlib.contextmanager

@@ -58,13 +58,12 @@ class LoopParams(Params):
         "adam", help="optimiser of large label tables; adagrad stores one number per row, sgd none"
     )
     table_state: Literal["fp32", "bf16"] = param("fp32", help="storage of adam's moments of tables")
-    average: Literal["none", "swa", "ema"] = param(
+    average: Literal["none", "swa"] = param(
         "none", help="which weights are evaluated and saved: the last ones, or a running mean"
     )
     average_tables: bool = param(True, help="also average large label tables")
     swa_start: float = param(0.5, ge=0, help="updates before averaging; below 1, a fraction")
     swa_every: int = param(100, ge=1, help="updates between swa samples; fewer in short runs")
-    ema_decay: float = param(0.999, ge=0, le=1, help="share of the mean that an update keeps (ema)")
     evaluations_per_epoch: float = param(1.0, ge=0, help="held-out evaluations; 0 = one at the end")
     patience: int | None = param(None, ge=1, help="stop after n evaluations without a better score")
     keep: Literal["best", "last"] = param("best", help="final weights: best evaluation, or last")
@@ -96,7 +95,7 @@ class TrainingParams(LoopParams):
     head_lr: AutoFloat | None = param(
         "auto", gt=0, help="learning rate of the heads; auto = a multiple of lr, none = lr"
     )
-    average: Literal["auto", "none", "swa", "ema"] = param(  # type: ignore[assignment]
+    average: Literal["auto", "none", "swa"] = param(  # type: ignore[assignment]
         "auto", help="which weights are evaluated and saved: the last ones, or a running mean"
     )
     swa_every: AutoInt = param(

@@ -320,10 +320,5 @@ def _average(
             f"but training has only {total:,}"
         )
     start = max(1, share_of_steps(params.swa_start, total))
-    return Average(
-        tensors,
-        params.average,
-        start=start,
-        every=min(params.swa_every, max(1, (total - start) // FEWEST_SAMPLES)),
-        decay=params.ema_decay,
-    )
+    every = min(params.swa_every, max(1, (total - start) // FEWEST_SAMPLES))
+    return Average(tensors, start=start, every=every)

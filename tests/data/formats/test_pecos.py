@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from labelgrove.core import memory
-from labelgrove.core.npz import read_npz
+from labelgrove.data.formats.pecos import read_npz
 from labelgrove.errors import DataError, ResourceError
 
 HUGE = 2**31 - 2

@@ -1,0 +1,1 @@
+"""Documents and labels are read by one encoder, and compared."""

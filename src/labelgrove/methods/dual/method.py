@@ -1,0 +1,320 @@
+"""The method dual: one encoder reads documents and labels' texts, and the nearest labels win.
+
+The loop is that of the other networks and not the trainer of sentence-transformers: that one has no
+loss that leaves a document's other labels out, and a run of it cannot continue with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+
+from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
+from labelgrove.core.arrays import CSR, Float32
+from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.params import AutoFloat, fixed
+from labelgrove.core.part import Part
+from labelgrove.core.resources import with_own_resources
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.inputs import check_texts_alone, hold_out, with_texts
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.disk.stages import CachedResult, Session, Stages
+from labelgrove.errors import DataError, warn
+from labelgrove.evaluation.predictions import Predictions
+from labelgrove.labels.documents import labels_with_words
+from labelgrove.labels.masks import LabelMask
+from labelgrove.methods import neural
+from labelgrove.methods.base import Model
+from labelgrove.methods.defaults import MOST_TOKENS, SPLIT_SEED, TrainingNeeds
+from labelgrove.methods.dual.net import (
+    PairBatches,
+    TowerParams,
+    pair_loss,
+    towers,
+    vectors_of,
+)
+from labelgrove.methods.dual.search import SCORES_AT_ONCE, Product, label_vectors, search
+from labelgrove.methods.explaining import explanation
+from labelgrove.methods.fitted import ExportedParts
+from labelgrove.methods.inputs import labelled_corpus
+from labelgrove.methods.neighbours.reading import TextReader
+from labelgrove.methods.preparation import (
+    CHOSEN_BY,
+    check_fields,
+    held_out_measures,
+    tokens_stage,
+    warn_of_held_out,
+)
+from labelgrove.methods.settings import Group, group
+from labelgrove.methods.spaces import TRAINING_SPACE
+from labelgrove.methods.terms import FeatureChoice, choose_features
+from labelgrove.methods.training import make_batches
+from labelgrove.methods.updating.growth import Additions, OwnGrowth
+from labelgrove.methods.xrtransformer.vectors import Standard
+from labelgrove.nn.encoders.encoder import Encoder, load_encoder
+from labelgrove.nn.encoders.files import (
+    EncoderContent,
+    EncoderParams,
+    parameter_count,
+    states_width,
+)
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from labelgrove.nn.training.devices import choose_device, choose_precision
+from labelgrove.nn.training.loop import LoopParams, Task, train
+from labelgrove.nn.training.params import TrainingParams
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Dual(Model):
+    """Two towers: labels are found by what their texts mean, with or without documents.
+
+    A label's text is its description, or its name. Any label with words can be predicted, also one
+    that is added after training. Scores are e^((cosine - 1) / temperature).
+    """
+
+    method: ClassVar[str] = "dual"
+    features: ClassVar[FeatureChoice] = "own"
+
+    encoder: Group[EncoderParams] = group(EncoderParams)
+    training: Group[TrainingParams] = group(TrainingParams)
+    towers: Group[TowerParams] = group(TowerParams)
+    held_out: AutoFloat = "auto"  # type: ignore[assignment]
+    device: str = "auto"
+    random_state: int = 0
+    n_jobs: int | None = None
+
+    @with_own_resources
+    def fit(
+        self,
+        X: DocumentInput,
+        y: LabelInput = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
+        self.check_settings()
+        stages = Stages(Reporter(callbacks), run)
+        corpus = labelled_corpus(self.method, X, y, index)
+        check_texts_alone(self.method, corpus)
+        check_fields(self.encoder, corpus)
+        check_words(corpus.index)
+        choice = choose_features(self.features, corpus)
+        if choice.message:
+            stages.reporter.message(choice.message)
+        corpus = choice.corpus
+        plain = self.resolve_defaults(corpus)
+        learnt_from, held_out = hold_out(corpus, plain.held_out, SPLIT_SEED)
+        warn_of_held_out(stages, corpus, learnt_from, held_out, plain.held_out)
+        encoder = load_encoder(plain.encoder)
+        validation = held_out_tokens = None
+        if held_out is not None:
+            texts, known = held_out.texts, held_out.labels
+            held_out_tokens = tokens_stage(stages, "held-out-tokens", texts, encoder)
+            validation = stages.derive(lambda: held_out, labels=known, unknown=held_out.unknown)
+        trained = stages(
+            "towers",
+            train_towers,
+            encoder=stages.derive(lambda: encoder, content=EncoderContent(plain.encoder)),
+            tokens=tokens_stage(stages, "tokens", learnt_from.texts, encoder),
+            labels=learnt_from.labels,
+            texts=label_tokens(stages, corpus.index, encoder, self.towers.label_tokens),
+            held_out=validation,
+            held_out_tokens=held_out_tokens,
+            params=self.towers,
+            training=plain.training,
+            seed=self.random_state,
+        ).value
+        self.reader_ = reader_of(
+            Encoder.from_state(Part(trained.config["encoder"], trained.arrays))
+        )
+        self.history_ = trained.config["story"]
+        self.label_vectors_ = self._read_labels(corpus.index)
+        self.remember(corpus, stages.reporter.timings)
+        self.report_ = {}
+        if held_out is not None:
+            measures = held_out_measures(self.predict(held_out, k=10), held_out, learnt_from)
+            stages.reporter.message(neural.comparison(self.method, measures, {}))
+            self.report_ = {self.method: measures, "held_out": len(held_out)}
+        self.derived_ = plain.derived_ if plain is not self else {}
+        return self
+
+    def resolve_defaults(self, corpus: Corpus) -> Self:
+        """With values for settings that are "auto"."""
+        return neural.resolve_defaults(self, corpus, TrainingNeeds())
+
+    def encoders(self) -> list[EncoderParams]:
+        """The one of both towers."""
+        return [self.encoder]
+
+    def learns_names(self) -> bool:
+        """They are all that it knows of labels."""
+        return True
+
+    def _read_labels(self, index: LabelIndex) -> Float32:
+        """A vector for each label; 0 for those without words, which are never near."""
+        vectors = np.zeros((len(index), self.reader_.encoder.width), np.float32)
+        columns = labels_with_words(index)
+        words = index.words
+        texts = [words[column] for column in columns]
+        vectors[columns] = self.reader_.vectors(texts, self.towers.label_tokens)
+        return vectors.astype(np.float16).astype(np.float32)  # as they are stored
+
+    def use_index(self, index: LabelIndex) -> None:
+        """Reads the names of this index from now on."""
+        if list(index.words) != list(self.index_.words):
+            self.label_vectors_ = self._read_labels(index)
+        self.index_ = index
+
+    def _best_labels(
+        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+    ) -> Predictions:
+        texts = with_texts(self.method, X).texts
+        assert texts is not None
+        documents = self.reader_.vectors(texts)
+        labels, temperature = self.label_vectors_, self.towers.temperature
+        best = search(documents, labels, k, temperature, mask=mask, product=on_device(labels))
+        return Predictions(*best, self.index_)
+
+    def paths(self, question: explanation.ExplanationRequest) -> explanation.DecisionPaths:
+        """The cosine with the label's vector, divided among the words of the text."""
+        texts = with_texts(self.method, question.documents).texts
+        assert texts is not None
+        direction = self.label_vectors_[question.column].astype(np.float64)
+        direction /= self.towers.temperature
+        product = float(direction @ self.reader_.vectors(texts)[0])
+        bias = -1 / self.towers.temperature
+        margin, labels = product + bias, len(self.index_)
+        score = float(np.exp(margin))
+        step = explanation.Step(
+            1, question.column, labels, margin, score, bias=bias, vector=product
+        )
+        step = self.reader_.traced(step, direction, question)
+        path = explanation.Path("meaning", 1.0, score, (step,))
+        return explanation.DecisionPaths([path], "product")
+
+    def growth(self) -> OwnGrowth:
+        """New labels need a text, and no training."""
+        return OwnGrowth(self._grown)
+
+    def _grown(self, additions: Additions) -> Table:
+        if additions.documents is not None:
+            warn("dual knows labels by their texts: the new documents teach it nothing")
+        known = len(self.label_vectors_)
+        vectors = self._read_labels(additions.index)
+        vectors[:known] = self.label_vectors_
+        return {"label_vectors_": vectors}
+
+    def search_space(self) -> Table:
+        """The training and the temperature."""
+        return TRAINING_SPACE | {"towers.temperature": {"low": 0.02, "high": 0.1, "log": True}}
+
+    def exported_parts(self) -> ExportedParts:
+        """The encoder for the graph; the labels' vectors beside it."""
+        return self.reader_.exported_parts(self._label_parts())
+
+    def _label_parts(self) -> dict[str, Part]:
+        config = {"story": self.history_, "report": dict(self.report_)}
+        return {"towers": Part(config, {"vectors": self.label_vectors_.astype(np.float16)})}
+
+    def parts(self) -> dict[str, Part]:
+        """The encoder and the labels' vectors."""
+        return self.reader_.parts() | self._label_parts()
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        self.reader_ = TextReader.from_parts(parts)
+        labels = parts["towers"]
+        self.label_vectors_ = label_vectors(labels, len(self.index_), self.reader_.encoder.width)
+        self.history_, self.report_ = labels.config["story"], labels.config["report"]
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        """Weights with their optimiser, tokens, and vectors of documents and labels."""
+        folder = self.encoder.folder()
+        tokens = 4 * fixed(self.encoder.max_tokens, MOST_TOKENS) * len(corpus)
+        vectors = 4 * states_width(folder) * (len(corpus) + 3 * len(corpus.index))
+        return 40 * parameter_count(folder) + tokens + vectors + 4 * SCORES_AT_ONCE
+
+
+def check_words(index: LabelIndex) -> None:
+    """Refuses labels that have only codes."""
+    if not labels_with_words(index):
+        raise DataError(
+            "dual reads labels' texts, and no label has a name with letters; give names with a "
+            "label table (--labels) or LabelIndex(ids, names=...), or train another method"
+        )
+
+
+def label_tokens(
+    stages: Stages, index: LabelIndex, encoder: Encoder, length: int
+) -> CachedResult[Tokens]:
+    """The texts of all labels as the encoder reads them."""
+    reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str())
+    length = min(length, encoder.max_tokens)
+    return stages(
+        "label-tokens", tokenize, texts=list(index.words), tokenizer=reader, max_tokens=length
+    )
+
+
+def train_towers(
+    encoder: Encoder,
+    tokens: Tokens,
+    labels: CSR,
+    texts: Tokens,
+    held_out: Corpus | None,
+    held_out_tokens: Tokens | None,
+    params: TowerParams,
+    training: LoopParams,
+    seed: int,
+    session: Session,
+) -> Part:
+    """Trains the encoder; gives its state and how the training went."""
+    where = choose_device()
+    precision = choose_precision(training.precision, where)
+    network = towers(encoder, len(tokens), labels.shape[1]).to(where)
+    batches = make_batches(tokens, encoder, training, seed)
+    pairs = PairBatches(batches, labels, texts, network, params, precision=precision, seed=seed)
+
+    def score() -> float:
+        assert held_out is not None and held_out_tokens is not None
+        documents = vectors_of(network, held_out_tokens, precision)
+        own = vectors_of(network, texts, precision)
+        best = search(documents, own, 10, params.temperature, product=on_device(own))
+        values = held_out_measures(Predictions(*best, held_out.index), held_out)
+        return float(np.mean([values[name] for name in CHOSEN_BY]))
+
+    result = train(
+        network,
+        Task(
+            pairs,
+            lambda model, batch: pair_loss(model, batch, params.temperature),
+            None if held_out is None else score,
+        ),
+        training,
+        folder=session.checkpoints,
+        reporter=session.reporter,
+        seed=seed,
+        stage="training",
+    )
+    state = network.encoder.state()
+    return Part({"encoder": state.config, "story": result.summary()}, state.arrays)
+
+
+def reader_of(encoder: Encoder) -> TextReader:
+    """What reads texts; states are compared as they are."""
+    shape = 1, encoder.width
+    return TextReader(
+        encoder.eval(), Standard(np.zeros(shape, np.float32), np.ones(shape, np.float32))
+    )
+
+
+def on_device(labels: Float32) -> Product:
+    """Products with the labels' vectors, where the encoder runs."""
+    device = choose_device()
+    matrix = torch.from_numpy(labels).to(device).T
+    return lambda rows: (torch.from_numpy(rows).to(device) @ matrix).cpu().numpy()

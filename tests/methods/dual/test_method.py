@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from labelgrove import Dual, LabelIndex
+from labelgrove.errors import DataError
+from support.small_models import FEW_STEPS, planted, tiny_training
+
+TEXTS, LABELS = planted(40)
+
+
+@pytest.fixture
+def model() -> Any:
+    settings = tiny_training() | {"training": FEW_STEPS | {"max_steps": 4}}
+    return Dual.from_config(settings).fit(TEXTS, LABELS)
+
+
+def test_a_new_label_is_found_by_its_text_without_training(model: Any) -> None:
+    text = TEXTS[0]
+    model.add_labels(["new"], texts=[text])
+    best = model.predict([text], k=1)
+    assert best.names() == [["new"]]
+    assert best.scores[0, 0] == pytest.approx(1.0, rel=0.02)
+
+
+def test_renamed_labels_are_read_again(model: Any) -> None:
+    text = TEXTS[0]
+    ids = list(model.index_.ids)
+    before = model.predict([text], k=len(ids)).names()[0]
+    texts = [text if label == before[-1] else label for label in ids]
+    model.use_index(LabelIndex(ids, texts=texts))
+    assert model.predict([text], k=1).names() == [[before[-1]]]
+
+
+def test_codes_are_refused() -> None:
+    with pytest.raises(DataError, match="no label has a name with letters"):
+        Dual().fit(TEXTS, [["17"], ["4"]] * 20)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from labelgrove.core.arrays import as_csr
+from labelgrove.methods.dual.net import (
+    NEAREST,
+    PairBatches,
+    TowerParams,
+    decoupled_softmax,
+    find_near,
+    towers,
+    vectors_of,
+)
+from labelgrove.methods.training import make_batches
+from labelgrove.nn.encoders.encoder import Encoder, load_encoder
+from labelgrove.nn.encoders.files import EncoderParams
+from labelgrove.nn.encoders.tokens import tokenize
+from labelgrove.nn.training.params import LoopParams
+from reference import dual as reference
+from support.small_models import planted, tiny_training
+
+LABELS = ["red", "blue", "green", "black", "white", "shoe", "hat", "lamp", "chair", "unseen"]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return load_encoder(EncoderParams(**tiny_training()["encoder"]))
+
+
+def pairs(encoder: Encoder, **settings: int) -> PairBatches:
+    texts, _ = planted(40)
+    own = [[n for n, label in enumerate(LABELS) if label in text.split()] for text in texts]
+    rows = np.repeat(np.arange(len(own)), [len(one) for one in own])
+    columns = np.concatenate(own).astype(np.int64)
+    shape = len(texts), len(LABELS)
+    labels = as_csr(sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape))
+    tokens = tokenize(texts, encoder, 16)
+    network = towers(encoder, len(texts), len(LABELS))
+    batches = make_batches(tokens, encoder, LoopParams(batch_size=8), 0)
+    read = tokenize(LABELS, encoder, 8)
+    params = TowerParams(**settings)
+    return PairBatches(batches, labels, read, network, params, precision="fp32", seed=0)
+
+
+@given(st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**16))
+def test_the_loss_is_that_of_the_paper(documents: int, labels: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    scores = random.normal(size=(documents, labels)).astype(np.float32)
+    right = random.random((documents, labels)) < 0.4
+    loss = decoupled_softmax(torch.from_numpy(scores), torch.from_numpy(right))
+    expected = reference.decoupled_softmax(scores.tolist(), right.tolist())
+    assert float(loss) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_other_labels_of_a_document_do_not_compete() -> None:
+    scores = torch.tensor([[1.0, 5.0, -1.0]], requires_grad=True)
+    decoupled_softmax(scores, torch.tensor([[True, True, False]])).backward()
+    assert scores.grad is not None
+    first, second, wrong = scores.grad[0].tolist()
+    assert first < 0 and second < 0 and wrong > 0
+
+
+def test_a_document_whose_labels_are_all_in_the_batch_loses_nothing() -> None:
+    scores = torch.zeros(1, 2, requires_grad=True)
+    loss = decoupled_softmax(scores, torch.tensor([[True, True]]))
+    loss.backward()
+    assert loss.item() == 0 and scores.grad is not None and scores.grad.isfinite().all()
+
+
+def test_batches_know_whose_labels_are_whose(encoder: Encoder) -> None:
+    made = pairs(encoder)
+    seen = set()
+    for batch in made.epoch(0):
+        drawn = [tuple(row[row != encoder.pad_id].tolist()) for row in batch.labels.ids]
+        column_of = {tuple(made.texts.take([n]).ids.tolist()): n for n in range(len(LABELS))}
+        columns = [column_of[text] for text in drawn]
+        assert len(set(columns)) == len(columns)
+        own = made.labels[batch.rows].toarray()[:, columns] > 0
+        assert (batch.right.numpy() == own).all() and own.any(1).all()
+        seen.update(columns)
+    assert seen == set(made.known.tolist())  # the label without documents is never drawn
+
+
+def test_an_epoch_continues_where_it_stopped(encoder: Encoder) -> None:
+    made = pairs(encoder)
+    whole, rest = list(made.epoch(1)), list(made.epoch(1, start=2))
+    assert len(rest) == len(whole) - 2
+    for one, other in zip(whole[2:], rest, strict=True):
+        assert (one.labels.ids == other.labels.ids).all() and (one.right == other.right).all()
+
+
+def test_rare_labels_are_drawn_more_often(encoder: Encoder) -> None:
+    made = pairs(encoder, positives=1)
+    made.rarity = np.where(np.arange(len(LABELS)) < 5, 10.0, 1.0)  # colours are rare
+    random = np.random.default_rng(0)
+    rows, columns = np.repeat(np.arange(400), 2), np.tile([0, 5], 400)
+    drawn = made._positives(rows, columns, random)
+    assert len(drawn) == 400 and 0.8 < (drawn == 0).mean() < 1
+
+
+def test_near_labels_are_those_of_the_reference(encoder: Encoder) -> None:
+    made = pairs(encoder)
+    tokens = made.batches.tokens
+    find_near(made.network, tokens, made, "fp32")
+    documents = vectors_of(made.network, tokens, "fp32").astype(np.float64)
+    labels = vectors_of(made.network, made.texts, "fp32").astype(np.float64)
+    own = [made.labels[[row]].indices.tolist() for row in range(len(documents))]
+    expected = reference.near_labels(
+        documents.tolist(), labels.tolist(), own, made.known.tolist(), NEAREST
+    )
+    near = made.network.heads.near.numpy()
+    for row, columns in enumerate(expected):
+        kept = near[row][near[row] >= 0]
+        assert set(kept.tolist()) == set(columns)
+        products = labels[kept] @ documents[row]
+        assert (np.diff(products) <= 1e-6).all()
