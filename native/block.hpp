@@ -35,6 +35,12 @@ struct ByWeights {
     Lanes<W> constant = weights[rows.features() - 1];  // in a register: every visit needs it
 
     LABELGROVE_INLINE void fetch(int32_t i) const { rows.fetch(i); }
+    // The first weights of a row, which would stall its margin; the processor sees to the others.
+    LABELGROVE_INLINE void fetch_weights(int32_t i) const {
+        const Submatrix::Entry *entry = rows.sparse().begin(i), *lone = rows.sparse().lone(i);
+        const Submatrix::Entry* const end = lone - entry > 24 ? entry + 24 : lone;
+        for (; entry != end; ++entry) prefetch(weights + entry->feature);
+    }
     LABELGROVE_INLINE Lanes<W> margin(int32_t i, const Lanes<W>& factor) const {
         return rows.margin_in_sweep<W>(i, weights, constant * rows.bias(), factor);
     }
@@ -52,6 +58,7 @@ struct ByMargins {
     const int64_t count;
 
     LABELGROVE_INLINE void fetch(int32_t i) const { prefetch(margins + i); }
+    LABELGROVE_INLINE void fetch_weights(int32_t) const {}
     LABELGROVE_INLINE Lanes<W> margin(int32_t i, const Lanes<W>&) const { return margins[i]; }
     LABELGROVE_INLINE void add(int32_t i, const Lanes<W>& change) const {
         const float* const products = gram.row(i);

@@ -161,17 +161,12 @@ private:
     void set_targets(const std::vector<int32_t>& lanes, BlockProblem& problem) const {
         const SolverOptions& options = level_->options;
         const bool listed = level_->negatives.indptr != nullptr;
-        int32_t slots = 1;
+        int32_t slots = 1, shared = 0;
         problem.slot.assign(count_, 0);
         problem.slot_weights.assign(1, listed ? 0.0f : 1.0f);
         auto own_slot = [&](int64_t i) {
             if (problem.slot[i] == 0) problem.slot[i] = slots++;
         };
-        for (int64_t i = 0; i < count_ && !listed; ++i) {
-            if (instance_weights_[i] == 1.0f) continue;
-            own_slot(i);
-            problem.slot_weights.push_back(instance_weights_[i]);
-        }
         for (int32_t child : lanes) {
             for_listed(level_->positives, child, [&](int64_t i, float) { own_slot(i); });
             if (listed) {
@@ -179,6 +174,20 @@ private:
             }
         }
         problem.slot_weights.resize(slots, listed ? 0.0f : 1.0f);
+        // Negatives of other weights share a slot with those before them that weigh the same.
+        for (int64_t i = 0; i < count_ && !listed; ++i) {
+            const float weight = instance_weights_[i];
+            if (weight == 1.0f) continue;
+            if (problem.slot[i] != 0) {
+                problem.slot_weights[problem.slot[i]] = weight;
+                continue;
+            }
+            if (shared == 0 || problem.slot_weights[shared] != weight) {
+                shared = slots++;
+                problem.slot_weights.push_back(weight);
+            }
+            problem.slot[i] = shared;
+        }
         problem.targets.assign(static_cast<size_t>(slots) * 3 * W, 0.0f);
         for (int lane = 0; lane < W; ++lane) {
             auto set = [&](int32_t slot, float sign, float cost) {

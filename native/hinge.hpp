@@ -68,9 +68,13 @@ LABELGROVE_INLINE void sweep_hinge(HingeSweep<W>& sweep, BlockProblem& problem,
     const Vec tolerance = zero + sweep.tolerance;
     for (int32_t s = 0; s < sweep.size; ++s) {
         const int32_t i = active[s];
+        // The row after the next one, and what the next row needs of other arrays.
+        if (s + 2 < sweep.size) route.fetch(active[s + 2]);
         if (s + 1 < sweep.size) {
-            route.fetch(active[s + 1]);
-            prefetch(alphas + active[s + 1]);
+            const int32_t next = active[s + 1];
+            route.fetch_weights(next);
+            prefetch(alphas + next);
+            prefetch(targets + 3 * static_cast<int64_t>(slot[next]));
         }
         const Vec* const target = targets + 3 * static_cast<int64_t>(slot[i]);
         const Vec sign = target[0], diagonal = target[1], upper = target[2], alpha = alphas[i];

@@ -78,7 +78,7 @@ public:
     // Rows are visited in random order; prefetching the start of the next one hides the latency.
     void prefetch_row(int64_t row) const {
         const char* from = reinterpret_cast<const char*>(begin(row));
-        for (int line = 0; line < 4; ++line) prefetch(from + 64 * line);
+        for (int line = 0; line < 12; ++line) prefetch(from + 64 * line);
     }
 
     float dot(int64_t row, const float* vector) const {

@@ -36,7 +36,7 @@ ROOMS = {
 GROUPS = {
     "Models": (
         *("Auto", "Linear", "LinearVectors", "Neighbours", "Matcher", "XTransformer"),
-        *("XRTransformer", "LightXML", "CascadeXML", "Ensemble", "load", "from_pretrained"),
+        *("XRTransformer", "LightXML", "CascadeXML", "Dual", "Ensemble", "load", "from_pretrained"),
     ),
     "Data": ("Corpus", "LabelIndex", "Documents", "Features", "records", "read_corpus"),
     "Results": ("Predictions", "evaluate", "scorer", "write_report", "calibrate", "LabelMask"),

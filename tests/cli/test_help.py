@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from labelgrove import cli
 from labelgrove.cli import COMMANDS, app, options
 from labelgrove.methods import METHODS
 
@@ -53,6 +54,22 @@ def _options(command: Any) -> list[Any]:
 def test_there_are_fifteen_commands() -> None:
     assert tuple(ROOT.commands) == COMMANDS and len(COMMANDS) == 15
     assert list(ROOT.commands["data"].commands) == DATA
+
+
+def test_a_list_of_commands_without_their_flags_reads_the_same() -> None:
+    listed = cli._app(COMMANDS, listed=True)
+    outputs = [CliRunner().invoke(made, ["--help"]).output for made in (listed, app)]
+    assert "train" in outputs[0] and outputs[0] == outputs[1]
+
+
+def test_a_command_that_is_not_first_is_more_than_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(cli, "app")
+    monkeypatch.setattr("sys.argv", ["labelgrove", "--", "info", "no such folder"])
+    with pytest.raises(SystemExit, match="1"):
+        cli.main()
+    assert "no such folder" in capsys.readouterr().err
 
 
 def test_there_are_few_different_options() -> None:

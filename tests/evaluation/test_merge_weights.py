@@ -76,7 +76,9 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits():
     found, truth = drawn(8, [1.0, 2.0], k=6)
     found[1] = as_margins(found[1])
     bins = frequency_bins(FREQUENCIES)
-    entries, middles, scales = learning._entries(learning.MemberLists(found, truth), bins, 6)
+    learnt_from, middles, scales = learning._pairs(
+        learning.MemberLists(found, truth), bins
+    ).scaled()
     random = np.random.default_rng(0)
     start = np.concatenate([np.zeros(12), np.ones(12), [0.0]])
     values = start + 0.3 * random.normal(size=25)
@@ -84,10 +86,10 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits():
     penalty = learning._penalty(2, 6)
 
     def loss(values):
-        return learning._loss(values, entries, start, penalty)
+        return learning._loss(values, learnt_from, start, penalty)
 
     def gradient(values):
-        return learning._slopes(values, entries, start, penalty)[0]
+        return learning._slopes(values, learnt_from, start, penalty)[0]
 
     assert check_grad(loss, gradient, values) < 1e-3
     exponents = values[12:24].reshape(2, 6) / scales[:, None]
@@ -107,13 +109,15 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits():
     assert loss(values) == pytest.approx(literal + squares / 2)
 
 
-def test_no_other_values_are_more_likely():
-    """What L-BFGS-B finds with hundreds of steps."""
+@pytest.mark.parametrize("enough", [40, 10_000])
+def test_no_other_values_are_more_likely(enough, monkeypatch):
+    """What L-BFGS-B finds with hundreds of steps, also if the search begins with a sample."""
+    monkeypatch.setattr(learning, "ENOUGH_PAIRS", enough)
     found, truth = drawn(60, [1.0, 2.0], k=6)
     bins = frequency_bins(FREQUENCIES)
-    entries, _, _ = learning._entries(learning.MemberLists(found, truth), bins, 6)
+    learnt_from, _, _ = learning._pairs(learning.MemberLists(found, truth), bins).scaled()
     start, penalty = np.concatenate([np.zeros(12), np.ones(12), [0.0]]), learning._penalty(2, 6)
-    arguments = (entries, start, penalty)
+    arguments = (learnt_from, start, penalty)
     best = minimize(
         learning._loss,
         start,
@@ -122,7 +126,7 @@ def test_no_other_values_are_more_likely():
         method="L-BFGS-B",
         bounds=[(None, None)] * 12 + [(0.01, 5.0)] * 12 + [(-3.0, 3.0)],
     )
-    ours = learning._most_likely(entries, 2, 6)
+    ours = learning._most_likely(learnt_from, 2, 6)
     assert learning._loss(ours, *arguments) == pytest.approx(best.fun, rel=1e-4)
 
 
@@ -198,8 +202,9 @@ def test_the_precision_is_that_of_documents_that_were_not_learnt_from():
     for fold in range(5):
         own = np.arange(41) % 5 == fold
         parts = [part.of_rows(~own) for part in found]
+        bins = frequency_bins(FREQUENCIES)
         half = learning._fitted(
-            learning.MemberLists(parts, truth[~own]), frequency_bins(FREQUENCIES)
+            learning._pairs(learning.MemberLists(parts, truth[~own]), bins), bins
         )
         merged = half([part.of_rows(own) for part in found], k=5)
         rows.append(np.array(precision_of(merged, truth[own])) * own.sum())

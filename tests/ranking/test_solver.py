@@ -374,6 +374,27 @@ def test_labels_may_have_negatives_of_their_own(seed, loss):
             np.testing.assert_allclose(found, solve(rows, signs, costs, loss), atol=5e-3)
 
 
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=8)
+def test_negatives_of_different_weights_reach_the_optimum(seed):
+    x, y = random_problem(seed, labels=5)
+    rows, children = len(x), np.array([0, 5], np.int64)
+    counted = np.random.default_rng(seed).choice([1.0, 0.5, 0.25], rows).astype(np.float32)
+    level = solve_lists(
+        as_csr(x),
+        instances=RowLists(np.array([0, rows]), np.arange(rows, dtype=np.int32), counted),
+        positives=RowLists.from_csr(as_csr(y)),
+        children=children,
+        params=RankerParams(**EXACT),
+    )
+    found = level_weights(level, children, 12, 0)
+    for label in range(5):
+        costs = np.where(y[:, label] > 0, 1.0, counted)
+        features = np.hstack([x, np.ones((rows, 1))]).astype(np.float64)
+        expected = solve(features, 2 * y[:, label] - 1, costs, "squared_hinge")
+        np.testing.assert_allclose(found[label], expected[:-1], atol=5e-3)
+
+
 def test_an_instance_of_weight_0_is_nobodys_negative():
     x, y = random_problem(15)
     present = (np.arange(40) % 3 > 0).astype(np.float32)

@@ -43,8 +43,8 @@ def __getattr__(name: str) -> typer.Typer:
     return made
 
 
-def _app(names: Iterable[str]) -> typer.Typer:
-    """The command line with some of its commands."""
+def _app(names: Iterable[str], *, listed: bool = False) -> typer.Typer:
+    """The command line with some of its commands; if they are only ``listed``, without flags."""
     made = typer.Typer(
         name="labelgrove",
         help="Find the best labels for a text, out of thousands to millions of labels.",
@@ -56,7 +56,11 @@ def _app(names: Iterable[str]) -> typer.Typer:
     made.callback(invoke_without_command=True)(_version)
     for name in names:
         command = getattr(importlib.import_module(f"labelgrove.cli.{name}"), name)
-        if isinstance(command, typer.Typer):
+        if listed:
+            of_group = isinstance(command, typer.Typer)
+            text = command.info.help if of_group else options.help_text(command)
+            made.command(name, help=text)(lambda: None)
+        elif isinstance(command, typer.Typer):
             made.add_typer(command, name=name)
         else:
             options.add_command(made, name, command)
@@ -84,12 +88,14 @@ def main() -> None:
     warnings.simplefilter("once", LabelgroveWarning)  # one training may say the same again
     # All commands take typer longer than a prediction does; the help alone shows more than one.
     command = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in COMMANDS else COMMANDS
+    listed = not {*COMMANDS} & {*sys.argv}
     if "_LABELGROVE_COMPLETE" in os.environ:
         from typer._completion_classes import completion_init
 
         completion_init()
+        listed = False  # a shell that completes a line wants the flags
     try:
-        (globals().get("app") or _app(command))()
+        (globals().get("app") or _app(command, listed=listed))()
     except LabelgroveError as error:
         _fail(str(error))
     except OSError as error:

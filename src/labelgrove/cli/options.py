@@ -334,10 +334,14 @@ class Without(str):
 
 def add_command(app: typer.Typer, name: str, command: Callable[..., None]) -> None:
     """Adds a function as a command; its docstring is the help."""
+    app.command(name, help=help_text(command))(_with_flags(command))
+
+
+def help_text(command: Callable[..., None]) -> str:
+    """The docstring of a command."""
     # Help is shown at any width: only empty lines of a docstring separate paragraphs.
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    text = "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
-    app.command(name, help=text)(_with_flags(command))
+    return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
 def _with_flags(command: Callable[..., None]) -> Callable[..., None]:

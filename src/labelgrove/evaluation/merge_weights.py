@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Float64, Int64, MatrixLike, as_csr, offsets
-from labelgrove.core.late import expit, sparse
+from labelgrove.core.arrays import CSR, Array, Float64, Int64, MatrixLike, as_csr
+from labelgrove.core.late import expit
 from labelgrove.core.part import Part
 from labelgrove.core.topk import merge_lists
 from labelgrove.errors import DataError
@@ -37,6 +37,8 @@ LEAST, MOST = 1e-9, 1 - 1e-5  # scores outside, such as 0 and 1, have no finite 
 # How strongly a member's values are drawn to those it starts with, and a bin's to the member's.
 RIDGE, BIN_RIDGE = 1.0, 10.0
 MOST_STEPS, ENOUGH = 50, 1e-6  # of the search for values; a smaller gain of the loss ends it
+# With more pairs of documents and labels, the search begins with one of so many.
+ENOUGH_PAIRS, SAMPLE = 10_000, 8
 FOLDS = 5  # of cross-fitting; with two, a merge of few documents looks worse than it is
 LARGEST_POWER = 80.0  # of e, so that strengths are finite in single precision
 
@@ -175,7 +177,8 @@ def learn_merge(
     not seen (by the mean of P@1, P@3 and P@5, and by a standard error), it is taken alone.
     """
     lists, bins = _checked(parts, truth, frequencies)
-    unseen = cross_fitted(parts, truth, frequencies, k=max(MEASURED_AT))
+    pairs = _pairs(lists, bins)
+    unseen = _cross_fitted(lists, pairs, bins, max(MEASURED_AT))
     rows = precision_rows(unseen, lists.truth)
     alone = [precision_rows(part, lists.truth) for part in parts]
     best = int(np.argmax([values.mean() for values in alone]))
@@ -183,8 +186,9 @@ def learn_merge(
     # On few documents, chance would often prefer one member, and a merge is rarely worse.
     if len(parts) > 1 and gains.mean() > -gains.std() / np.sqrt(len(gains)):
         precision = tuple(rows.mean(axis=0).tolist())
-        return replace(_fitted(lists, bins), precision=precision, unseen=rows)
-    one = _fitted(MemberLists([parts[best]], lists.truth), np.zeros_like(bins))
+        return replace(_fitted(pairs, bins), precision=precision, unseen=rows)
+    common = np.zeros_like(bins)
+    one = _fitted(_pairs(MemberLists([parts[best]], lists.truth), common), common)
     exponents = np.zeros((len(parts), one.weights.shape[1]))
     weights = np.full_like(exponents, -LARGEST_POWER)  # next to nothing
     weights[best], exponents[best] = one.weights[0], one.exponents[0]
@@ -207,10 +211,19 @@ def cross_fitted(
     Measure a learnt merge by these: on documents that it learnt from, it looks better than it is.
     """
     lists, bins = _checked(parts, truth, frequencies)
-    rows = np.arange(len(parts[0]))
+    return _cross_fitted(lists, _pairs(lists, bins), bins, k)
+
+
+def _cross_fitted(
+    lists: MemberLists, pairs: _Pairs, bins: npt.NDArray[np.int8], k: int
+) -> Predictions:
+    rows = np.arange(len(lists.parts[0]))
     folds = [rows[rows % FOLDS == fold] for fold in range(FOLDS)]
     merged = [
-        _fitted(lists.of(np.setdiff1d(rows, own)), bins)(lists.of(own).parts, k=k) for own in folds
+        _fitted(pairs.of(pairs.documents % FOLDS != fold), bins)(
+            [part.of_rows(own) for part in lists.parts], k=k
+        )
+        for fold, own in enumerate(folds)
     ]
     return Predictions.concat(merged).of_rows(np.argsort(np.concatenate(folds)))
 
@@ -220,9 +233,6 @@ class MemberLists(NamedTuple):
 
     parts: list[Predictions]
     truth: CSR
-
-    def of(self, rows: Int64) -> MemberLists:
-        return MemberLists([part.of_rows(rows) for part in self.parts], self.truth[rows])
 
 
 def _checked(
@@ -244,33 +254,66 @@ def _checked(
     return MemberLists(list(parts), matrix), bins
 
 
-class _Entries(NamedTuple):
-    """The entries that are learnt from, sorted by document and label."""
+class _Pairs(NamedTuple):
+    """The (document, label) pairs that are learnt from, sorted by the label's bin."""
 
-    places: Int64  # in targets
-    kinds: Int64  # member * bins + bin
-    odds: Float64  # logarithms, with mean 0 and deviation 1 for each member
-    targets: Float64  # of each (document, label) that any list has: 1 if it is right
+    documents: Int64
+    bins: Int64
+    targets: Float64  # 1 if the label is right
+    proposed: Float64  # members x pairs: 1 if the member's list has the label
+    odds: Float64  # members x pairs: logarithms, 0 if the list does not have the label
+
+    def of(self, chosen: Array | slice) -> _Pairs:
+        return _Pairs._make(values[..., chosen] for values in self)
+
+    def scaled(self) -> tuple[_Pairs, Float64, Float64]:
+        """With mean 0 and deviation 1 of each member's odds; the means and deviations before."""
+        counts = np.maximum(self.proposed.sum(axis=1), 1.0)
+        middles = self.odds.sum(axis=1) / counts
+        odds = (self.odds - middles[:, None]) * self.proposed
+        scales = np.sqrt((odds**2).sum(axis=1) / counts)
+        scales[scales == 0] = 1.0
+        return self._replace(odds=odds / scales[:, None]), middles, scales
 
 
-def _fitted(lists: MemberLists, bins: npt.NDArray[np.int8]) -> LearntMerge:
+def _pairs(lists: MemberLists, bins: npt.NDArray[np.int8]) -> _Pairs:
+    """Labels that any member has among its first ones."""
+    labels, keys = len(bins), []
+    for part in lists.parts:
+        documents = np.arange(len(part), dtype=np.int64)[:, None]
+        keys.append(np.where(part.used, documents * labels + part.columns, -1))
+    first = np.sort(np.concatenate([key[:, :FIRST_RANKS].ravel() for key in keys]))
+    pairs = first[(first >= 0) & (np.diff(first, prepend=-1) > 0)]
+    proposed, odds = np.zeros((2, len(keys), len(pairs)))
+    for number, (part, key) in enumerate(zip(lists.parts, keys, strict=True)):
+        # A label that one list has among its first ones may be anywhere in the others.
+        place = np.minimum(np.searchsorted(pairs, key), len(pairs) - 1)
+        chosen = pairs[place] == key if len(pairs) else np.zeros(key.shape, bool)
+        proposed[number, place[chosen]] = 1.0
+        odds[number, place[chosen]] = log_odds(part)[chosen]
+    targets = np.isin(pairs, true_pairs(lists.truth)).astype(np.float64)
+    own = bins[pairs % max(1, labels)].astype(np.int64)
+    order = np.argsort(own, kind="stable")
+    return _Pairs(pairs // max(1, labels), own, targets, proposed, odds).of(order)
+
+
+def _fitted(pairs: _Pairs, bins: npt.NDArray[np.int8]) -> LearntMerge:
     """The most likely merge, whatever its precision."""
-    members, width = len(lists.parts), len(BIN_STARTS) + 1
-    entries, middles, scales = _entries(lists, bins, width)
-    values = _most_likely(entries, members, width)
+    members, width = len(pairs.odds), len(BIN_STARTS) + 1
+    scaled, middles, scales = pairs.scaled()
+    values = _most_likely(scaled, members, width)
     size = members * width
     exponents = values[size:-1].reshape(members, width) / scales[:, None]
     weights = values[:size].reshape(members, width) - exponents * middles[:, None]
-    return LearntMerge(
-        weights, exponents, float(np.exp(values[-1])), bins, _shares(values, entries, members)
-    )
+    return LearntMerge(weights, exponents, float(np.exp(values[-1])), bins, _shares(values, scaled))
 
 
-def _most_likely(entries: _Entries, members: int, width: int) -> Float64:
+def _most_likely(pairs: _Pairs, members: int, width: int) -> Float64:
     """For each member and bin a weight, then an exponent; in the end the sharpness' logarithm.
 
     Steps are those of Levenberg and Marquardt: there are few values, so a step with the curvature
-    of all of them is cheap, and a tenth as many are needed as without it.
+    of all of them is cheap, and a tenth as many are needed as without it. Most of them are made on
+    a sample.
     """
     size = members * width
     start = np.concatenate([np.zeros(size), np.ones(size), [0.0]])
@@ -278,21 +321,24 @@ def _most_likely(entries: _Entries, members: int, width: int) -> Float64:
     low = np.concatenate([np.full(size, -np.inf), np.full(size, 0.01), [-3.0]])
     high = np.concatenate([np.full(size, np.inf), np.full(size, 5.0), [3.0]])
     values, damping, penalty = start, 1e-3, _penalty(members, width)
-    loss = _loss(values, entries, start, penalty)
+    if len(pairs.targets) > ENOUGH_PAIRS:
+        values = _most_likely(pairs.of(slice(None, None, SAMPLE)), members, width)
+    loss = _loss(values, pairs, start, penalty)
+    gradient, curvature = _slopes(values, pairs, start, penalty)
     for _ in range(MOST_STEPS):
-        gradient, curvature = _slopes(values, entries, start, penalty)
         stuck = ((values <= low) & (gradient > 0)) | ((values >= high) & (gradient < 0))
         free = np.flatnonzero(~stuck)
         damped = curvature + damping * np.diag(np.diag(curvature))
         step = np.zeros_like(values)
         step[free] = np.linalg.solve(damped[np.ix_(free, free)], -gradient[free])
         tried = np.clip(values + step, low, high)
-        new_loss = _loss(tried, entries, start, penalty)
+        new_loss = _loss(tried, pairs, start, penalty)
         if new_loss < loss:
             gain, loss, values = loss - new_loss, new_loss, tried
             damping = max(damping / 10, 1e-9)
             if gain < ENOUGH * loss:
                 break
+            gradient, curvature = _slopes(values, pairs, start, penalty)
         elif damping > 1e6:
             break
         else:
@@ -309,91 +355,59 @@ def _penalty(members: int, width: int) -> Float64:
     return penalty
 
 
-def _entries(
-    lists: MemberLists, bins: npt.NDArray[np.int8], width: int
-) -> tuple[_Entries, Float64, Float64]:
-    """The entries that are learnt from; mean and deviation of each member's odds."""
-    labels, keys = len(bins), []
-    for part in lists.parts:
-        documents = np.arange(len(part), dtype=np.int64)[:, None]
-        keys.append(np.where(part.used, documents * labels + part.columns, -1))
-    first = np.concatenate([key[:, :FIRST_RANKS].ravel() for key in keys])
-    pairs = np.unique(first[first >= 0])
-    odds, kinds, places = [], [], []
-    middles, scales = np.zeros(len(keys)), np.ones(len(keys))
-    for number, (part, key) in enumerate(zip(lists.parts, keys, strict=True)):
-        # A label that one list has among its first ones may be anywhere in the others.
-        chosen = np.isin(key, pairs)
-        own = log_odds(part)[chosen]
-        if len(own):
-            middles[number], scales[number] = own.mean(), own.std() or 1.0
-        odds.append((own - middles[number]) / scales[number])
-        kinds.append(number * width + bins[part.columns[chosen]].astype(np.int64))
-        places.append(np.searchsorted(pairs, key[chosen]))
-    targets = np.isin(pairs, true_pairs(lists.truth)).astype(np.float64)
-    place = np.concatenate(places)
-    order = np.argsort(place, kind="stable")
-    entries = _Entries(
-        place[order], np.concatenate(kinds)[order], np.concatenate(odds)[order], targets
-    )
-    return entries, middles, scales
+def _strengths(values: Float64, pairs: _Pairs) -> tuple[Float64, Float64]:
+    """What each member brings to each pair, and the sums."""
+    weights, exponents = values[:-1].reshape(2, len(pairs.odds), -1)
+    powers = weights[:, pairs.bins] + exponents[:, pairs.bins] * pairs.odds
+    # A step may go far too far.
+    brought = pairs.proposed * np.exp(np.clip(powers, -LARGEST_POWER, LARGEST_POWER))
+    return brought, brought.sum(axis=0)
 
 
-def _strengths(values: Float64, entries: _Entries) -> tuple[Float64, Float64]:
-    """What each entry brings, and the sum for each label of a document."""
-    weights, exponents = np.split(values[:-1], 2)
-    powers = weights[entries.kinds] + exponents[entries.kinds] * entries.odds
-    brought = np.exp(np.clip(powers, -LARGEST_POWER, LARGEST_POWER))  # a step may go far too far
-    sums = np.bincount(entries.places, brought, minlength=len(entries.targets))
-    return brought, np.asarray(sums, np.float64)
-
-
-def _loss(values: Float64, entries: _Entries, start: Float64, penalty: Float64) -> float:
+def _loss(values: Float64, pairs: _Pairs, start: Float64, penalty: Float64) -> float:
     """Minus the logarithm of the likelihood, with a penalty."""
-    _, sums = _strengths(values, entries)
+    _, sums = _strengths(values, pairs)
     margins = np.exp(values[-1]) * np.log(sums)
     away = values - start
-    likely = np.logaddexp(0.0, margins) - entries.targets * margins
+    likely = np.logaddexp(0.0, margins) - pairs.targets * margins
     return float(likely.sum() + 0.5 * away @ penalty @ away)
 
 
 def _slopes(
-    values: Float64, entries: _Entries, start: Float64, penalty: Float64
+    values: Float64, pairs: _Pairs, start: Float64, penalty: Float64
 ) -> tuple[Float64, Float64]:
     """The gradient of the loss, and its curvature as far as margins are linear in the values.
 
     Products of long vectors are sums here: BLAS would start threads for each.
     """
-    size = len(values) // 2
-    brought, sums = _strengths(values, entries)
+    size, members = len(values) // 2, len(pairs.odds)
+    width = size // members
+    brought, sums = _strengths(values, pairs)
     sharpness = np.exp(values[-1])
     margins = sharpness * np.log(sums)
     likely = expit(margins)
-    # How each margin changes with the values: a sparse matrix, and the column of the sharpness.
-    own = sharpness * brought / sums[entries.places]
-    changes = sparse.csr_array(
-        (
-            np.stack([own, own * entries.odds], axis=1).ravel(),
-            np.stack([entries.kinds, size + entries.kinds], axis=1).ravel(),
-            2 * offsets(np.bincount(entries.places, minlength=len(sums))),
-        ),
-        shape=(len(sums), 2 * size),
-    )
-    errors, spread = likely - entries.targets, likely * (1 - likely)
-    gradient = np.append(changes.T @ errors, (errors * margins).sum()) + penalty @ (values - start)
-    curvature = penalty.copy()
-    curvature[:-1, :-1] += (changes.T @ changes.multiply(spread[:, None])).toarray()
-    last = changes.T @ (spread * margins)
-    curvature[-1, :-1] += last
-    curvature[:-1, -1] += last
+    errors, spread = likely - pairs.targets, likely * (1 - likely)
+    shares = brought / sums
+    # How each margin changes with the values of its bin, and with the sharpness.
+    changes = sharpness * np.concatenate([shares, shares * pairs.odds])
+    gradient, curvature = penalty @ (values - start), penalty.copy()
+    gradient[-1] += (errors * margins).sum()
     curvature[-1, -1] += (spread * margins**2).sum()
+    limits = np.searchsorted(pairs.bins, np.arange(width + 1))
+    for number, own in enumerate(map(slice, limits[:-1], limits[1:])):
+        places = number + width * np.arange(2 * members)
+        part = changes[:, own]
+        weighted = part * spread[own]
+        gradient[places] += np.einsum("ir,r->i", part, errors[own])
+        curvature[np.ix_(places, places)] += np.einsum("ir,jr->ij", weighted, part)
+        last = np.einsum("ir,r->i", weighted, margins[own])
+        curvature[-1, places] += last
+        curvature[places, -1] += last
     return gradient, curvature
 
 
-def _shares(values: Float64, entries: _Entries, members: int) -> tuple[float, ...]:
+def _shares(values: Float64, pairs: _Pairs) -> tuple[float, ...]:
     """How much each member brings to right labels, with the sum 1."""
-    brought, sums = _strengths(values, entries)
-    shares = brought / sums[entries.places] * entries.targets[entries.places]
-    members_of = entries.kinds // (len(values) // 2 // members)
-    brought_by = np.bincount(members_of, shares, minlength=members) + 1e-6
+    brought, sums = _strengths(values, pairs)
+    brought_by = (brought / sums * pairs.targets).sum(axis=1) + 1e-6
     return tuple((brought_by / brought_by.sum()).tolist())

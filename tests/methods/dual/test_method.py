@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from labelgrove import Dual, LabelIndex
@@ -32,6 +33,22 @@ def test_renamed_labels_are_read_again(model: Any) -> None:
     texts = [text if label == before[-1] else label for label in ids]
     model.use_index(LabelIndex(ids, texts=texts))
     assert model.predict([text], k=1).names() == [[before[-1]]]
+
+
+def test_labels_that_only_held_out_documents_have_are_not_named_while_it_is_measured() -> None:
+    labels = [[*own, f"only {row}"] for row, own in enumerate(LABELS * 3)]
+    settings = tiny_training() | {"training": FEW_STEPS | {"max_steps": 1}, "held_out": 0.5}
+    measured: list[Any] = []
+
+    class Watched(Dual):
+        def use_index(self, index: LabelIndex) -> None:
+            measured.append((self.index_.words, np.abs(self.label_vectors_).sum(1)))
+            super().use_index(index)
+
+    model = Watched.from_config(settings).fit(TEXTS * 3, labels)
+    words, sizes = measured[0]
+    assert 0 < list(words).count("") == (sizes == 0).sum()
+    assert (np.abs(model.label_vectors_).sum(1) > 0).all()
 
 
 def test_codes_are_refused() -> None:

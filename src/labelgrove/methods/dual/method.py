@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
-from labelgrove.core.arrays import CSR, Float32
+from labelgrove.core.arrays import Float32
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import AutoFloat, fixed
 from labelgrove.core.part import Part
@@ -45,6 +45,7 @@ from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.neighbours.reading import TextReader
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
+    TrainingExamples,
     check_fields,
     held_out_measures,
     tokens_stage,
@@ -113,20 +114,28 @@ class Dual(Model):
         learnt_from, held_out = hold_out(corpus, plain.held_out, SPLIT_SEED)
         warn_of_held_out(stages, corpus, learnt_from, held_out, plain.held_out)
         encoder = load_encoder(plain.encoder)
-        validation = held_out_tokens = None
+        tokens = tokens_stage(stages, "tokens", learnt_from.texts, encoder)
+        held_out_tokens = None
         if held_out is not None:
-            texts, known = held_out.texts, held_out.labels
-            held_out_tokens = tokens_stage(stages, "held-out-tokens", texts, encoder)
-            validation = stages.derive(lambda: held_out, labels=known, unknown=held_out.unknown)
+            held_out_tokens = tokens_stage(stages, "held-out-tokens", held_out.texts, encoder)
+        examples = stages.derive(
+            lambda: TrainingExamples(
+                tokens.value,
+                learnt_from.labels,
+                learnt_from.index,
+                held_out,
+                None if held_out_tokens is None else held_out_tokens.value,
+            ),
+            tokens=tokens,
+            held_out_tokens=held_out_tokens,
+            labels=corpus.labels,
+        )
         trained = stages(
             "towers",
             train_towers,
             encoder=stages.derive(lambda: encoder, content=EncoderContent(plain.encoder)),
-            tokens=tokens_stage(stages, "tokens", learnt_from.texts, encoder),
-            labels=learnt_from.labels,
-            texts=label_tokens(stages, corpus.index, encoder, self.towers.label_tokens),
-            held_out=validation,
-            held_out_tokens=held_out_tokens,
+            examples=examples,
+            texts=label_tokens(stages, learnt_from.index, encoder, self.towers.label_tokens),
             params=self.towers,
             training=plain.training,
             seed=self.random_state,
@@ -135,13 +144,15 @@ class Dual(Model):
             Encoder.from_state(Part(trained.config["encoder"], trained.arrays))
         )
         self.history_ = trained.config["story"]
-        self.label_vectors_ = self._read_labels(corpus.index)
         self.remember(corpus, stages.reporter.timings)
+        self.index_ = learnt_from.index  # labels that only held-out documents have are not named
+        self.label_vectors_ = self._vectors(self.index_.words)
         self.report_ = {}
         if held_out is not None:
             measures = held_out_measures(self.predict(held_out, k=10), held_out, learnt_from)
             stages.reporter.message(neural.comparison(self.method, measures, {}))
             self.report_ = {self.method: measures, "held_out": len(held_out)}
+        self.use_index(corpus.index)
         self.derived_ = plain.derived_ if plain is not self else {}
         return self
 
@@ -157,19 +168,23 @@ class Dual(Model):
         """They are all that it knows of labels."""
         return True
 
-    def _read_labels(self, index: LabelIndex) -> Float32:
-        """A vector for each label; 0 for those without words, which are never near."""
-        vectors = np.zeros((len(index), self.reader_.encoder.width), np.float32)
-        columns = labels_with_words(index)
-        words = index.words
-        texts = [words[column] for column in columns]
-        vectors[columns] = self.reader_.vectors(texts, self.towers.label_tokens)
+    def _vectors(self, words: Sequence[str]) -> Float32:
+        """A vector for each label; 0 for those without letters, which are never near."""
+        vectors = np.zeros((len(words), self.reader_.encoder.width), np.float32)
+        named = [row for row, text in enumerate(words) if any(map(str.isalpha, text))]
+        texts = [words[row] for row in named]
+        vectors[named] = self.reader_.vectors(texts, self.towers.label_tokens)
         return vectors.astype(np.float16).astype(np.float32)  # as they are stored
 
     def use_index(self, index: LabelIndex) -> None:
         """Reads the names of this index from now on."""
-        if list(index.words) != list(self.index_.words):
-            self.label_vectors_ = self._read_labels(index)
+        words = index.words
+        pairs = zip(words, self.index_.words, strict=True)
+        changed = [column for column, (new, old) in enumerate(pairs) if new != old]
+        if changed:
+            vectors = self.label_vectors_.copy()
+            vectors[changed] = self._vectors([words[column] for column in changed])
+            self.label_vectors_ = vectors
         self.index_ = index
 
     def _best_labels(
@@ -206,10 +221,8 @@ class Dual(Model):
     def _grown(self, additions: Additions) -> Table:
         if additions.documents is not None:
             warn("dual knows labels by their texts: the new documents teach it nothing")
-        known = len(self.label_vectors_)
-        vectors = self._read_labels(additions.index)
-        vectors[:known] = self.label_vectors_
-        return {"label_vectors_": vectors}
+        added = self._vectors(list(additions.index.words)[len(self.label_vectors_) :])
+        return {"label_vectors_": np.concatenate([self.label_vectors_, added])}
 
     def search_space(self) -> Table:
         """The training and the temperature."""
@@ -263,29 +276,30 @@ def label_tokens(
 
 def train_towers(
     encoder: Encoder,
-    tokens: Tokens,
-    labels: CSR,
+    examples: TrainingExamples,
     texts: Tokens,
-    held_out: Corpus | None,
-    held_out_tokens: Tokens | None,
     params: TowerParams,
     training: LoopParams,
     seed: int,
     session: Session,
 ) -> Part:
     """Trains the encoder; gives its state and how the training went."""
+    tokens, labels = examples.tokens, examples.labels
     where = choose_device()
     precision = choose_precision(training.precision, where)
     network = towers(encoder, len(tokens), labels.shape[1]).to(where)
     batches = make_batches(tokens, encoder, training, seed)
+    unnamed = np.ones(labels.shape[1], bool)
+    unnamed[labels_with_words(examples.index)] = False
     pairs = PairBatches(batches, labels, texts, network, params, precision=precision, seed=seed)
 
     def score() -> float:
-        assert held_out is not None and held_out_tokens is not None
-        documents = vectors_of(network, held_out_tokens, precision)
+        assert examples.held_out is not None and examples.held_out_tokens is not None
+        documents = vectors_of(network, examples.held_out_tokens, precision)
         own = vectors_of(network, texts, precision)
+        own[unnamed] = 0
         best = search(documents, own, 10, params.temperature, product=on_device(own))
-        values = held_out_measures(Predictions(*best, held_out.index), held_out)
+        values = held_out_measures(Predictions(*best, examples.index), examples.held_out)
         return float(np.mean([values[name] for name in CHOSEN_BY]))
 
     result = train(
@@ -293,7 +307,7 @@ def train_towers(
         Task(
             pairs,
             lambda model, batch: pair_loss(model, batch, params.temperature),
-            None if held_out is None else score,
+            None if examples.held_out is None else score,
         ),
         training,
         folder=session.checkpoints,
