@@ -81,7 +81,7 @@ $(CORE): pyproject.toml constraints.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) -c constraints.txt scikit-build-core nanobind cmake ninja
 	@echo "... NumPy, SciPy, scikit-learn, and labelgrove, whose kernels are compiled (two minutes) ..."
-	@$(BUILD) --editable .
+	@$(BUILD) --editable '.[stem,serve]'
 	@touch $@
 
 $(INSTALLED): $(CORE)

@@ -91,8 +91,8 @@ export const lowest = (least, kind) =>
 
 export const MEANING = {
   probability:
-    "Calibrated: of the labels given 80 %, about 80 % were right on documents the model had not seen.",
+    "Calibrated: of the labels given 80\u00a0%, about 80\u00a0% were right on documents the model had not seen.",
   product:
-    "Scores from 0 to 1 that rank labels. They are not calibrated: 0.8 does not mean right in 80 % of cases.",
+    "Scores from 0 to 1 that rank labels. They are not calibrated: 0.8 does not mean right in 80\u00a0% of cases.",
   margin: "Margins: higher is better, only their order counts. They are not probabilities.",
 };
