@@ -40,6 +40,15 @@ class Limits:
     ] = None
 
 
+@dataclass(frozen=True)
+class TrainPrinting(options.Printing):
+    """What to print of a training."""
+
+    verbose: Annotated[
+        bool, Option("--verbose", help="Also print all metrics, stage times and memory.")
+    ] = False
+
+
 def train(
     *,
     documents: TrainingData,
@@ -49,10 +58,7 @@ def train(
     limits: Limits,
     where: options.Where,
     machine: options.Machine,
-    printing: options.Printing,
-    verbose: Annotated[
-        bool, Option("--verbose", help="Also print all metrics, stage times and memory.")
-    ] = False,
+    printing: TrainPrinting,
 ) -> None:
     """Train a model.
 
@@ -105,7 +111,7 @@ def train(
     if printing.as_json:
         common.print_json(result[0])
     else:
-        print_summary(training.console, result, verbose=verbose)
+        print_summary(training.console, result, verbose=printing.verbose)
 
 
 def check_takes(model: Model, given: Mapping[str, object]) -> None:

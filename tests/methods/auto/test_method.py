@@ -296,9 +296,9 @@ def test_a_network_that_is_too_slow_gets_fewer_epochs_or_none(
     monkeypatch.setattr("labelgrove.methods.auto.trials.PACE_SECONDS", 0.0)
     slow = {"seconds": 300.0}
 
-    def watched(clock: Any, stage: str) -> Any:
+    def watched(clock: Any) -> Any:
         def watch(event: Event) -> None:
-            if event.kind == "stage_start" and event.stage == stage:
+            if event.kind == "stage_start" and event.stage == "network":
                 raise search.OutOfTimeError(slow["seconds"])
 
         return watch

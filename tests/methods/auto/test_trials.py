@@ -97,12 +97,12 @@ def test_models_share_stages_and_their_times_are_kept(trials: Any, corpus: Corpu
     assert not trials.timings["one: ranker"].reused and trials.timings["two: ranker"].reused
 
 
-def progress(done: float, seconds: float, stage: str = "network") -> Event:
+def progress(done: float, seconds: float, stage: str = "training") -> Event:
     return Event("progress", stage, done, 100, time=seconds)
 
 
 def test_a_training_that_would_end_too_late_is_stopped_as_soon_as_it_shows() -> None:
-    watch = pace(Clock(60.0), "network")
+    watch = pace(Clock(60.0))
     watch(progress(1, 0))  # compiling came before it
     watch(progress(2, 1))  # too early to tell
     watch(progress(9, 500, "ranker"))
@@ -114,6 +114,17 @@ def test_a_training_that_would_end_too_late_is_stopped_as_soon_as_it_shows() -> 
 
 def test_a_training_in_time_goes_on() -> None:
     for budget in (None, 200.0):
-        watch = pace(Clock(budget), "network")
+        watch = pace(Clock(budget))
         for step in range(1, 100):
             watch(progress(step, step))
+
+
+@pytest.mark.parametrize("method", ["lightxml", "xrtransformer"])
+def test_networks_are_watched(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from support import small_models
+
+    monkeypatch.setattr(module, "PACE_SECONDS", 0.0)
+    spent = Clock(1.0, start=-1e9)
+    with pytest.raises(OutOfTimeError):
+        small_models.new(method).fit(*small_models.planted(60), callbacks=[pace(spent)])

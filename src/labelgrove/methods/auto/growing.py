@@ -79,7 +79,7 @@ class GrowingEnsemble:
                     candidate.name,
                     unfitted,
                     candidate.corpus,
-                    pace(self.trials.clock, "network"),
+                    pace(self.trials.clock),
                 )
             except OutOfTimeError as slow:
                 self.trials.skip(candidate.name, f"it {slow}, more than the budget has")

@@ -112,7 +112,7 @@ class MemberSearch:
         """The trained network, with fewer epochs if it is too slow; None if not even one fits."""
         trials = self.trials
         try:  # it holds out the same documents itself
-            return trials.fit(NETWORK, network, corpus, pace(trials.clock, "network"))
+            return trials.fit(NETWORK, network, corpus, pace(trials.clock))
         except OutOfTimeError as slow:
             epochs = network.resolve_defaults(corpus).get_params()["training__epochs"]
             left = max(0.0, trials.clock.left)

@@ -184,17 +184,18 @@ def _too_long(seconds: float, left: float) -> str:
     return f"it would take about {format_duration(seconds)}, and {rest}"
 
 
-def pace(clock: Clock, stage: str) -> Callable[[Event], None]:
-    """A callback that stops a training which would end after the budget, as soon as it shows."""
-    first: list[Event] = []
+def pace(clock: Clock) -> Callable[[Event], None]:
+    """A callback that stops a network which would end after the budget, as soon as it shows.
+
+    XR-Transformer trains level by level: then it is the level that would end too late.
+    """
+    first: dict[str, Event] = {}
 
     def watch(event: Event) -> None:
-        if event.kind != "progress" or event.stage != stage or not event.total:
+        if event.kind != "progress" or not event.stage.startswith("training") or not event.total:
             return
-        if not first:
-            first.append(event)
-            return
-        passed, done = event.time - first[0].time, event.done - first[0].done
+        start = first.setdefault(event.stage, event)
+        passed, done = event.time - start.time, event.done - start.done
         if passed < PACE_SECONDS or done <= 0:
             return
         whole = passed / done * event.total * (1 + AFTERWARDS)
