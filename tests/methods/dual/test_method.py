@@ -7,6 +7,7 @@ import pytest
 
 from labelgrove import Dual, LabelIndex
 from labelgrove.errors import DataError
+from labelgrove.methods.dual.method import label_words
 from support.small_models import FEW_STEPS, planted, tiny_training
 
 TEXTS, LABELS = planted(40)
@@ -49,6 +50,14 @@ def test_labels_that_only_held_out_documents_have_are_not_named_while_it_is_meas
     words, sizes = measured[0]
     assert 0 < list(words).count("") == (sizes == 0).sum()
     assert (np.abs(model.label_vectors_).sum(1) > 0).all()
+
+
+def test_labels_are_read_by_names_and_texts() -> None:
+    texts, names = ["a pet", "dog", ""], ["cat", "dog", "fish"]
+    index = LabelIndex("abc", names=names, texts=texts)
+    assert label_words(index) == ["cat: a pet", "dog", "fish"]
+    assert label_words(LabelIndex("abc", texts=texts)) == texts
+    assert label_words(index.hiding(np.array([True, False, True]))) == ["", "dog", ""]
 
 
 def test_codes_are_refused() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
@@ -26,7 +27,6 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import CachedResult, Session, Stages
 from labelgrove.errors import DataError, warn
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.labels.documents import labels_with_words
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods import neural
 from labelgrove.methods.base import Model
@@ -74,8 +74,8 @@ from labelgrove.nn.training.params import TrainingParams
 class Dual(Model):
     """Two towers: labels are found by what their texts mean, with or without documents.
 
-    A label's text is its description, or its name. Any label with words can be predicted, also one
-    that is added after training. Scores are e^((cosine - 1) / temperature).
+    A label is read by its name and its text. Any label with words can be predicted, also one that
+    is added after training. Scores are e^((cosine - 1) / temperature).
     """
 
     method: ClassVar[str] = "dual"
@@ -146,7 +146,7 @@ class Dual(Model):
         self.history_ = trained.config["story"]
         self.remember(corpus, stages.reporter.timings)
         self.index_ = learnt_from.index  # labels that only held-out documents have are not named
-        self.label_vectors_ = self._vectors(self.index_.words)
+        self.label_vectors_ = self._vectors(label_words(self.index_))
         self.report_ = {}
         if held_out is not None:
             measures = held_out_measures(self.predict(held_out, k=10), held_out, learnt_from)
@@ -171,15 +171,15 @@ class Dual(Model):
     def _vectors(self, words: Sequence[str]) -> Float32:
         """A vector for each label; 0 for those without letters, which are never near."""
         vectors = np.zeros((len(words), self.reader_.encoder.width), np.float32)
-        named = [row for row, text in enumerate(words) if any(map(str.isalpha, text))]
+        named = np.flatnonzero(have_letters(words))
         texts = [words[row] for row in named]
         vectors[named] = self.reader_.vectors(texts, self.towers.label_tokens)
         return vectors.astype(np.float16).astype(np.float32)  # as they are stored
 
     def use_index(self, index: LabelIndex) -> None:
         """Reads the names of this index from now on."""
-        words = index.words
-        pairs = zip(words, self.index_.words, strict=True)
+        words = label_words(index)
+        pairs = zip(words, label_words(self.index_), strict=True)
         changed = [column for column, (new, old) in enumerate(pairs) if new != old]
         if changed:
             vectors = self.label_vectors_.copy()
@@ -221,7 +221,7 @@ class Dual(Model):
     def _grown(self, additions: Additions) -> Table:
         if additions.documents is not None:
             warn("dual knows labels by their texts: the new documents teach it nothing")
-        added = self._vectors(list(additions.index.words)[len(self.label_vectors_) :])
+        added = self._vectors(label_words(additions.index)[len(self.label_vectors_) :])
         return {"label_vectors_": np.concatenate([self.label_vectors_, added])}
 
     def search_space(self) -> Table:
@@ -254,9 +254,26 @@ class Dual(Model):
         return 40 * parameter_count(folder) + tokens + vectors + 4 * SCORES_AT_ONCE
 
 
+def label_words(index: LabelIndex) -> list[str]:
+    """What is read of each label: its name and its text; nothing if it is hidden."""
+    if index.texts is None:
+        return list(index.words)
+    names = [""] * len(index) if index.names is index.ids else index.names
+    hidden = np.zeros(len(index), bool) if index.hidden is None else index.hidden
+    return [
+        "" if gone else ": ".join(part for part in dict.fromkeys((name, text)) if part)
+        for name, text, gone in zip(names, index.texts, hidden.tolist(), strict=True)
+    ]
+
+
+def have_letters(words: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Whether each label can be read: numbers and codes mean nothing."""
+    return np.array([any(map(str.isalpha, text)) for text in words], bool)
+
+
 def check_words(index: LabelIndex) -> None:
     """Refuses labels that have only codes."""
-    if not labels_with_words(index):
+    if not have_letters(label_words(index)).any():
         raise DataError(
             "dual reads labels' texts, and no label has a name with letters; give names with a "
             "label table (--labels) or LabelIndex(ids, names=...), or train another method"
@@ -270,7 +287,7 @@ def label_tokens(
     reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str())
     length = min(length, encoder.max_tokens)
     return stages(
-        "label-tokens", tokenize, texts=list(index.words), tokenizer=reader, max_tokens=length
+        "label-tokens", tokenize, texts=label_words(index), tokenizer=reader, max_tokens=length
     )
 
 
@@ -289,8 +306,7 @@ def train_towers(
     precision = choose_precision(training.precision, where)
     network = towers(encoder, len(tokens), labels.shape[1]).to(where)
     batches = make_batches(tokens, encoder, training, seed)
-    unnamed = np.ones(labels.shape[1], bool)
-    unnamed[labels_with_words(examples.index)] = False
+    unnamed = ~have_letters(label_words(examples.index))
     pairs = PairBatches(batches, labels, texts, network, params, precision=precision, seed=seed)
 
     def score() -> float:
