@@ -116,7 +116,7 @@ def fitted_in_time(model: Any, train: Corpus, clock: Clock) -> tuple[Corpus, flo
     """Trains on as many documents as the clock allows; returns them and the seconds."""
     console.print(f"Training LightXML on {len(train):,} documents.")
     try:
-        return train, fitted(model, train, pace(clock, "training"))
+        return train, fitted(model, train, pace(clock))
     except OutOfTimeError as error:
         share = max(0.0, 0.5 * clock.left / error.seconds)  # the other half is for predicting
         train = train.take(range(max(FEWEST, int(share * len(train)))))
