@@ -171,7 +171,7 @@ class Dual(Model):
     def _vectors(self, words: Sequence[str]) -> Float32:
         """A vector for each label; 0 for those without letters, which are never near."""
         vectors = np.zeros((len(words), self.reader_.encoder.width), np.float32)
-        named = np.flatnonzero(have_letters(words))
+        named = np.flatnonzero(have_letters(words)).tolist()
         texts = [words[row] for row in named]
         vectors[named] = self.reader_.vectors(texts, self.towers.label_tokens)
         return vectors.astype(np.float16).astype(np.float32)  # as they are stored
