@@ -143,7 +143,7 @@ def _turn(goal: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError:
                 break
-            # Whoever had the lock may have renamed or deleted the file.
+            # The process that had the lock may have renamed or deleted the file.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file.fileno()), goal.stat()):
                     yield

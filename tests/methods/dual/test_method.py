@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from labelgrove import Dual, LabelIndex
+from labelgrove.core.callbacks import Reporter
 from labelgrove.errors import DataError
-from labelgrove.methods.dual.method import label_words
+from labelgrove.methods.dual.method import check_words, label_words
 from support.small_models import FEW_STEPS, planted, tiny_training
 
 TEXTS, LABELS = planted(40)
@@ -58,6 +59,14 @@ def test_labels_are_read_by_names_and_texts() -> None:
     assert label_words(index) == ["cat: a pet", "dog", "fish"]
     assert label_words(LabelIndex("abc", texts=texts)) == texts
     assert label_words(index.hiding(np.array([True, False, True]))) == ["", "dog", ""]
+
+
+def test_labels_that_cannot_be_read_are_counted() -> None:
+    said: list[str] = []
+    reporter = Reporter([lambda event: said.append(str(event.values["text"]))])
+    check_words(LabelIndex(["cat", "17", "4"]), reporter)
+    check_words(LabelIndex(["cat", "dog"]), reporter)
+    assert len(said) == 1 and said[0].startswith("2 of 3 labels have no name with letters")
 
 
 def test_codes_are_refused() -> None:

@@ -105,7 +105,7 @@ class Dual(Model):
         corpus = labelled_corpus(self.method, X, y, index)
         check_texts_alone(self.method, corpus)
         check_fields(self.encoder, corpus)
-        check_words(corpus.index)
+        check_words(corpus.index, stages.reporter)
         choice = choose_features(self.features, corpus)
         if choice.message:
             stages.reporter.message(choice.message)
@@ -271,9 +271,15 @@ def have_letters(words: Sequence[str]) -> npt.NDArray[np.bool_]:
     return np.array([any(map(str.isalpha, text)) for text in words], bool)
 
 
-def check_words(index: LabelIndex) -> None:
-    """Refuses labels that have only codes."""
-    if not have_letters(label_words(index)).any():
+def check_words(index: LabelIndex, reporter: Reporter) -> None:
+    """Refuses labels that have only codes, and says how many of others have."""
+    named = have_letters(label_words(index))
+    if named.any() and not named.all():
+        reporter.message(
+            f"{(~named).sum():,} of {len(named):,} labels have no name with letters: dual will not "
+            "find them; give names with a label table"
+        )
+    if not named.any():
         raise DataError(
             "dual reads labels' texts, and no label has a name with letters; give names with a "
             "label table (--labels) or LabelIndex(ids, names=...), or train another method"
