@@ -7,9 +7,7 @@ the user says so, and say what was written.
 
 from __future__ import annotations
 
-import json
 import pickle
-import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from labelgrove.core.memory import format_size
 from labelgrove.core.storing import storing
-from labelgrove.disk.atomic import write_folder
 from labelgrove.errors import ConfigError, MissingExtraError, warn
 
 if TYPE_CHECKING:
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
 SETTING = "encoder.convert_weights"
 WEIGHTS = "model.safetensors"
 PICKLED = ["pytorch_model*.bin"]  # one file, or numbered pieces with an index beside them
-_INDEX = "pytorch_model.bin.index.json"
 _SAFE_SINCE = (2, 6)  # of torch: before, weights_only could be tricked (CVE-2025-32434)
 
 
@@ -35,35 +31,10 @@ def has_pickled_weights(folder: Path) -> bool:
     return (folder / "config.json").is_file() and any(folder.glob(PICKLED[0]))
 
 
-def convert_beside(folder: Path, name: str) -> None:
-    """Writes safetensors into a local folder that has only pickled weights."""
+def convert_weights_of(folder: Path, name: str) -> None:
+    """Writes safetensors beside the pickled weights of a folder, or of the Hub's cache."""
     target = folder / WEIGHTS
     temporary = target.with_name(f".{WEIGHTS}.labelgrove-tmp-{uuid.uuid4().hex[:12]}")
-    _announce(folder, target, name)
-    try:
-        with storing(target):
-            _write_weights(folder, temporary, name)
-            temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def convert_into(target: Path, folder: Path, name: str) -> None:
-    """Makes the folder ``target`` from a folder of the Hub's cache, with safetensors instead."""
-
-    def write(new: Path) -> None:
-        for file in folder.rglob("*"):
-            if file.is_file() and not file.match(PICKLED[0]) and file.name != _INDEX:
-                place = new / file.relative_to(folder)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, place)
-        _write_weights(folder, new / WEIGHTS, name)
-
-    _announce(folder, target / WEIGHTS, name)
-    write_folder(target, write)
-
-
-def _announce(folder: Path, target: Path, name: str) -> None:
     files = sorted(folder.glob(PICKLED[0]))
     size = format_size(sum(file.stat().st_size for file in files))
     several = "" if len(files) == 1 else f" and {len(files) - 1} more"
@@ -71,28 +42,17 @@ def _announce(folder: Path, target: Path, name: str) -> None:
         f"encoder {name!r}: {SETTING} converts {files[0].name}{several} ({size}) to {target}; "
         "the tensors are read as data, without running code, and this happens once"
     )
-
-
-def _write_weights(folder: Path, target: Path, name: str) -> None:
     try:
         from safetensors.torch import save_file
     except ImportError as error:
         raise MissingExtraError("torch", "converting weights") from error
-    tensors: dict[str, Tensor] = {}
-    for file in sorted(folder.glob(PICKLED[0])):
-        tensors |= _tensors(file, name)
-    index = folder / _INDEX
-    if index.is_file():
-        try:
-            expected = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"encoder {name!r}: {_INDEX} cannot be read ({error})") from error
-        if missing := sorted(expected - set(tensors)):
-            raise ConfigError(
-                f"encoder {name!r}: its pieces lack {missing[0]} and {len(missing) - 1} other "
-                "weights; download all of them again"
-            )
-    save_file(tensors, target, metadata={"format": "pt"})
+    try:
+        tensors = {key: value for file in files for key, value in _tensors(file, name).items()}
+        with storing(target):
+            save_file(tensors, temporary, metadata={"format": "pt"})
+            temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _tensors(file: Path, name: str) -> dict[str, Tensor]:
