@@ -51,10 +51,6 @@ class OnnxEncoder:
         self._session: InferenceSession | None = None
         self._threads = 0
 
-    def __reduce__(self) -> tuple[type[OnnxEncoder], tuple[Path, JsonObject]]:
-        # Sessions cannot be pickled; another process opens the files again.
-        return type(self), (self.folder, self.settings)
-
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The ``tokenizers.Tokenizer`` of the folder."""
