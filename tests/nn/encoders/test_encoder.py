@@ -195,22 +195,6 @@ def test_attention_is_fused_where_the_family_has_it(load):
     assert load("bert", attention="eager").model.config._attn_implementation == "eager"
 
 
-def test_mpnets_fused_attention_equals_transformers_own(load):
-    outcomes = []
-    for attention in ("eager", "auto", "sdpa"):
-        encoder = load("mpnet", attention=attention, dropout=0.0, pooling="mean")
-        own = vars(encoder.model.encoder.layer[0].attention.attn)
-        assert ("forward" in own) == (attention != "eager")
-        batches = Batches(tokenize(TEXTS, encoder, 32), 4, pad_id=encoder.pad_id)
-        (batch,) = batches.epoch(0)
-        (states,) = encoder(batch.ids, batch.mask)
-        (states**3).sum().backward()
-        outcomes.append([states.detach(), *(p.grad for p in encoder.parameters())])
-    for own, fused, named in zip(*outcomes, strict=True):
-        torch.testing.assert_close(fused, own, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(fused, named)
-
-
 def test_a_text_without_training_texts_is_read_up_to_128_tokens(tmp_path):
     folder = make_encoder(tmp_path / "long", "bert", max_position_embeddings=200)
     assert load_encoder(EncoderParams(encoder=str(folder))).max_tokens == 128

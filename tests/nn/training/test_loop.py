@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_state_a
         {"average": "swa", "swa_every": 2, "accumulate": 2},
         {"average": "swa", "swa_start": 0, "table_state": "bf16", "average_tables": False},
         {"precision": "bf16", "schedule": "cascade", "beta1_low": 0.8},
-        {"table_optimizer": "adagrad", "keep": "last", "precision": "fp16"},
+        {"keep": "last", "precision": "fp16"},
         {"dropout_share": 0.5},
     ],
     ids=["swa", "swa from the start", "bf16", "fp16", "less dropout"],
@@ -245,12 +245,9 @@ def test_accumulation_equals_the_large_batch(clip_norm):
 @pytest.mark.parametrize(("head_lr", "rate"), [(None, 0.01), (0.03, 0.03)])
 def test_tables_learn_at_the_rate_of_the_heads(head_lr, rate):
     params = replace(PARAMS, max_steps=1, warmup=0, head_lr=head_lr, head_weight_decay=0.0)
-    params = replace(params, table_optimizer="sgd", clip_norm=None)
     arrays = toy_training.gradients_of_updates(params)
-    before = Model().table.weight.numpy()
-    np.testing.assert_allclose(
-        arrays["table.weight"], before - rate * arrays["0 table.weight"], rtol=1e-5, atol=1e-7
-    )
+    steps = np.abs(arrays["table.weight"] - Model().table.weight.numpy())
+    assert steps.max() == pytest.approx(rate, rel=1e-3)  # the first of Adam
 
 
 def test_seconds_are_those_of_updates_alone(monkeypatch):

@@ -95,8 +95,6 @@ class Encoder(torch.nn.Module):
         if model.config.model_type == "xlnet":
             self._summary_id = tokenizer.token_to_id("<cls>")
             model.config.use_mems_eval = False  # copies of states for a next segment
-        if model.config.model_type == "mpnet" and params.attention in ("auto", "sdpa"):
-            setup.fuse_attention(model)
         setup.check_length(model, params.max_tokens)
         setup.drop_unused(model, self.pooling)
         setup.freeze(model, params.freeze)
@@ -222,10 +220,12 @@ class Encoder(torch.nn.Module):
             for name, array in part.arrays.items()
             if name.startswith("weights/")
         }
+        # An encoder must load even if the kernels it was trained with are not installed.
+        attention = {"attn_implementation": "eager"} if params.attention == "eager" else {}
         with quiet():
             with _uninitialised():
                 model = transformers.AutoModel.from_config(
-                    shape, trust_remote_code=False, **_attention(params, shape, here=True)
+                    shape, trust_remote_code=False, **attention
                 )
             setup.drop_unused(model, params.pooling)
             try:
@@ -342,7 +342,7 @@ def _load_model(
                 use_safetensors=True,  # the alternative is a pickle
                 trust_remote_code=False,
                 output_loading_info=True,
-                **_attention(params, config),
+                attn_implementation=None if params.attention == "auto" else params.attention,
             )
     except Exception as error:
         raise ConfigError(f"encoder {params.encoder!r} cannot be loaded: {error}") from error
@@ -370,17 +370,6 @@ def _pool(states: Tensor, mask: Tensor | None, pooling: Pooling, pad_left: bool)
     position = (count - 1).clamp(min=0) if last else mask.shape[1] - count
     rows = torch.arange(len(states), device=states.device)
     return states[rows, position].float()
-
-
-def _attention(
-    params: EncoderParams, config: PretrainedConfig, *, here: bool = False
-) -> dict[str, str]:
-    if params.attention == "auto" or (config.model_type, params.attention) == ("mpnet", "sdpa"):
-        return {}  # MPNet's is ours, and transformers would refuse it
-    # A stored encoder must load even if the kernels it was trained with are not installed.
-    if here and params.attention not in ("eager", "sdpa"):
-        return {}
-    return {"attn_implementation": params.attention}
 
 
 def _transformers() -> ModuleType:
