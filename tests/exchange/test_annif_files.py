@@ -109,7 +109,7 @@ def test_hostile_entities(tmp_path: Path, text: str, entity: str, message: str) 
 
 
 @pytest.mark.parametrize("suffix", ["jsonld", "n3"])
-def test_forms_that_could_name_other_files_are_refused(tmp_path: Path, suffix: str) -> None:
+def test_nothing_is_fetched(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"things.{suffix}").write_text('{"@context": "http://example.org/context"}')
     with pytest.raises(DataError, match="convert it to Turtle"):
         read_vocabulary(tmp_path / f"things.{suffix}", "en")

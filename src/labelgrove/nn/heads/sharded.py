@@ -114,8 +114,8 @@ def whole_state(model: nn.Module) -> dict[str, Tensor]:
 class Exchange:
     """The documents of one batch in every process; ``own`` has a row for each of this one's."""
 
-    def __init__(self, shard: Shard, own: Tensor) -> None:
-        self._count = shard.count
+    def __init__(self, count: int, own: Tensor) -> None:
+        self._count = count
         self._sizes = self._numbers(len(own), own.device)
         self._own = len(own)
 
@@ -213,7 +213,7 @@ def head_losses(
         return full_losses(
             head(text), truth, positive_weights=positive_weights, reduction=reduction
         )
-    exchange = Exchange(shard, text)
+    exchange = Exchange(shard.count, text)
     places, here = shard.local(exchange.lists(truth, NO_NODE))
     own, order = places.masked_fill(~here, NO_NODE).sort(dim=1)
     if positive_weights is not None:
