@@ -15,7 +15,7 @@ import labelgrove
 from labelgrove.disk.tensors import read_tensors
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
 from labelgrove.exchange.export.model import ExportedModel
-from labelgrove.exchange.export.onnx_encoder import OnnxEncoder
+from labelgrove.exchange.export.runtime import OnnxEncoder
 from labelgrove.methods import create
 from labelgrove.methods.explaining.explain import explain
 from labelgrove.nn.encoders.tokens import Tokens

@@ -20,7 +20,7 @@ from labelgrove.errors import (
     NotFittedError,
     UnsupportedError,
 )
-from labelgrove.exchange.export.onnx_encoder import GRAPH, open_session
+from labelgrove.exchange.export.runtime import GRAPH, open_session
 from labelgrove.methods import create
 from support.exported_models import trained
 from support.small_models import planted, tiny_training

@@ -1,6 +1,5 @@
 """Encoders of every family: pooling, layers, gradients, freezing, storing."""
 
-import copy
 import json
 import shutil
 from collections.abc import Callable
@@ -359,13 +358,6 @@ def test_a_single_text_is_tokenised_without_preparing_anew(load, monkeypatch):
     first = tokenize(["red shoes"], encoder, 8)
     monkeypatch.setattr("labelgrove.nn.encoders.tokens._prepare", None)
     assert np.array_equal(tokenize(["red shoes"], encoder, 8).ids, first.ids)
-
-
-def test_a_copy_of_an_encoder_is_whole(load):
-    encoder = load("bert").eval()
-    copied = copy.deepcopy(encoder)
-    tokens = tokenize(TEXTS, copied, 32)
-    assert np.array_equal(embed(copied, tokens), embed(encoder, tokens))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

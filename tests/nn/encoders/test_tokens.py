@@ -13,7 +13,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from labelgrove import records
 from labelgrove.core.strings import StringTable
-from labelgrove.disk.bundle import read_bundle, write_bundle
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.nn.encoders import tokens as module
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
@@ -111,15 +110,6 @@ def test_some_documents_in_any_order():
     assert [some.row(i).tolist() for i in range(len(some))] == [[4], [5, 7], [4]]
     assert len(tokens.take(np.array([], int))) == 0
     assert (tokens.lengths.tolist(), tokens.longest) == ([2, 1, 1], 2)
-
-
-def test_tokens_are_mapped_from_disk(tmp_path):
-    tokens = tokenize(["red", "blue shoes"], TOKENIZERS["bert"], 8)
-    write_bundle(tmp_path / "t", kind="model", fields={}, parts={"tokens": tokens.state()})
-    part = read_bundle(tmp_path / "t", kind="model").parts["tokens"]
-    again = Tokens.from_state(part)
-    assert again.ids is part.arrays["ids"]
-    assert [again.row(i).tolist() for i in range(2)] == [tokens.row(i).tolist() for i in range(2)]
 
 
 def test_token_numbers_beyond_the_type_or_with_huge_gaps_are_refused():

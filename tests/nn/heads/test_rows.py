@@ -71,22 +71,6 @@ def test_adam_is_the_literal_lazy_adam(updates):
     assert not any(state[untouched].any() for state in optimizer.state().values())
 
 
-def test_with_every_row_touched_it_is_adamw():
-    table = table_with(START)
-    optimizer = RowOptimizer({"t": table})
-    dense = torch.nn.Parameter(torch.tensor(START))
-    theirs = torch.optim.AdamW([dense], lr=0.02, weight_decay=0.3)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(5):
-        gradient = torch.randn(ROWS, WIDTH, generator=generator)
-        table.rows(torch.arange(ROWS)).backward(gradient)
-        optimizer.collect()
-        optimizer.step(RowStep(lr=0.02, weight_decay=0.3))
-        dense.grad = gradient.clone()
-        theirs.step()
-    assert torch.allclose(table.weight, dense, atol=1e-6)
-
-
 def test_biases_do_not_decay():
     table = RowTable(4, 2, bias=True)
     table.bias.fill_(1.0)
@@ -162,19 +146,6 @@ def test_bfloat16_moments_learn_nearly_as_float32_ones_do():
         assert not table.weight[1::2].any()
     assert (ends[0] - 1).abs().max() < 0.05
     assert (ends[1] - 1).abs().max() < 0.1
-
-
-def test_the_same_seed_rounds_the_same_way():
-    def trained():
-        table = table_with(START)
-        optimizer = RowOptimizer({"t": table}, state_dtype=torch.bfloat16)
-        for step in range(3):
-            give(table, {1: [0.1, 0.2, 0.3], 4: [1.0, 1.0, 1.0]})
-            optimizer.collect()
-            optimizer.step(RowStep(lr=0.1, seed=step))
-        return torch.cat([table.weight.flatten(), optimizer.state()["t.weight.second"].flatten()])
-
-    assert torch.equal(trained(), trained())
 
 
 def test_no_operation_of_a_step_has_the_size_of_the_table():

@@ -21,7 +21,7 @@ from torch import Tensor
 from labelgrove.core.arrays import Int64
 from labelgrove.core.part import Part
 from labelgrove.errors import UnsupportedError
-from labelgrove.exchange.export.onnx_encoder import open_session
+from labelgrove.exchange.export.runtime import open_session
 from labelgrove.nn.encoders.encoder import Encoder
 
 OPSET = 20  # of 2024; needs onnxruntime 1.18

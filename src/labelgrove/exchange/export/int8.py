@@ -20,7 +20,7 @@ from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from labelgrove.core.arrays import Array, Float32
 from labelgrove.errors import UnsupportedError
-from labelgrove.exchange.export import onnx_encoder
+from labelgrove.exchange.export import runtime
 
 SMALLEST_WIDTH = 32  # narrower matrices cost little, and their scales would be as large
 LEAST_LIKENESS = 0.9  # cosine of states; MiniLM and gte-small are above 0.99
@@ -47,7 +47,7 @@ def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Array
 def check_likeness(source: Path, target: Path, example: Mapping[str, Array]) -> None:
     """Raises if the states of the quantised graph differ too much from the exact ones."""
     exact, rounded = (
-        onnx_encoder.open_session(file, 1).run(None, dict(example))[0].astype(np.float64)
+        runtime.open_session(file, 1).run(None, dict(example))[0].astype(np.float64)
         for file in (source, target)
     )
     lengths = np.linalg.norm(exact, axis=-1) * np.linalg.norm(rounded, axis=-1)
@@ -72,7 +72,7 @@ def channel_sizes(source: Path, examples: Sequence[Mapping[str, Array]]) -> dict
         # Weights go to a second file, because the format is limited to 2 GiB.
         external = {"save_as_external_data": True, "location": f"{source.name}.data"}
         onnx.save(model, Path(temporary) / source.name, **external)
-        session = onnx_encoder.open_session(Path(temporary) / source.name, 1)
+        session = runtime.open_session(Path(temporary) / source.name, 1)
         outputs = [session.run(names, dict(example)) for example in examples]
     largest = (
         np.max([np.abs(values).reshape(-1, values.shape[-1]).max(axis=0) for values in tensors], 0)

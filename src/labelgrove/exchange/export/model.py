@@ -1,21 +1,23 @@
-"""An exported model, as ``labelgrove.load`` reads it from a folder of ``labelgrove.export``.
+"""``labelgrove.export`` writes a neural model that needs neither torch nor transformers.
 
-Nothing here imports torch or transformers.
+``labelgrove.load`` reads it as an :class:`ExportedModel`. Only writing imports torch.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, Literal, NamedTuple, NoReturn, Self, get_args
 
 import numpy as np
 
 from labelgrove.core.arrays import Float32, csr_parts
 from labelgrove.core.jsonio import JsonObject
-from labelgrove.core.params import Settings
+from labelgrove.core.params import Settings, to_toml
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex, Strings
 from labelgrove.data.documents import Documents
@@ -24,14 +26,26 @@ from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import texts_only
 from labelgrove.disk.bundle import regular_size
 from labelgrove.disk.model_folder import StoredModel, reading_parts, save_model
-from labelgrove.errors import ConfigError, ModelFormatError, UnsupportedError
+from labelgrove.errors import (
+    ConfigError,
+    MissingExtraError,
+    ModelFormatError,
+    UnsupportedError,
+)
 from labelgrove.evaluation.calibration import Calibration
-from labelgrove.evaluation.predictions import Predictions
-from labelgrove.exchange.export.heads import Heads, OnnxRunner
-from labelgrove.exchange.export.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder
+from labelgrove.evaluation.predictions import Predictions, check_fitted
+from labelgrove.exchange.export.runtime import (
+    GRAPH,
+    TOKENIZER,
+    WEIGHTS,
+    Heads,
+    OnnxEncoder,
+    OnnxRunner,
+)
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods import load_folder
 from labelgrove.methods.base import Model
 from labelgrove.methods.dual.search import label_vectors, search
 from labelgrove.methods.explaining.explanation import ExplanationRequest
@@ -50,6 +64,7 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.text.tfidf import Tfidf
 
+Precision = Literal["fp32", "int8"]
 RUNTIME = "onnx"
 CONFIG = "config.toml"  # for people
 UNPICKLED = ("encoder", "engine")
@@ -266,3 +281,80 @@ def _vectorizer(stored: StoredModel) -> Tfidf | None:
 def unit_vectors(vectors: Float32) -> DenseBlock:
     """Unit vectors in half precision, which is enough for them."""
     return np.asarray(l2_normalised(vectors).dense, np.float16)
+
+
+def export(
+    model: Model | str | Path,
+    folder: str | Path,
+    *,
+    precision: Precision = "fp32",
+    overwrite: bool = False,
+) -> None:
+    """Writes ``model`` (or the model of a folder) for use without torch and transformers.
+
+    ``labelgrove.load(folder)`` reads it with only onnxruntime and the ``tokenizers`` package.
+    ``fp32`` gives the same labels as torch; ``int8`` stores most weights of the encoder as bytes.
+    See docs/models.md for the costs and savings of both.
+
+    >>> export("model", "exported", precision="int4")
+    Traceback (most recent call last):
+    labelgrove.errors.ConfigError: precision: must be fp32 or int8, got 'int4'
+    """
+    if precision not in get_args(Precision):
+        raise ConfigError(f"precision: must be fp32 or int8, got {precision!r}")
+    if isinstance(model, (str, Path)):
+        model = load_folder(model)
+    if isinstance(model, ExportedModel):
+        raise UnsupportedError("this model is already exported; export the original model")
+    if not isinstance(model, Model):
+        raise ConfigError(f"export: needs a model or a model folder, got {type(model).__name__}")
+    check_fitted(model)
+    pieces = model.exported_parts()
+    if model.facts_.given:
+        raise UnsupportedError(
+            f"this model reads a matrix of {model.facts_.given:,} columns that comes with the "
+            "texts, and an exported model reads texts alone; train it with features=own"
+        )
+    for library in ("torch", "onnx", "onnxruntime", "onnxscript"):
+        try:
+            import_module(library)
+        except ImportError as error:
+            raise MissingExtraError("export", "exporting a model") from error
+    from labelgrove.exchange.export.encoder_graph import some_tokens, write_graph
+    from labelgrove.exchange.export.int8 import write_int8
+
+    encoder, params = pieces.encoder, model.trained_config()
+    config = to_toml({"method": model.method} | params)
+
+    def write_files(target: Path) -> None:
+        (target / CONFIG).write_text(config, encoding="utf-8")
+        (target / TOKENIZER).write_text(encoder.tokenizer.to_str(), encoding="utf-8")
+        with tempfile.TemporaryDirectory() as temporary:
+            graph = (target if precision == "fp32" else Path(temporary)) / GRAPH
+            write_graph(encoder, graph, layers=pieces.layers, mean=pieces.mean, scale=pieces.scale)
+            if precision == "int8":
+                write_int8(graph, target / GRAPH, some_tokens(encoder))
+
+    parts = {"labels": model.index_.state(), "training": model.facts_.state()} | pieces.parts
+    if model.calibration_ is not None:
+        parts["calibration"] = model.calibration_.state()
+    about = {
+        "layers": len(pieces.layers),
+        "width": encoder.width,
+        "max_tokens": encoder.max_tokens,
+        "pad_id": encoder.pad_id,
+        "pad_left": encoder.pad_left,
+        "markup": encoder.markup,
+        "lowercase": encoder.lowercase,
+        "fields": list(encoder.fields),
+        "report": dict(model.report_) or None,
+    }
+    save_model(
+        folder,
+        method=model.method,
+        params=params,
+        metadata={"precision": precision, "timings": {}, "runtime": RUNTIME},
+        parts=parts | {"encoder": Part(about)},
+        extra=write_files,
+        overwrite=overwrite,
+    )
