@@ -335,7 +335,9 @@ def starting_settings(project: AnnifProject) -> tuple[Settings, list[str]]:
             notes.append(f"{backend} {ADVICE[backend]}")
         elif backend not in ("tfidf", *METHODS):
             notes.append(f"the backend {backend or '(none)'} has no counterpart; linear is a start")
-        tfidf = {"min_df": _number(project, "min_df")} if "min_df" in section else Settings()
+        tfidf = Settings()
+        if "min_df" in section:
+            tfidf["min_df"] = _number(project, "min_df")
         if "ngram" in section:
             tfidf["ngram_range"] = [1, _number(project, "ngram")]
         settings |= {"tfidf": tfidf} if tfidf else {}

@@ -173,7 +173,7 @@ def test_parts_that_do_not_fit_the_graph(tmp_path: Path, quick_graphs: None) -> 
 
 
 def test_a_graph_that_fails_names_its_file(exported: Path) -> None:
-    encoder = labelgrove.load(exported).encoder  # type: ignore[attr-defined]
+    encoder = labelgrove.load(exported).onnx  # type: ignore[attr-defined]
     tokens = Tokens(np.array([2**30], np.int32), np.array([0, 1]))
     with pytest.raises(ModelFormatError, match=r"encoder\.onnx: cannot be run"):
         list(encoder.states(tokens))

@@ -1,7 +1,6 @@
 """Encoders of every family: pooling, layers, gradients, freezing, storing."""
 
 import json
-import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +10,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from labelgrove.core.part import Part  # noqa: E402
-from labelgrove.disk.bundle import read_bundle, write_bundle  # noqa: E402
 from labelgrove.errors import ConfigError, LabelgroveWarning, ModelFormatError  # noqa: E402
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.embed import embed  # noqa: E402
@@ -213,18 +211,6 @@ def test_dropout_is_replaced_everywhere(family, load):
     assert not torch.equal(much(ids, None)[0], much(ids, None)[0])
 
 
-def test_freezing(load):
-    def trained(freeze):
-        names = (n for n, p in load("bert", freeze=freeze).named_parameters() if p.requires_grad)
-        return {".".join(n.split(".")[1:4]) if "layer." in n else n.split(".")[1] for n in names}
-
-    layers = {f"encoder.layer.{n}" for n in range(LAYERS)}
-    assert trained(None) == {"embeddings"} | layers
-    assert trained("embeddings") == layers
-    assert trained(2) == {"encoder.layer.2"}
-    assert trained("all") == set()
-
-
 def test_narrow_embeddings_are_frozen_with_what_widens_them(tmp_path):
     make_encoder(tmp_path / "electra", "electra", embedding_size=8)
     params = EncoderParams(encoder=str(tmp_path / "electra"), max_tokens=16, freeze=1)
@@ -247,26 +233,6 @@ def test_gradient_checkpointing_gives_the_same_gradients(load, freeze, family):
     assert gradients[0]
     for plain, again in zip(*gradients, strict=True):
         torch.testing.assert_close(plain, again)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_stored_encoder_is_the_same_and_needs_no_other_file(family, tmp_path):
-    source = make_encoder(tmp_path / "source", family)
-    encoder = load_encoder(EncoderParams(encoder=str(source), max_tokens=32)).eval()
-    write_bundle(tmp_path / "kept", kind="model", fields={}, parts={"encoder": encoder.state()})
-    shutil.rmtree(source)
-    part = read_bundle(tmp_path / "kept", kind="model").parts["encoder"]
-    json.dumps(part.config)
-    again = Encoder.from_state(part).eval()
-    assert (again.pooling, again.pad_id, again.pad_left, again.params) == (
-        encoder.pooling,
-        encoder.pad_id,
-        encoder.pad_left,
-        encoder.params,
-    )
-    tokens = tokenize(TEXTS, again, 32)
-    assert np.array_equal(tokens.ids, tokenize(TEXTS, encoder, 32).ids)
-    assert np.array_equal(embed(again, tokens), embed(encoder, tokens))
 
 
 def test_a_damaged_part_is_refused(load):

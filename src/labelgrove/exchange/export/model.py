@@ -67,7 +67,7 @@ from labelgrove.text.tfidf import Tfidf
 Precision = Literal["fp32", "int8"]
 RUNTIME = "onnx"
 CONFIG = "config.toml"  # for people
-UNPICKLED = ("encoder", "engine")
+UNPICKLED = ("onnx", "engine")
 
 
 class ExportedModel(Model):
@@ -82,7 +82,7 @@ class ExportedModel(Model):
     stored: dict[str, Part]
     folder: Path
     metadata: JsonObject
-    encoder: OnnxEncoder
+    onnx: OnnxEncoder
     engine: Engine
 
     def __init__(self, *, n_jobs: int | None = None) -> None:
@@ -104,8 +104,8 @@ class ExportedModel(Model):
         model.index_ = LabelIndex.from_state(parts["labels"])
         model.facts_ = TrainingFacts.from_state(parts["training"])
         model.facts_.check_fits(len(model.index_))
-        model.encoder = OnnxEncoder(path, parts["encoder"].config)
-        model.engine = make_engine(stored, model.index_, model.encoder)
+        model.onnx = OnnxEncoder(path, parts["encoder"].config)
+        model.engine = make_engine(stored, model.index_, model.onnx)
         check_trees(model.trees(), model.index_, path)
         model.report_ = parts["encoder"].config.get("report") or {}
         if "calibration" in parts:
