@@ -320,8 +320,7 @@ def export(
             import_module(library)
         except ImportError as error:
             raise MissingExtraError("export", "exporting a model") from error
-    from labelgrove.exchange.export.encoder_graph import some_tokens, write_graph
-    from labelgrove.exchange.export.int8 import write_int8
+    from labelgrove.exchange.export.encoder_graph import some_tokens, write_graph, write_int8
 
     encoder, params = pieces.encoder, model.trained_config()
     config = to_toml({"method": model.method} | params)
