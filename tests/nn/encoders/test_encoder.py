@@ -187,11 +187,6 @@ def test_texts_as_long_as_there_are_positions_and_layers_that_exist(load):
     assert load("xlnet", max_tokens=4096).max_tokens == 4096
 
 
-def test_attention_is_fused_where_the_family_has_it(load):
-    assert load("bert").model.config._attn_implementation == "sdpa"
-    assert load("bert", attention="eager").model.config._attn_implementation == "eager"
-
-
 def test_a_text_without_training_texts_is_read_up_to_128_tokens(tmp_path):
     folder = make_encoder(tmp_path / "long", "bert", max_position_embeddings=200)
     assert load_encoder(EncoderParams(encoder=str(folder))).max_tokens == 128
