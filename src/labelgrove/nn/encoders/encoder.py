@@ -11,6 +11,7 @@ import functools
 import importlib
 import json
 import logging
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoder", "EncoderParams", "find_encoder", "load_encoder"]
 
+_SAFE_SINCE = (2, 6)  # of torch: before, weights_only could be tricked (CVE-2025-32434)
 FEW_TOKENS = 128  # to read of a text, where no training texts say how long they are
 
 # Settings of transformers that are neither stored nor read; the labels belong to other heads.
@@ -334,16 +336,28 @@ def _load_model(
 ) -> tuple[PreTrainedModel, bool]:
     """The model, and whether it has a trained pooler."""
     transformers = _transformers()
+    safe = any(folder.glob("*.safetensors"))
+    if not safe and tuple(map(int, torch.__version__.split(".")[:2])) < _SAFE_SINCE:
+        raise ConfigError(
+            f"encoder {params.encoder!r}: torch {torch.__version__} can be made to run code by a "
+            "pickle; install torch 2.6 or newer"
+        )
     try:
         with quiet():
             model, report = transformers.AutoModel.from_pretrained(
                 folder,
                 config=config,
-                use_safetensors=True,  # the alternative is a pickle
+                use_safetensors=safe,  # else a pickle that the user lets us read
+                weights_only=True,
                 trust_remote_code=False,
                 output_loading_info=True,
                 attn_implementation=None if params.attention == "auto" else params.attention,
             )
+    except pickle.UnpicklingError as error:
+        raise ConfigError(
+            f"encoder {params.encoder!r}: its pickle holds more than tensors, and reading it could "
+            "run code; choose another encoder or a revision with safetensors (NAME@REVISION)"
+        ) from error
     except Exception as error:
         raise ConfigError(f"encoder {params.encoder!r} cannot be loaded: {error}") from error
     untrained = [n for n in report["missing_keys"] if not n.startswith("pooler.")]

@@ -25,12 +25,6 @@ from labelgrove.disk.hashing import file_hash
 from labelgrove.disk.model_folder import load_model, reading_parts
 from labelgrove.disk.tensors import tensor_sizes
 from labelgrove.errors import ConfigError, MissingExtraError
-from labelgrove.nn.encoders.conversion import (
-    PICKLED,
-    SETTING,
-    convert_weights_of,
-    has_pickled_weights,
-)
 
 Pooling = Literal["auto", "first", "last", "mean", "pooler"]
 
@@ -78,8 +72,8 @@ class EncoderParams(Params):
     )
     convert_weights: bool = param(
         False,
-        help="if there is only pytorch_model.bin, convert it once to safetensors (tensors are read "
-        "without running code), beside the file",
+        help="if there are no safetensors, read pytorch_model.bin: tensors alone, without running "
+        "code",
     )
 
     def folder(self) -> Path:
@@ -101,9 +95,10 @@ _POOLINGS: dict[Pooling, str] = {
     "pooler": "pooler",
 }
 _HUB_PUBLISHER = "sentence-transformers/"  # of the encoders above
+_PICKLED = "pytorch_model*.bin"  # one file, or numbered pieces with an index beside them
 _CONVERTING = (
-    f"pytorch_model.bin, a pickle, is read only with {SETTING}=true, which converts it once to "
-    "safetensors without running code"
+    "pytorch_model.bin, a pickle, is read only with encoder.convert_weights=true: its tensors "
+    "alone, without running code"
 )
 _REVISION = "or name a revision that has safetensors (NAME@REVISION, such as @refs/pr/1)"
 _HUB_FILES = ["*.json", "model*.safetensors", "vocab.txt", "merges.txt", "*.model"]
@@ -114,23 +109,20 @@ def find_encoder(name: str, *, convert_weights: bool = False) -> Path:
 
     ``name`` is a folder, a package with weights (its own name, or that of an encoder we know), or
     a Hub id, with ``@`` and a revision if it is not the main one. Installed files are preferred to
-    a download. Pickled weights are converted if ``convert_weights`` says so, else refused. If the
-    folder holds a trained model, its encoder is unpacked into the cache.
+    a download. Pickled weights are refused unless ``convert_weights`` says that they may be read.
+    If the folder holds a trained model, its encoder is unpacked into the cache.
     """
     folder = Path(name).expanduser()
     if folder.is_dir() and name:
-        if not _is_encoder(folder):
-            if (folder / MANIFEST).is_file():
-                return unpacked_encoder(folder, name)
-            pickled = has_pickled_weights(folder)
-            if not (pickled and convert_weights):
-                remedy = f"; {_CONVERTING}" if pickled else ""
-                raise ConfigError(
-                    f"encoder {name!r}: the folder must have config.json, tokenizer files and "
-                    f"weights as safetensors{remedy}"
-                )
-            convert_weights_of(folder, name)
-        return folder
+        if _is_encoder(folder, pickled=convert_weights):
+            return folder
+        if (folder / MANIFEST).is_file():
+            return unpacked_encoder(folder, name)
+        remedy = f"; {_CONVERTING}" if _is_encoder(folder, pickled=True) else ""
+        raise ConfigError(
+            f"encoder {name!r}: the folder must have config.json, tokenizer files and weights as "
+            f"safetensors{remedy}"
+        )
     repository, revision = split_revision(name)
     looks_like_path = repository.startswith((".", "/", "~")) or repository.count("/") > 1
     if looks_like_path or not repository or repository.endswith("/"):
@@ -208,7 +200,8 @@ def _stored_number(config: Mapping[str, Any], names: tuple[str, ...], otherwise:
 
 def parameter_count(folder: Path) -> int:
     """The number of parameters in a folder, read from the headers of its files."""
-    return sum(sum(tensor_sizes(file).values()) for file in folder.glob("*.safetensors"))
+    count = sum(sum(tensor_sizes(file).values()) for file in folder.glob("*.safetensors"))
+    return count or sum(file.stat().st_size // 4 for file in folder.glob(_PICKLED))
 
 
 def saved_pooling(folder: Path) -> Pooling | None:
@@ -245,7 +238,7 @@ class EncoderContent:
         """The values to hash."""
         folder = self.params.folder()
         files = [folder / "config.json", folder / "1_Pooling" / "config.json"]
-        files += sorted(folder.glob("*.safetensors"))
+        files += sorted(folder.glob("*.safetensors")) or sorted(folder.glob(_PICKLED))
         settings = self.params.get_params()
         del settings["encoder"], settings["convert_weights"]  # the files say it all
         stats = [(file.absolute(), file.stat()) for file in files if file.exists()]
@@ -267,8 +260,9 @@ def cache_folder() -> Path:
     return Path(base).expanduser().absolute() / "labelgrove"
 
 
-def _is_encoder(folder: Path) -> bool:
-    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
+def _is_encoder(folder: Path, *, pickled: bool = False) -> bool:
+    weights = any(folder.glob("*.safetensors")) or (pickled and any(folder.glob(_PICKLED)))
+    return (folder / "config.json").is_file() and weights
 
 
 def _in_packages(name: str) -> Path | None:
@@ -298,14 +292,13 @@ def _on_hub(name: str, repository: str, revision: str | None, convert: bool) -> 
                 if _is_encoder(folder):
                     return folder
                 if convert:
-                    folder = _snapshot(source, revision, cached=cached, also=PICKLED)
+                    folder = _snapshot(source, revision, cached=cached, also=[_PICKLED])
             except MissingExtraError:
                 raise
             except Exception as error:  # of many types: no such name, no network, no access
                 reasons.append(error)
                 continue
-            if convert and has_pickled_weights(folder):
-                convert_weights_of(folder, name)
+            if _is_encoder(folder, pickled=convert):
                 return folder
             remedy = f"; {_REVISION}" if convert else f"; {_CONVERTING}; {_REVISION}"
             reasons.append(
