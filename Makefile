@@ -68,7 +68,7 @@ attack: $(INSTALLED) $(NEURAL)
 # What needs a Ray cluster, in full; `make test` runs the part that is quick. One process: every test
 # process would start a cluster of its own.
 test-ray: $(INSTALLED) $(NEURAL)
-	LABELGROVE_TEST_RAY=all $(BIN)/python -m pytest tests/engines tests/test_examples.py \
+	LABELGROVE_TEST_RAY=all $(BIN)/python -m pytest tests/engines tests/test_scripts.py \
 		-k "engines or ray_cluster" $(PYTEST_ARGS)
 
 # The kernels and their tests under AddressSanitizer and UndefinedBehaviorSanitizer; needs GCC.

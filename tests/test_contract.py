@@ -130,12 +130,6 @@ def test_clone_and_nested_parameters(method: str) -> None:
         model.set_params(nonsense=1)
 
 
-def test_same_seed_same_bits(kind: str) -> None:
-    texts, labels = planted()
-    again = comparable(kind, n_jobs=3, random_state=new(kind).random_state).fit(texts, labels)
-    assert same(compared(kind), again.predict(texts, k=5))
-
-
 def test_thread_count_changes_nothing(kind: str) -> None:
     texts, labels = planted()
     one = comparable(kind, n_jobs=1).fit(texts, labels)

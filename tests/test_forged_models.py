@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -15,34 +11,7 @@ import pytest
 import labelgrove
 from labelgrove import LabelIndex, Linear
 from labelgrove.errors import DataError, LabelgroveError, ModelFormatError
-from labelgrove.methods import create
 from support.forging import forge_arrays, forge_manifest, forge_settings
-
-TESTS = Path(__file__).parent
-MODELS = TESTS / "fixtures" / "models"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["linear", "neighbours", "matcher", "ensemble"])
-def test_forged_folders_give_our_own_errors(method: str, tmp_path: Path) -> None:
-    if method in ("neighbours", "matcher"):  # there is no model of an earlier version
-        texts = ["red hat", "blue lamp", "red lamp", "blue hat with a lamp"]
-        labels = [["hats", "red"], ["lamps"], ["lamps", "red"], ["hats", "lamps"]]
-        create(method).fit(texts, labels).save(tmp_path / "model")
-    else:
-        with zipfile.ZipFile(MODELS / f"{method}.zip") as archive:
-            archive.extractall(tmp_path / "model")
-    script = TESTS / "support" / "forged_models.py"
-    run = subprocess.run(
-        [sys.executable, script, tmp_path / "model", "0", "80"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
-    assert "0 raw errors" in run.stdout
 
 
 @pytest.fixture

@@ -76,7 +76,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--encoder", help="a pretrained encoder instead of a random one")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="auto", choices=["auto", "fp32", "bf16", "fp16"])
-    parser.add_argument("--table-optimizer", default="adam", choices=["adam", "adagrad", "sgd"])
     parser.add_argument("--table-state", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument(
         "--row-table-from",
@@ -118,7 +117,6 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         weight_decay=0.05,
         head_weight_decay=0.005,
         precision=options.precision,
-        table_optimizer=options.table_optimizer,
         table_state=options.table_state,
         keep="last",
         checkpoint_minutes=None,
@@ -143,7 +141,7 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         "levels": tree.widths,
         "kept": kept,
         "table": "dense" if table is None else "rows",
-        "table_optimizer": options.table_optimizer if table is not None else "adamw",
+        "table_optimizer": "adam" if table is not None else "adamw",
         "table_state": options.table_state,
         "row_kernel": device.type == "cuda" and row_kernel._kernel is not None,
         "compile": options.compile,

@@ -58,7 +58,7 @@ _HOME = {
     "XTransformer": "labelgrove.methods.xtransformer.method",
     "calibrate": "labelgrove.evaluation.calibrate",
     "evaluate": "labelgrove.evaluation.metrics",
-    "export": "labelgrove.exchange.export.write",
+    "export": "labelgrove.exchange.export.model",
     "from_pretrained": "labelgrove.exchange.loading",
     "load": "labelgrove.exchange.loading",
     "push": "labelgrove.exchange.hub",
@@ -83,7 +83,7 @@ if TYPE_CHECKING:  # a name is public if its import repeats it
     from labelgrove.evaluation.metrics import evaluate as evaluate
     from labelgrove.evaluation.metrics import scorer as scorer
     from labelgrove.evaluation.predictions import Predictions as Predictions
-    from labelgrove.exchange.export.write import export as export
+    from labelgrove.exchange.export.model import export as export
     from labelgrove.exchange.hub import push as push
     from labelgrove.exchange.loading import from_pretrained as from_pretrained
     from labelgrove.exchange.loading import load as load

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import random
 import shutil
+import zipfile
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +17,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from support.damage import ADDRESSES, MEMORY, ROW, SANITIZED, TEXTS
-from support.mutations import json_text
+from labelgrove import Ensemble, Linear, Matcher, Neighbours, export, load
+from support import forging, tasks
+from support.damage import ADDRESSES, MEMORY, ROW, SANITIZED, TEXTS, forge
 from support.zygote import HANG, Zygote
 
 pytestmark = pytest.mark.slow
@@ -23,9 +28,11 @@ LONG = "LABELGROVE_ATTACK" in os.environ
 SAMPLES: dict[str, tuple[int, str, tuple[str, ...]]] = {
     **{name: (4_000, task, rest) for name, (_, task, rest) in TEXTS.items()},
     "table.parquet": (4_000, "read_file", ("parquet",)),
+    "odd.parquet": (2_000, "read_file", ("parquet",)),
     "table.xlsx": (2_000, "read_file", ("xlsx",)),
     "pecos": (4_000, "read_file", ("pecos",)),
     "model": (10_000, "use_model", ()),
+    **dict.fromkeys(("neighbours", "matcher", "ensemble"), (2000, "use_model", ())),
 }
 
 
@@ -34,8 +41,12 @@ def samples(calibrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("samples")
     for name, (content, _, _) in TEXTS.items():
         (folder / name).write_text(content)
-    (folder / "corpus.jsonl").write_text(json_text(ROW) + "\n")
+    (folder / "corpus.jsonl").write_text(json.dumps(ROW) + "\n")
     shutil.copytree(calibrated, folder / "model")
+    texts, labels = ["red hat", "lamp", "red lamp"], [["hats", "red"], ["lamps"], ["lamps", "red"]]
+    models = [Neighbours(), Matcher(), Ensemble(members=[Linear(), Linear()])]
+    for model in models:
+        model.fit(texts, labels).save(folder / model.method)
     (folder / "pecos").mkdir()
     (folder / "pecos" / "X.trn.txt").write_text("a red hat\nblue shoes\na hat\n")
     matrix = sparse.csr_matrix(np.array([[1, 0, 1], [0, 1, 0], [1, 0, 0]], np.float32))
@@ -46,9 +57,12 @@ def samples(calibrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write_table(folder: Path, name: str) -> None:
     """The samples that need a library."""
-    if name == "table.parquet":
+    if name.endswith(".parquet"):
         parquet = pytest.importorskip("pyarrow.parquet")
-        columns = {"text": ["a hat", "shoes", "7"], "labels": [["red", "hats"], ["blue"], []]}
+        odd = [b"\xff", b"a", None], [[["red"]], [[None]], None]
+        usual = ["a hat", "shoes", "7"], [["red", "hats"], ["blue"], []]
+        columns = dict(zip(("text", "labels"), odd if name[0] == "o" else usual, strict=True))
+        columns |= {"id": [{"a": 1}, None, {"a": 2}], "weights": [float("nan"), 1e300, None]}
         parquet.write_table(pytest.importorskip("pyarrow").table(columns), folder / name)
     elif name == "table.xlsx":
         book = pytest.importorskip("openpyxl").Workbook()
@@ -65,7 +79,7 @@ def test_damaged_copies(
 ) -> None:
     write_table(samples, name)
     number, task, rest = SAMPLES[name]
-    files = 200 if LONG and not SANITIZED else 20
+    files = 200 if LONG and not SANITIZED else 40
     draw = random.Random(None if LONG else name)
     seeds = [draw.randrange(1 << 40) for _ in range(number // files)]
     share = 0.3 if name == "model" else 0.02  # of the time under sanitizers; without, try all
@@ -80,3 +94,44 @@ def test_damaged_copies(
         assert outcome.facts["peak"] < MEMORY, seed
         tally["damaged files"] += files
         tally["damaged files, of these refused"] += outcome.facts["refused"]
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Zygote, Path]]:
+    """A process that knows torch, and models that need it or onnxruntime."""
+    folder = tmp_path_factory.mktemp("networks")
+    for file in tasks.MODELS.glob("*.zip"):
+        with zipfile.ZipFile(file) as archive:
+            archive.extractall(folder / file.stem)
+    if importlib.util.find_spec("onnxscript"):
+        for name in ("lightxml", "xtransformer", "linear-vectors"):
+            export(load(folder / name), folder / f"exported-{name}")
+    with Zygote("neural") as process:
+        yield process, folder
+
+
+@pytest.mark.long_attack
+def test_models_of_every_method(
+    networks: tuple[Zygote, Path], rounds: Callable[[float], Iterator[None]], tally: Counter[str]
+) -> None:
+    process, folder = networks
+    models = sorted(path for path in folder.iterdir() if path.name != "forged")
+    for number, _ in enumerate(rounds(0.1)):
+        copy = folder / "forged"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(models[number % len(models)], copy)
+        seed = random.randrange(1 << 30)
+        forge(copy, random.Random(seed))
+        outcome = process("use_model", str(copy), limits={"memory": 32 << 30})
+        where = models[number % len(models)].name, seed
+        assert outcome.status == 0, (where, outcome.stderr)
+        assert outcome.facts["peak"] < 3 * MEMORY, where
+        tally["hostile models of every method"] += 1
+
+
+def test_what_is_not_damaged_is_read(samples: Path, zygote: Zygote) -> None:
+    forging.sign(samples / "model")
+    for name in ("model", "rows.jsonl", "table.csv", "answers.jsonl", "labels.json", "labels.tsv"):
+        _, task, rest = SAMPLES[name]
+        outcome = zygote(task, str(samples / name), *rest, folder=str(samples))
+        assert outcome.status == 0 and not outcome.facts.get("refused"), (name, outcome)

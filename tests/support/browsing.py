@@ -17,43 +17,6 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 TEXT = "A <b>kettle</b> 🫖 of copper for camping, in forest green. Not for cat lovers."
 
-# Every visible text's contrast with all that is painted behind it.
-CONTRASTS = """() => {
-    const context = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-    const painted = (colour) => {
-        context.clearRect(0, 0, 1, 1);
-        context.fillStyle = colour;
-        context.fillRect(0, 0, 1, 1);
-        return [...context.getImageData(0, 0, 1, 1).data];
-    };
-    const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
-        .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-        .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-    const ink = (element) => {
-        const style = getComputedStyle(element);
-        return element instanceof SVGElement ? style.fill : style.color;
-    };
-    const found = [];
-    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    while (walk.nextNode()) {
-        const element = walk.currentNode.parentElement;
-        if (!walk.currentNode.data.trim() || !element.checkVisibility()) continue;
-        if (element.closest(".hidden, .skip, script, noscript, svg title, svg desc")) continue;
-        const layers = [];
-        for (let behind = element; behind; behind = behind.parentElement) {
-            layers.unshift(painted(getComputedStyle(behind).backgroundColor));
-            if (layers[0][3] === 255) break;
-        }
-        const ground = layers.reduce((under, [r, g, b, alpha]) =>
-            [r, g, b].map((c, i) => c * alpha / 255 + (under[i] ?? 0) * (1 - alpha / 255)), []);
-        const [a, b] = [light(painted(ink(element))), light(ground)]
-            .sort((x, y) => y - x);
-        found.push([(a + 0.05) / (b + 0.05), walk.currentNode.data.trim().slice(0, 40)]);
-    }
-    return found;
-}"""
-
-
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy as copying
 import io
 import json
 import os
@@ -14,27 +15,24 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from labelgrove.disk.bundle import MANIFEST
-from support.forged_models import change_settings, forge
+from labelgrove.disk.tensors import read_tensors
+from support.forging import forge_arrays, sign
 
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")  # by native/check.sh attack
 MEMORY = 4000.0 if SANITIZED else 1000.0  # megabytes, with all libraries
 ADDRESSES = 1 << 48 if SANITIZED else 4 << 30  # allocators reserve much more than they use
 SKOS = "http://www.w3.org/2004/02/skos/core#"
-LINKED = {
-    "@context": {"s": SKOS},
-    "@graph": [{"@id": "x:1", "@type": "s:Concept", "s:prefLabel": {"@value": "cats"}}],
-}
 ANNIF = {
-    "projects.cfg": "[DEFAULT]\nlanguage=en\n[a]\nvocab=v(en,exclude=x:1)\nbackend=svc\n"
-    "name=%(language)s\n",
+    "projects.cfg": "[DEFAULT]\nlanguage=en\n[a]\nvocab=v(en,exclude=x:1)\nbackend=svc\n",
     "projects.toml": '[a]\nvocab = "v(en)"\nbackend = "labelgrove"\nconfig = "a.toml"\n',
     "things.rdf": f"""<!DOCTYPE r [<!ENTITY ex "x:">]>
 <r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:s="{SKOS}">
 <s:Concept r:about="&ex;1"><s:prefLabel xml:lang="en">cats</s:prefLabel></s:Concept></r:RDF>""",
     "things.ttl": f'<x:1> a <{SKOS}Concept> ; <{SKOS}prefLabel> "cats"@en, """tea""" .\n',
     "things.nt": f'<x:1> <{SKOS}prefLabel> "cats"@en .\n',
-    "things.jsonld": json.dumps(LINKED),
     "things.csv": "uri,notation,label_en,label_de\n<x:1>,,cats,Katzen\n",
     "things.tsv": "<x:1>\tcats\n",
 }
@@ -117,6 +115,12 @@ def damage(sample: Path, copy: Path, draw: random.Random) -> None:
             damage(sample / name, copy / name, draw)
         return
     content = sample.read_bytes()
+    if sample.suffix == ".npz" and draw.random() < 0.5:
+        arrays = dict(np.load(sample))
+        chosen = draw.choice(sorted(arrays.keys() - {"format"}))
+        arrays[chosen] = change_array(arrays[chosen], draw)
+        np.savez(copy, **{name: array for name, array in arrays.items() if array is not None})
+        return
     if zipfile.is_zipfile(sample) and draw.random() < 0.7:
         with zipfile.ZipFile(sample) as archive:
             entries = {name: archive.read(name) for name in archive.namelist()}
@@ -151,3 +155,77 @@ def read_damaged(first: int, last: int, hang: int, task: str, sample: str, *rest
         with redirect_stdout(io.StringIO()):
             refused += bool(getattr(tasks, task)(str(copy), *rest).get("refused"))
     return {"refused": refused}
+
+
+VALUES: list[Any] = [None, True, -1, 0, 1, 3, 2**31, 2**40, 2**62, -(2**63), 10**400, 1e308]
+VALUES += [float("nan"), float("inf"), -0.0, "", "x", "\x00", "\ud800", "e\u0301", "x" * 5_000]
+VALUES += ["../../etc/passwd", [], [[]], [1], [None], ["a", "a"], {}, {"a": 1}, {"": None}]
+DTYPES = ["<f8", "<f4", "<f2", "<i8", "<i4", "|i1", "<u4", "|u1", "|b1"]
+
+
+def change_settings(value: Any, draw: random.Random) -> Any:
+    """The value with one of the values inside it, or all of it, replaced or removed."""
+    changed = copying.deepcopy(value)
+    place = changed
+    for _ in range(draw.randint(0, 4)):
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        inner = [key for key in keys if isinstance(place[key], (dict, list)) and place[key]]
+        if not inner:
+            break
+        place = place[draw.choice(inner)]
+    keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+    if not keys:
+        return draw.choice(VALUES)
+    key = draw.choice(keys)
+    if draw.random() < 0.3:
+        del place[key]
+    else:
+        place[key] = draw.choice(VALUES)
+    return changed
+
+
+def change_array(array: Any, draw: random.Random) -> Any:
+    kind = draw.choice(["none", "dtype", "short", "long", "shape", "value", "noise"])
+    with np.errstate(all="ignore"):
+        if kind == "none":
+            return None
+        if kind == "dtype":
+            return array.astype(draw.choice(DTYPES))
+        if kind == "short":
+            return array[: draw.randint(0, len(array))] if array.ndim else array
+        if kind == "long":
+            return np.concatenate([array, array]) if array.ndim else array
+        if kind == "shape":
+            return array[None]
+        changed = array.copy()
+        if changed.size == 0:
+            return changed
+        if kind == "value":
+            number = draw.choice([-1, 0, 1, 7, 127, 2**31 - 1, 2**62, 1e30, np.nan, np.inf])
+            changed.flat[draw.randrange(changed.size)] = np.array(number).astype(changed.dtype)
+            return changed
+        noise = np.random.default_rng(draw.randrange(1 << 30)).integers(-3, 9, changed.shape)
+        return noise.astype(changed.dtype)
+
+
+def forge(folder: Path, draw: random.Random) -> None:
+    file = draw.choice(
+        sorted(p for p in folder.rglob("*") if p.suffix in (".json", ".safetensors"))
+    )
+    part = file.relative_to(folder).with_suffix("").as_posix()
+    if file.suffix == ".safetensors":
+        arrays = read_tensors(file)
+        name = draw.choice(sorted(arrays))
+        forge_arrays(folder, part, {name: change_array(arrays[name], draw)})
+        return
+    content = json.loads(file.read_text())
+    if file.name == "manifest.json":
+        key = draw.choice(["params", "metadata", "parts", "method"])
+        if isinstance(content[key], str) or draw.random() < 0.1:
+            content[key] = draw.choice(VALUES)
+        else:
+            content[key] = change_settings(content[key], draw)
+    else:
+        content = change_settings(content, draw)
+    file.write_text(json.dumps(content))
+    sign(folder)

@@ -28,10 +28,8 @@ from labelgrove.nn.batches.padded import Movable
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.sharded import whole_state
 from labelgrove.nn.network import labels_of
-from labelgrove.nn.training import loop
 from labelgrove.nn.training.devices import Workers
 from labelgrove.nn.training.loop import LoopParams, LoopResult, Task, train
-from labelgrove.nn.training.updates import Updates
 from support.toy_training import stopped_after
 
 DOCUMENTS, WIDTH, LABELS, SIZE = 42, 6, 23, 4
@@ -143,7 +141,7 @@ class Model(nn.Module):
         return loss
 
 
-def run(model: Model, size: int, params: LoopParams = PARAMS, **options: Any) -> LoopResult:
+def run(model: Model, size: int, folder: Path | None = None) -> LoopResult:
     batches = Batches(size)
     everything = batches.batch(np.arange(DOCUMENTS))
 
@@ -151,8 +149,8 @@ def run(model: Model, size: int, params: LoopParams = PARAMS, **options: Any) ->
         top = model.heads.predict(model.states(everything.x), 3)
         return float(top.scores.sum() - torch.log1p(top.columns.float()).sum() / 1e3)
 
-    task = Task(batches, lambda m, batch: m(batch), options.pop("evaluate", evaluate))
-    return train(model, task, params, seed=5, **options)
+    task = Task(batches, lambda m, batch: m(batch), evaluate)
+    return train(model, task, PARAMS, seed=5, folder=folder)
 
 
 def arrays_of(model: Model, result: LoopResult) -> dict[str, np.ndarray[Any, Any]]:
@@ -165,44 +163,6 @@ def arrays_of(model: Model, result: LoopResult) -> dict[str, np.ndarray[Any, Any
     with torch.no_grad():
         top = model.heads.predict(model.states(everything.x), 4)
     return arrays | {"columns": top.columns.numpy(), "scores": top.scores.numpy()}
-
-
-class Watched(Updates):
-    """Updates that say how much memory a label table takes with its optimiser's state."""
-
-    def __init__(self, model: Any, *rest: Any, **options: Any) -> None:
-        super().__init__(model, *rest, **options)
-        heads = model.heads
-        table: Any = heads.tables[-1] if hasattr(heads, "tables") else None
-        self.table = table or (heads.full if heads.index is None else heads.table)
-
-    def bytes(self) -> int:
-        """Of weights, biases, and what the optimiser stores of them after an update."""
-        tensors = list(self.table.state_dict().values())
-        states = (
-            []
-            if self.optimizer is None
-            else [self.optimizer.state[parameter] for parameter in self.table.parameters()]
-        )
-        tensors += [t for state in states for name, t in state.items() if name != "step"]
-        tensors += [*self.rows.state().values(), *self._full_state().values()]
-        return sum(tensor.numel() * tensor.itemsize for tensor in tensors)
-
-
-def table_bytes(model: Model, size: int) -> int:
-    """What a process holds of a label table while it trains."""
-    watched: list[Watched] = []
-
-    def watch(*arguments: Any, **options: Any) -> Watched:
-        watched.append(Watched(*arguments, **options))
-        return watched[-1]
-
-    loop.Updates, usual = watch, loop.Updates  # type: ignore[assignment, misc]
-    try:
-        run(model, size, replace(PARAMS, max_steps=1), evaluate=None)
-    finally:
-        loop.Updates = usual  # type: ignore[misc]
-    return watched[0].bytes()
 
 
 def divided(kind: str) -> Model:
@@ -220,8 +180,7 @@ def worker(folder: Path, kinds: list[str]) -> None:
         model = divided(kind)
         result = run(model, SIZE, folder=folder / kind)
         assert result.resumed_from == 2
-        arrays = arrays_of(model, result) | {"bytes": np.array(table_bytes(divided(kind), SIZE))}
-        write_tensors(folder / f"{kind} {os.environ['RANK']}", arrays)
+        write_tensors(folder / f"{kind} {os.environ['RANK']}", arrays_of(model, result))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import pairwise
 from textwrap import wrap
 
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -68,13 +67,14 @@ def refreshed(page: str, run: Callable[[str, str], Sequence[str] | None]) -> str
 
 
 def current(shown: str, printed: Sequence[str]) -> str:
-    """``shown`` if one of the outputs is what it shows; otherwise what it should show."""
+    """``shown`` if one of the outputs is what it shows; otherwise the whole output most like it."""
     if any(shows(shown, output) for output in printed):
         return shown
     outputs = [output for output in printed if output.strip()]
     if not outputs:
         raise ValueError(f"no command before this block prints anything:\n{shown}")
-    return _excerpt(shown, max(outputs, key=lambda output: _likeness(shown, output)))
+    output = max(outputs, key=lambda output: _likeness(shown, output))
+    return "".join(f"{line}\n" for line in _wrapped(output.strip("\n").splitlines()))
 
 
 def shows(shown: str, output: str) -> bool:
@@ -125,30 +125,6 @@ def _equal(shown: tuple[str, str], printed: tuple[str, str]) -> bool:
         return False
     numbers = [float(word.replace(",", "")) for word in words]
     return abs(numbers[0] - numbers[1]) <= max(0.02, 0.02 * abs(numbers[1]))
-
-
-def _excerpt(shown: str, output: str) -> str:
-    """The output, without the lines that ``shown`` leaves out: those between two that it shows."""
-    segments = _segments(shown)
-    lines = list(_wrapped(output.strip("\n").splitlines()))
-    start, excerpt = 0, []
-    for above, below in pairwise(segments):
-        end = _nearest(above[-1], lines, start) + 1 if above else start
-        excerpt += [*lines[start:end], SKIP]
-        start = _nearest(below[0], lines, end) if below else len(lines)
-    return "".join(f"{line}\n" for line in [*excerpt, *lines[start:]])
-
-
-def _nearest(line: str, lines: list[str], start: int) -> int:
-    """Where the line most like ``line`` is. Letter by letter only if words cannot tell: tables."""
-    likeness = {
-        place: (_likeness(line, lines[place]), SequenceMatcher(None, line, lines[place]).ratio())
-        for place in range(start, len(lines))
-    }
-    best = max(likeness, key=lambda place: likeness[place], default=None)
-    if best is None or likeness[best][0] < 0.5:
-        raise ValueError(f"no output has a line like {line!r}: write the block by hand")
-    return best
 
 
 def _likeness(shown: str, output: str) -> float:

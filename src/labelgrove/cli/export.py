@@ -63,7 +63,7 @@ def _write(model: Path, out: Path, precision: Any, *, force: bool) -> tuple[dict
     """Writes a folder for onnxruntime."""
     from labelgrove.core.memory import format_size
     from labelgrove.disk.model_folder import model_size
-    from labelgrove.exchange.export.write import export as write
+    from labelgrove.exchange.export.model import export as write
 
     start = time.perf_counter()
     write(model, out, precision=precision, overwrite=force)

@@ -31,14 +31,12 @@ OF_ANNIF |= {"project_id", "transform", "vocab", "calibrate", "keep_training_dat
 # Our backend's linear method, which is its default: library records gain from both settings.
 USUAL: Settings = {"method": "linear", "n_trees": 3, "label_texts": "names"}
 # Backends of Annif without a counterpart, and what to do instead.
-LEXICAL = (
-    "finds terms of the vocabulary in texts; the method matcher comes nearest, and linear learns "
-    "from the documents"
-)
+LEXICAL = "finds terms of the vocabulary in texts; the method matcher comes nearest"
 COMBINING = "has no documents of its own; import the projects behind it"
 ADVICE = dict.fromkeys(("mllm", "stwfsa", "yake"), LEXICAL)
 ADVICE |= dict.fromkeys(("ensemble", "nn_ensemble", "pav", "http"), COMBINING)
-RDF_SUFFIXES = {".ttl", ".rdf", ".xml", ".owl", ".nt", ".n3", ".jsonld"}
+METHODS = {"svc": "ova", "omikuji": "parabel"}
+RDF_SUFFIXES = {".ttl", ".nt", ".rdf", ".xml", ".owl"}
 LABEL = "label_"  # and a language: the columns of names in a CSV vocabulary
 
 
@@ -95,12 +93,11 @@ def read_project(source: str) -> AnnifProject:
     sections = _sections(existing(path))
     if not sections:
         raise ConfigError(f"{path}: has no projects")
+    first = next(iter(sections))
     if not chosen and len(sections) > 1:
-        raise ConfigError(
-            f"{path}: has several projects; choose one: {path}:{next(iter(sections))} "
-            f"(of {', '.join(sections)})"
-        )
-    chosen = chosen or next(iter(sections))
+        names = ", ".join(sections)
+        raise ConfigError(f"{path}: has several projects; choose one: {path}:{first} (of {names})")
+    chosen = chosen or first
     if chosen not in sections:
         raise ConfigError(f"{path}: has no project {chosen!r}, only {', '.join(sections)}")
     if not re.fullmatch(r"[\w-]+", chosen):  # it is the name of a folder, too
@@ -178,6 +175,8 @@ def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
     """
     file = existing(path)
     suffix = file.suffix.lower()
+    if suffix in (".jsonld", ".n3"):
+        raise DataError("this form of RDF is not read; convert it to Turtle", file=file)
     if suffix not in RDF_SUFFIXES | {".csv"}:
         return read_label_table(file)
     rows = (_read_csv if suffix == ".csv" else _read_skos)(file, language)
@@ -328,64 +327,51 @@ def starting_settings(project: AnnifProject) -> tuple[Settings, list[str]]:
     if backend == "labelgrove":
         settings = _own_settings(project)
     else:
-        method, tfidf = "linear", Settings()
-        if backend == "omikuji":
-            balanced = str(section.get("cluster_balanced", "true")).lower()
-            method = "parabel" if balanced in ("1", "yes", "true", "on") else "bonsai"
-        elif backend == "svc":
-            method = "ova"
+        settings = {"method": METHODS.get(backend, "linear")}
+        balanced = str(section.get("cluster_balanced", "true")).lower()
+        if backend == "omikuji" and balanced not in ("1", "yes", "true", "on"):
+            settings["method"] = "bonsai"
         elif backend in ADVICE:
             notes.append(f"{backend} {ADVICE[backend]}")
-        elif backend != "tfidf":
+        elif backend not in ("tfidf", *METHODS):
             notes.append(f"the backend {backend or '(none)'} has no counterpart; linear is a start")
+        tfidf = Settings()
         if "min_df" in section:
             tfidf["min_df"] = _number(project, "min_df")
         if "ngram" in section:
             tfidf["ngram_range"] = [1, _number(project, "ngram")]
-        settings = {"method": method} | ({"tfidf": tfidf} if tfidf else {})
+        settings |= {"tfidf": tfidf} if tfidf else {}
     if spec := section.get("analyzer"):
         tfidf = settings.get("tfidf", {})
-        one_word = list(tfidf.get("ngram_range", [1, 1])) == [1, 1]
-        nearest, note = _analyzer_settings(project, str(spec), one_word=one_word)
+        nearest, note = _analyzer_settings(project, str(spec), tfidf)
         settings["tfidf"] = nearest | tfidf
-        notes += note
+        notes += [note] if note else []
     if section.get("transform"):
         notes.append(f"transform={section['transform']} is left out; texts are read whole")
     return settings, notes
 
 
-def _analyzer_settings(
-    project: AnnifProject, spec: str, *, one_word: bool
-) -> tuple[Settings, list[str]]:
-    """Settings of tf-idf near an analyzer of Annif, and the differences; stems need one word."""
+def _analyzer_settings(project: AnnifProject, spec: str, tfidf: Settings) -> tuple[Settings, str]:
+    """Settings of tf-idf near an analyzer of Annif, and how they differ."""
     analyzer = Call.of(spec, "analyzer")
-    if analyzer.name == "snowball" and one_word:
-        return {"analyzer": "stem"}, [
+    if analyzer.name == "snowball" and list(tfidf.get("ngram_range", [1, 1])) == [1, 1]:
+        return {"analyzer": "stem"}, (
             f"analyzer={spec}: words are counted beside their stems, in the language of each text; "
             "that needs the extra stem"
-        ]
+        )
     shortest = analyzer.options.get("token_min_length", "3")
     if not shortest.isdecimal():
         raise ConfigError(f"{project.file}: analyzer={spec}: token_min_length is no number")
-    notes = []
-    if analyzer.name != "simple":
-        notes.append(
-            f"analyzer={spec} has no counterpart: words stay as they are, in lower case; "
-            "docs/features.md shows how to bring an analyzer of your own"
-        )
-    return {"min_token_length": int(shortest)}, notes
+    note = f"analyzer={spec} has no counterpart: words stay as they are, in lower case"
+    return {"min_token_length": int(shortest)}, "" if analyzer.name == "simple" else note
 
 
 def _own_settings(project: AnnifProject) -> Settings:
     """What the section of a project with our backend says."""
-    section = project.section
-    settings: Settings = {}
+    section, folder = project.section, project.file.parent
+    settings = dict(USUAL) if section.get("method", "linear") == "linear" else Settings()
     if file := section.get("config"):
-        settings = {"method": "linear"} | read_toml(
-            _inside(project.file.parent / str(file), project.file.parent)
-        )
-    elif section.get("method", "linear") == "linear":
-        settings = dict(USUAL)
+        settings = {"method": "linear"} | read_toml(_inside(folder / str(file), folder))
     own = {key: value for key, value in section.items() if key not in OF_ANNIF}
     tables = {key: value for key, value in own.items() if isinstance(value, Mapping)}
     plain = [

@@ -26,24 +26,13 @@ from labelgrove.disk.bundle import (
 )
 from labelgrove.disk.model_folder import StoredModel, load_model, model_size
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
+from labelgrove.methods import METHODS
 from labelgrove.methods.held_out import held_out_metrics
 
 TEMPLATE = Path(__file__).with_name("card.md")
 CONFIG = "config.toml"
 PATH_KEYS = ("encoder", "text_encoder")
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "R@10")
-_ABOUT = {
-    "lightxml": "LightXML: an encoder fine-tuned with dynamic negative sampling",
-    "cascadexml": "CascadeXML: an encoder whose layers read all resolutions of a label tree",
-    "xtransformer": "X-Transformer: a neural matcher of label clusters and linear rankers",
-    "xrtransformer": "XR-Transformer: an encoder fine-tuned from coarse to fine, linear rankers",
-    "linear-vectors": "linear classifiers over a label tree, on text vectors",
-    "linear": "linear classifiers over a label tree, on tf-idf features",
-    "neighbours": "a memory of training documents; the nearest by tf-idf vote for labels",
-    "matcher": "a matcher of label names, whose matches a small learnt model weighs",
-    "dual": "two towers: an encoder reads documents and labels, and compares them",
-    "ensemble": "an ensemble of several methods",
-}
 
 
 def model_card(
@@ -105,7 +94,8 @@ def model_card(
 
 
 def _facts(stored: StoredModel, size: int) -> dict[str, str]:
-    facts = {"method": _ABOUT.get(stored.method, stored.method)}
+    known = METHODS.get(stored.method)
+    facts = {"method": stored.method if known is None else f"{stored.method}: {known.summary}"}
     if "runtime" in stored.metadata:
         precision = stored.metadata["precision"]
         facts["runs on"] = f"onnxruntime, {precision}; needs neither torch nor transformers"

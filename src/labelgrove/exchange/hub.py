@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -148,23 +149,16 @@ def check_repository(repo_id: str) -> None:
 
 def _download(api: HfApi, repo_id: str, commit: str, folder: Path) -> None:
     """Downloads the manifest first: a repository without a model is refused at once."""
-    # Inside the folder: if this process is killed, the next download removes it.
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        where = {"revision": commit, "local_dir": temporary}
-        api.hf_hub_download(repo_id, MANIFEST, **where)
-        try:
-            listed = read_manifest(temporary, kind="model")["files"]
-        except ModelFormatError as error:
-            raise ModelFormatError(f"{repo_id}: {error}") from error
-        api.snapshot_download(repo_id, allow_patterns=[MANIFEST, UNCHECKED, *listed], **where)
-        for name in (MANIFEST, UNCHECKED, *listed):
-            file = Path(temporary) / name
-            if name == UNCHECKED and not file.exists():
-                continue
-            if not file.exists():
-                raise ModelFormatError(f"{repo_id}: the repository lacks the model's file {name}")
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            file.rename(folder / name)
+    where = {"revision": commit, "local_dir": folder}
+    api.hf_hub_download(repo_id, MANIFEST, **where)
+    try:
+        listed = read_manifest(folder, kind="model")["files"]
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{repo_id}: {error}") from error
+    api.snapshot_download(repo_id, allow_patterns=[MANIFEST, UNCHECKED, *listed], **where)
+    if missing := [name for name in listed if not (folder / name).exists()]:
+        raise ModelFormatError(f"{repo_id}: the repository lacks the model's file {missing[0]}")
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the library's notes
 
 
 @contextmanager

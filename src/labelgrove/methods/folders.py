@@ -19,6 +19,9 @@ from labelgrove.methods.settings import GONE
 
 # Values of settings that have gone, and what stands for them now.
 REPLACED = {"heads.loss=zlpr": "bce", "training.average=ema": "swa"}
+REPLACED |= dict.fromkeys(
+    [f"training.table_optimizer={kind}" for kind in ("adagrad", "sgd")], "adam"
+)
 
 
 def write_folder(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -16,28 +16,27 @@ from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.training.devices import autocast, choose_precision, device_of
 
+BATCH_TOKENS = 16_384  # at most, padding included
+
 
 def embed(
     encoder: Encoder,
     tokens: Tokens,
     *,
-    layers: Sequence[int] = (-1,),
-    batch_tokens: int = 16_384,
     precision: str = "auto",
     progress: Progress | None = None,
 ) -> Float32:
-    """One vector of length 1 per document, in document order; those of layers are concatenated.
+    """One vector of length 1 per document, in document order.
 
-    A batch has at most ``batch_tokens`` tokens, padding included. The encoder stays where it is and
-    keeps its training mode.
+    The encoder stays where it is and keeps its training mode.
     """
-    out = np.empty((len(tokens), encoder.width * len(layers)), np.float32)
+    out = np.empty((len(tokens), encoder.width), np.float32)
     if not len(tokens):
         return out
     batches = Batches(
         tokens,
         None,
-        max_tokens=max(batch_tokens, tokens.longest),
+        max_tokens=max(BATCH_TOKENS, tokens.longest),
         shuffle=False,
         pad_id=encoder.pad_id,
         pad_left=encoder.pad_left,
@@ -46,7 +45,7 @@ def embed(
     encoder.eval()
     try:
         with torch.inference_mode(), autocast(choose_precision(precision, device), device):
-            for batch, vectors in _vectors(encoder, prefetched(batches.epoch(0), device), layers):
+            for batch, vectors in _vectors(encoder, prefetched(batches.epoch(0), device)):
                 out[batch.rows] = vectors.numpy()
                 done += len(batch)
                 if progress is not None:
@@ -56,16 +55,13 @@ def embed(
     return out
 
 
-def _vectors(
-    encoder: Encoder, batches: Iterable[Batch], layers: Sequence[int]
-) -> Iterator[tuple[Batch, Tensor]]:
+def _vectors(encoder: Encoder, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
     """Batches with their vectors, each once the next is being computed: the GPU never waits."""
     before: tuple[Batch, Tensor, torch.cuda.Event | None] | None = None
     for batch in chain(batches, [None]):
         current = None
         if batch is not None:
-            states = torch.cat(encoder(batch.ids, batch.attention, layers), dim=1)
-            vectors = torch.nn.functional.normalize(states)
+            vectors = torch.nn.functional.normalize(encoder(batch.ids, batch.attention)[0])
             copy = vectors.to("cpu", non_blocking=True)
             event = torch.cuda.current_stream().record_event() if vectors.is_cuda else None
             current = batch, copy, event

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelgrove.exchange.export import encoder_graph, onnx_encoder
+from labelgrove.exchange.export import encoder_graph, runtime
 from support.exported_models import TorchSession, trained
 
 
@@ -28,7 +28,7 @@ def quick_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
         file.write_text(name)
 
     monkeypatch.setattr(encoder_graph, "write_graph", write)
-    monkeypatch.setattr(onnx_encoder, "open_session", TorchSession)
+    monkeypatch.setattr(runtime, "open_session", TorchSession)
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +47,6 @@ def ready_graph(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports of the same model copy the graph that is there."""
 
     def write(encoder: Any, file: Path, **_: Any) -> None:
-        shutil.copyfile(exported / onnx_encoder.GRAPH, file)
+        shutil.copyfile(exported / runtime.GRAPH, file)
 
     monkeypatch.setattr(encoder_graph, "write_graph", write)

@@ -11,8 +11,7 @@ import torch
 
 from labelgrove.core.part import Part
 from labelgrove.errors import ModelFormatError
-from labelgrove.exchange.export.heads import Heads
-from labelgrove.exchange.export.onnx_encoder import batches
+from labelgrove.exchange.export.runtime import Heads, batches
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.method import CascadeXML

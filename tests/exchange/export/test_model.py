@@ -15,7 +15,7 @@ import labelgrove
 from labelgrove.disk.tensors import read_tensors
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
 from labelgrove.exchange.export.model import ExportedModel
-from labelgrove.exchange.export.onnx_encoder import OnnxEncoder
+from labelgrove.exchange.export.runtime import OnnxEncoder
 from labelgrove.methods import create
 from labelgrove.methods.explaining.explain import explain
 from labelgrove.nn.encoders.tokens import Tokens
@@ -173,7 +173,7 @@ def test_parts_that_do_not_fit_the_graph(tmp_path: Path, quick_graphs: None) -> 
 
 
 def test_a_graph_that_fails_names_its_file(exported: Path) -> None:
-    encoder = labelgrove.load(exported).engine.encoder  # type: ignore[attr-defined]
+    encoder = labelgrove.load(exported).onnx  # type: ignore[attr-defined]
     tokens = Tokens(np.array([2**30], np.int32), np.array([0, 1]))
     with pytest.raises(ModelFormatError, match=r"encoder\.onnx: cannot be run"):
         list(encoder.states(tokens))

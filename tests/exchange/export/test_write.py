@@ -20,7 +20,7 @@ from labelgrove.errors import (
     NotFittedError,
     UnsupportedError,
 )
-from labelgrove.exchange.export.onnx_encoder import GRAPH, open_session
+from labelgrove.exchange.export.runtime import GRAPH, open_session
 from labelgrove.methods import create
 from support.exported_models import trained
 from support.small_models import planted, tiny_training
@@ -104,7 +104,7 @@ def save_graph(file: Path, ids: list[str], width: int, nodes: list[Any], **weigh
 
 def test_bytes_that_change_the_states_too_much_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("onnx")
-    from labelgrove.exchange.export.int8 import check_likeness
+    from labelgrove.exchange.export.encoder_graph import check_likeness
 
     files = [tmp_path / f"{name}.onnx" for name in ("exact", "near", "far")]
     table = np.random.default_rng(0).normal(size=(9, 4))
@@ -118,7 +118,7 @@ def test_bytes_that_change_the_states_too_much_are_refused(tmp_path: Path) -> No
 
 def test_bytes_of_a_graph_with_wide_matrices(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
-    from labelgrove.exchange.export.int8 import write_int8
+    from labelgrove.exchange.export.encoder_graph import write_int8
 
     rng = np.random.default_rng(0)
     table, weight = rng.normal(size=(50, 64)), rng.normal(size=(64, 48))
@@ -142,7 +142,7 @@ def test_bytes_of_a_graph_with_wide_matrices(tmp_path: Path) -> None:
 
 def test_only_rows_that_are_looked_up_become_bytes() -> None:
     helper = pytest.importorskip("onnx").helper
-    from labelgrove.exchange.export.int8 import _first_axis
+    from labelgrove.exchange.export.encoder_graph import _first_axis
 
     axes = [{}, {"axis": 0}, {"axis": 1}]
     nodes = [helper.make_node("Gather", ["table", "ids"], ["rows"], **axis) for axis in axes]
@@ -151,7 +151,7 @@ def test_only_rows_that_are_looked_up_become_bytes() -> None:
 
 def test_bytes_of_a_matrix_that_several_layers_share(tmp_path: Path) -> None:
     pytest.importorskip("onnx")
-    from labelgrove.exchange.export.int8 import write_int8
+    from labelgrove.exchange.export.encoder_graph import write_int8
 
     rng = np.random.default_rng(0)
     table = rng.normal(size=(64, 64)) / 8

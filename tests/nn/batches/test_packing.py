@@ -118,17 +118,6 @@ def test_states_and_gradients_are_those_of_the_padded_pass(tmp_path, family, poo
         torch.testing.assert_close(slope, passes["padded"][1][name], rtol=1e-4, atol=1e-4, msg=name)
 
 
-def test_a_document_does_not_see_its_neighbours(tmp_path):
-    encoder = load(tmp_path / "tiny", "bert", pooling="first").eval()
-    words = encoder.model.config.vocab_size
-    both = make_tokens([7, 9], words)
-    (batch,) = PackedBatches(both, 2, pad_id=encoder.pad_id).epoch(0)
-    alone = PackedBatches(Tokens(both.ids[:7], both.offsets[:2]), 1, pad_id=encoder.pad_id)
-    (single,) = alone.epoch(0)
-    place = batch.rows.tolist().index(0)
-    torch.testing.assert_close(encoder.packed(batch)[0][place], encoder.packed(single)[0][0])
-
-
 def test_dropout_acts_in_training(tmp_path):
     encoder = load(tmp_path / "tiny", "bert", pooling="first", dropout=0.5).train()
     (batch,) = PackedBatches(make_tokens([7, 9], 5), 2, pad_id=encoder.pad_id).epoch(0)

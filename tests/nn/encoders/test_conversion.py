@@ -1,9 +1,6 @@
-"""Encoders by revision, and pickled weights that become safetensors if the user says so."""
+"""Encoders by revision, and pickled weights that are read if the user says so."""
 
-import json
-import os
 import pickle
-from copy import deepcopy
 
 import pytest
 
@@ -12,41 +9,34 @@ pytest.importorskip("transformers")
 hub = pytest.importorskip("huggingface_hub")
 
 from labelgrove import Corpus  # noqa: E402
-from labelgrove.errors import ConfigError, LabelgroveWarning, StorageError  # noqa: E402
+from labelgrove.disk.hashing import content_hash  # noqa: E402
+from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.exchange.loading import load  # noqa: E402
 from labelgrove.experiments.planning.plan import plan_training  # noqa: E402
 from labelgrove.methods import create  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
-from labelgrove.nn.encoders.files import find_encoder, is_local  # noqa: E402
-from support.small_models import planted, tiny_training  # noqa: E402
+from labelgrove.nn.encoders.files import (  # noqa: E402
+    EncoderContent,
+    find_encoder,
+    is_local,
+    parameter_count,
+)
 from support.tiny_encoders import TEXTS, make_encoder  # noqa: E402
 
 IDS = torch.tensor([[5, 6, 7]])
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def pickled_encoder(folder, *, pieces=1, legacy=False):
+def pickled_encoder(folder, *, legacy=False):
     """A tiny XLNet whose weights are pickles, as its authors' repository has them."""
     make_encoder(folder, "xlnet")
     weights = {f"transformer.{n}": w for n, w in load_tensors(folder / "model.safetensors").items()}
     # A language model's output layer shares the memory of its embeddings.
     weights["lm_loss.weight"] = weights["transformer.word_embedding.weight"]
     (folder / "model.safetensors").unlink()
-    order = sorted(weights)
-    place = {}
-    for number in range(pieces):
-        one = "pytorch_model.bin" if pieces == 1 else f"pytorch_model-{number + 1}-of-{pieces}.bin"
-        part = {name: weights[name] for name in order[number::pieces]}
-        place |= dict.fromkeys(part, one)
-        torch.save(part, folder / one, _use_new_zipfile_serialization=not legacy)
-    if pieces > 1:
-        index = folder / "pytorch_model.bin.index.json"
-        index.write_text(json.dumps({"metadata": {}, "weight_map": place}))
+    file = folder / "pytorch_model.bin"
+    torch.save(weights, file, _use_new_zipfile_serialization=not legacy)
     return folder
-
-
-def names(folder):
-    return sorted(file.name for file in folder.iterdir())
 
 
 def load_tensors(file):
@@ -81,33 +71,18 @@ def vector_of(name, **settings):
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-@pytest.mark.parametrize("pieces", [1, 3])
-def test_a_folder_with_pickled_weights_is_converted_once_if_the_user_says_so(
-    tmp_path, pieces, legacy
-):
+def test_pickled_weights_are_read_if_the_user_says_so(tmp_path, legacy):
     expected = vector_of(make_encoder(tmp_path / "same", "xlnet"))
-    folder = pickled_encoder(tmp_path / "a", pieces=pieces, legacy=legacy)
-    before = names(folder)
-    pytest.raises(ConfigError, find_encoder, str(folder)).match(r"encoder\.convert_weights=true")
-    assert names(folder) == before
-    with pytest.warns(
-        LabelgroveWarning, match=r"converts pytorch_model.* to .*safetensors"
-    ) as told:
-        assert torch.equal(vector_of(folder, convert_weights=True), expected)
-    assert len(told) == 1
-    assert names(folder) == sorted([*before, "model.safetensors"])
-    assert torch.equal(vector_of(folder), expected)  # no word, and no setting, any more
-
-
-def test_a_cascade_converts_what_it_looks_into_first(tmp_path):
-    settings = deepcopy(tiny_training())
-    settings["training"] |= {"max_steps": 1}
-    # With nothing left to derive, the method itself is the first to look.
-    settings = create("cascadexml", settings).fit(*planted(30)).trained_config()
-    folder = pickled_encoder(tmp_path / "a")
-    settings["encoder"] |= {"encoder": str(folder), "pooling": "mean", "convert_weights": True}
-    with pytest.warns(LabelgroveWarning, match="converts"):
-        create("cascadexml", settings).fit(*planted(30))
+    folder = pickled_encoder(tmp_path / "a", legacy=legacy)
+    pytest.raises(ConfigError, vector_of, folder).match(r"encoder\.convert_weights=true")
+    assert torch.equal(vector_of(folder, convert_weights=True), expected)
+    assert parameter_count(folder) > 1000
+    keys = []
+    for _ in range(2):
+        params = EncoderParams(encoder=str(folder), convert_weights=True)
+        keys.append(content_hash(EncoderContent(params)))
+        (folder / "pytorch_model.bin").write_bytes(b"other weights")
+    assert keys[0] != keys[1]
 
 
 class _Evil:
@@ -118,64 +93,36 @@ class _Evil:
         return open, (str(self.target), "w")
 
 
-@pytest.mark.parametrize("damage", ["code", "cut", "shape", "piece"])
-def test_what_is_not_plain_weights_is_refused_and_leaves_nothing(tmp_path, damage):
-    folder = pickled_encoder(tmp_path / "a", pieces=2 if damage == "piece" else 1)
-    file = min(folder.glob("*.bin"))
-    reason = "cannot be read as weights"
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [("code", "more than tensors"), ("cut", "cannot be loaded"), ("shape", "partly random")],
+)
+def test_what_is_not_plain_weights_is_refused(tmp_path, damage, reason):
+    folder = pickled_encoder(tmp_path / "a")
+    file = folder / "pytorch_model.bin"
     if damage == "code":
-        with file.open("wb") as target:
-            pickle.dump({"x": _Evil(tmp_path / "ran")}, target, protocol=2)
-        reason = "more than tensors"
+        file.write_bytes(pickle.dumps({"x": _Evil(tmp_path / "ran")}, protocol=2))
     elif damage == "cut":
         file.write_bytes(file.read_bytes()[:1000])
-    elif damage == "shape":
-        torch.save({"state_dict": {"x": torch.ones(1)}}, file)
-        reason = "no table of named tensors"
     else:
-        file.unlink()
-        reason = "its pieces lack"
-    before = names(folder)
-    with pytest.warns(LabelgroveWarning), pytest.raises(ConfigError, match=reason):
-        find_encoder(str(folder), convert_weights=True)
-    assert names(folder) == before
+        torch.save({"state_dict": {"x": torch.ones(1)}}, file)
+    pytest.raises(ConfigError, vector_of, folder, convert_weights=True).match(reason)
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_torch_that_could_be_tricked_converts_nothing(tmp_path, monkeypatch):
+def test_a_torch_that_could_be_tricked_reads_no_pickle(tmp_path, monkeypatch):
     folder = pickled_encoder(tmp_path / "a")
     monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
-    with pytest.warns(LabelgroveWarning), pytest.raises(ConfigError, match=r"torch 2\.6 or newer"):
-        find_encoder(str(folder), convert_weights=True)
-    assert "model.safetensors" not in names(folder)
+    with pytest.raises(ConfigError, match=r"torch 2\.6 or newer"):
+        vector_of(folder, convert_weights=True)
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_an_error_about_it(tmp_path):
-    folder = pickled_encoder(tmp_path / "a")
-    folder.chmod(0o500)
-    try:
-        with (
-            pytest.warns(LabelgroveWarning),
-            pytest.raises(StorageError, match="cannot be written"),
-        ):
-            find_encoder(str(folder), convert_weights=True)
-    finally:
-        folder.chmod(0o700)
-
-
-def test_a_repository_is_converted_into_our_own_cache(cache, tmp_path):
+def test_pickled_weights_of_a_repository(cache):
     snapshot = cached_repository(cache, "xlnet-large-cased", "main")
-    before = names(snapshot)
     with pytest.raises(ConfigError, match=r"convert_weights=true.*NAME@REVISION"):
         find_encoder("xlnet-large-cased")
-    with pytest.warns(LabelgroveWarning, match="this happens once"):
-        folder = find_encoder("xlnet-large-cased", convert_weights=True)
-    assert folder == tmp_path / "own" / "converted" / "xlnet-large-cased" / COMMIT
-    assert names(snapshot) == before
-    assert not list(folder.glob("*.bin*")) and (folder / "tokenizer.json").is_file()
-    assert find_encoder("xlnet-large-cased") == folder and is_local("xlnet-large-cased")
-    assert vector_of("xlnet-large-cased").shape == (1, 16)
+    assert find_encoder("xlnet-large-cased", convert_weights=True) == snapshot
+    assert vector_of("xlnet-large-cased", convert_weights=True).shape == (1, 16)
 
 
 def test_a_revision_is_named_after_the_hub_id(cache):
@@ -209,14 +156,11 @@ def test_a_revision_works_in_plans_models_and_auto(cache, tmp_path, method, monk
     }
     corpus = Corpus.from_lists(TEXTS * 30, [["a"], ["b"], ["a", "b"], ["c"]] * 30)
     if method == "auto":
-        with pytest.warns(LabelgroveWarning, match="converts"):
-            derived = create(method, settings).resolve_defaults(corpus).derived_
+        derived = create(method, settings).resolve_defaults(corpus).derived_
         assert derived["encoder.encoder"][0] == "org/name@v2"
         return
     settings["training"] = {"max_steps": 2, "batch_size": 8}
-    with pytest.warns(LabelgroveWarning, match="converts"):
-        assert plan_training(create(method, settings), corpus).stages["network"].high > 0
-    del settings["encoder"]["convert_weights"]  # it is done
+    assert plan_training(create(method, settings), corpus).stages["network"].high > 0
     model = create(method, settings).fit(corpus)
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")

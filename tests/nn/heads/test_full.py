@@ -14,7 +14,7 @@ from labelgrove.nn.heads.full import (  # noqa: E402
     weight_type,
 )
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
-from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded  # noqa: E402
+from labelgrove.nn.heads.row_step import RowStep  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
 
 LABELS, WIDTH = 23, 7
@@ -61,19 +61,6 @@ def test_several_steps_are_those_of_dense_logits(chunk, scale, costly):
         dense.learn(expected, **options)
         assert torch.allclose(head.weight, dense.weight, atol=1e-5)
         assert torch.allclose(head.bias, dense.bias, atol=1e-5)
-
-
-def test_batches_of_one_update_are_steps_by_weighted_gradients():
-    head = new(5)
-    dense = DenseHead(head.weight, head.bias)
-    inputs = FullDescent(head)
-    for number, share in enumerate((0.75, 0.25)):
-        text, rows, truth = documents(number)
-        head.change = partial(inputs.change, step=RowStep(lr=0.1, update=number + 1, share=share))
-        head.loss(text.requires_grad_(), truth)
-        dense.learn(share * dense.loss(text, rows), lr=0.1)
-    assert torch.allclose(head.weight, dense.weight, atol=1e-5)
-    assert torch.allclose(head.bias, dense.bias, atol=1e-5)
 
 
 def test_it_changes_only_where_gradients_are_wanted():
@@ -152,16 +139,6 @@ def test_bfloat16_learns_from_changes_too_small_for_it():
     weight = after(400)
     assert 1 - float(weight.float().mean()) == pytest.approx(0.1, rel=0.05)
     assert torch.equal(weight, after(400))  # the seed alone decides
-
-
-def test_rounding_keeps_the_mean_and_what_is_exact():
-    generator = torch.Generator().manual_seed(0)
-    values = torch.full((100_000,), -1 - 0.3 / 128)
-    rounded = stochastically_rounded(values, generator).float()
-    assert set(rounded.unique().tolist()) == {-1.0, -1 - 1 / 128}
-    assert float((rounded + 1).mean() * -128) == pytest.approx(0.3, abs=0.01)
-    exact = torch.tensor([0.0, -1.5, 2.0**20])
-    assert torch.equal(stochastically_rounded(exact, generator).float(), exact)
 
 
 def test_bfloat16_gives_about_the_same_loss_and_gradients():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.lazy_adam import LazyAdam, RowAdagrad
+from reference.lazy_adam import LazyAdam
 
 torch = pytest.importorskip("torch")
 
@@ -71,54 +71,15 @@ def test_adam_is_the_literal_lazy_adam(updates):
     assert not any(state[untouched].any() for state in optimizer.state().values())
 
 
-def test_with_every_row_touched_it_is_adamw():
-    table = table_with(START)
-    optimizer = RowOptimizer({"t": table})
-    dense = torch.nn.Parameter(torch.tensor(START))
-    theirs = torch.optim.AdamW([dense], lr=0.02, weight_decay=0.3)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(5):
-        gradient = torch.randn(ROWS, WIDTH, generator=generator)
-        table.rows(torch.arange(ROWS)).backward(gradient)
-        optimizer.collect()
-        optimizer.step(RowStep(lr=0.02, weight_decay=0.3))
-        dense.grad = gradient.clone()
-        theirs.step()
-    assert torch.allclose(table.weight, dense, atol=1e-6)
-
-
-@settings(max_examples=30)
-@given(gradients)
-def test_adagrad_is_the_literal_one(updates):
-    table, reference = table_with(START), RowAdagrad(START)
-    optimizer = RowOptimizer({"t": table}, kind="adagrad")
-    for gradient in updates:
-        give(table, gradient)
-        optimizer.collect()
-        optimizer.step(RowStep(lr=0.05))
-        reference.update(gradient, 0.05)
-    assert torch.allclose(table.weight, torch.tensor(reference.weights), atol=1e-5)
-
-
-def test_sgd_keeps_nothing_and_biases_do_not_decay():
-    table = table_with(START)
-    optimizer = RowOptimizer({"t": table}, kind="sgd")
-    give(table, {2: [1.0, 2.0, 3.0]})
-    optimizer.collect()
-    optimizer.step(RowStep(lr=0.5))
-    assert optimizer.state() == {}
-    expected = torch.tensor(START)
-    expected[2] -= torch.tensor([0.5, 1.0, 1.5])
-    assert torch.allclose(table.weight, expected)
-
+def test_biases_do_not_decay():
     table = RowTable(4, 2, bias=True)
     table.bias.fill_(1.0)
-    optimizer = RowOptimizer({"t": table}, kind="sgd")
+    optimizer = RowOptimizer({"t": table})
     ids = torch.tensor([1, 3])
     (table.rows(ids).sum() * 0 + 2 * table.biases(ids).sum()).backward()
     optimizer.collect()
     optimizer.step(RowStep(lr=0.1, weight_decay=0.5))
-    assert table.bias.tolist() == pytest.approx([1.0, 0.8, 1.0, 0.8])
+    assert table.bias.tolist() == pytest.approx([1.0, 0.9, 1.0, 0.9])
 
 
 def test_tables_are_saved_and_states_have_the_promised_sizes():
@@ -137,10 +98,7 @@ def test_tables_are_saved_and_states_have_the_promised_sizes():
 
     half = numbers(state_dtype=torch.bfloat16)
     assert half["t.weight.second"] == ((10, 4), torch.bfloat16)
-    assert numbers(kind="adagrad") == {
-        "t.weight.sum": ((10,), torch.float32),
-        "t.bias.sum": ((10,), torch.float32),
-    }
+    assert numbers()["t.bias.first"] == ((10,), torch.float32)
 
 
 def test_gradients_of_several_readings_add_up():
@@ -190,21 +148,7 @@ def test_bfloat16_moments_learn_nearly_as_float32_ones_do():
     assert (ends[1] - 1).abs().max() < 0.1
 
 
-def test_the_same_seed_rounds_the_same_way():
-    def trained():
-        table = table_with(START)
-        optimizer = RowOptimizer({"t": table}, state_dtype=torch.bfloat16)
-        for step in range(3):
-            give(table, {1: [0.1, 0.2, 0.3], 4: [1.0, 1.0, 1.0]})
-            optimizer.collect()
-            optimizer.step(RowStep(lr=0.1, seed=step))
-        return torch.cat([table.weight.flatten(), optimizer.state()["t.weight.second"].flatten()])
-
-    assert torch.equal(trained(), trained())
-
-
-@pytest.mark.parametrize("options", [{}, {"kind": "adagrad"}, {"kind": "sgd"}])
-def test_no_operation_of_a_step_has_the_size_of_the_table(options):
+def test_no_operation_of_a_step_has_the_size_of_the_table():
     class LargeResults(TorchDispatchMode):
         names: ClassVar[set[str]] = set()
 
@@ -216,7 +160,7 @@ def test_no_operation_of_a_step_has_the_size_of_the_table(options):
             return result
 
     table = RowTable(1000, 4, std=0)
-    optimizer = RowOptimizer({"t": table}, **options)
+    optimizer = RowOptimizer({"t": table})
     with LargeResults() as large:
         table.rows(torch.tensor([7, 512])).sum().backward()
         optimizer.collect()

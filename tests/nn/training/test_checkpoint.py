@@ -1,16 +1,15 @@
-"""Tensors to parts and back, and the weights of the best evaluation."""
+"""Tensors to parts and back, the weights of the best evaluation, and running means of weights."""
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from labelgrove.errors import ModelFormatError  # noqa: E402
+from labelgrove.nn.training.averaging import Average  # noqa: E402
 from labelgrove.nn.training.checkpoint import (  # noqa: E402
     BestWeights,
     fill,
     from_part,
-    load_optimizer,
-    optimizer_tensors,
     to_part,
 )
 
@@ -46,29 +45,6 @@ def test_only_tensors_that_fit_are_filled():
         fill({"w": weight}, {"w": torch.ones(2), "b": torch.ones(1)}, "it")
 
 
-def test_an_optimisers_state_continues():
-    def fresh_pair():
-        torch.manual_seed(0)
-        model = torch.nn.Linear(2, 1)
-        return model, torch.optim.AdamW(model.parameters(), lr=0.1)
-
-    def step(model, optimizer):
-        optimizer.zero_grad()
-        model(torch.tensor([[1.0, -1.0]])).sum().backward()
-        optimizer.step()
-
-    model, optimizer = fresh_pair()
-    step(model, optimizer)
-    again, fresh = fresh_pair()
-    again.load_state_dict(model.state_dict())
-    load_optimizer(fresh, optimizer_tensors(optimizer))
-    for pair in ((model, optimizer), (again, fresh)):
-        step(*pair)
-    assert torch.equal(model.weight, again.weight)
-    assert optimizer_tensors(None) == {}
-    load_optimizer(None, {})
-
-
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_the_best_weights_come_back(tmp_path, in_memory):
     model = torch.nn.Linear(2, 1)
@@ -99,3 +75,30 @@ def test_weights_stay_as_long_as_one_of_two_checkpoints_names_them(tmp_path):
     assert steps() == [2, 4]
     best.named_by_checkpoint(None)
     assert steps() == [4]
+
+
+def walk(average, weight, steps):
+    generator = torch.Generator().manual_seed(3)
+    seen = []
+    for step in range(1, steps + 1):
+        weight += torch.randn(weight.shape, generator=generator)
+        seen.append(weight.clone())
+        average.update(step)
+    return seen
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_come_back_to_the_bit_also_after_an_error(dtype):
+    weight = torch.zeros(5, dtype=dtype)
+    average = Average({"w": weight})
+    seen = walk(average, weight, 3)
+    mean = average.state()["w"].clone()
+    assert mean.dtype == torch.float32
+    for _ in range(2):
+        with pytest.raises(KeyError), average.applied():
+            assert torch.equal(weight, mean.to(dtype))
+            raise KeyError
+        assert torch.equal(weight, seen[-1])
+        assert torch.equal(average.state()["w"], mean)
+    average.apply()
+    assert torch.equal(weight, mean.to(dtype))

@@ -1,21 +1,23 @@
-"""An exported model, as ``labelgrove.load`` reads it from a folder of ``labelgrove.export``.
+"""``labelgrove.export`` writes a neural model that needs neither torch nor transformers.
 
-Nothing here imports torch or transformers.
+``labelgrove.load`` reads it as an :class:`ExportedModel`. Only writing imports torch.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, Self, get_args
 
 import numpy as np
 
 from labelgrove.core.arrays import Float32, csr_parts
 from labelgrove.core.jsonio import JsonObject
-from labelgrove.core.params import Settings
+from labelgrove.core.params import Settings, to_toml
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex, Strings
 from labelgrove.data.documents import Documents
@@ -24,14 +26,26 @@ from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import texts_only
 from labelgrove.disk.bundle import regular_size
 from labelgrove.disk.model_folder import StoredModel, reading_parts, save_model
-from labelgrove.errors import ConfigError, ModelFormatError, UnsupportedError
+from labelgrove.errors import (
+    ConfigError,
+    MissingExtraError,
+    ModelFormatError,
+    UnsupportedError,
+)
 from labelgrove.evaluation.calibration import Calibration
-from labelgrove.evaluation.predictions import Predictions
-from labelgrove.exchange.export.heads import Heads, OnnxRunner
-from labelgrove.exchange.export.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder
+from labelgrove.evaluation.predictions import Predictions, check_fitted
+from labelgrove.exchange.export.runtime import (
+    GRAPH,
+    TOKENIZER,
+    WEIGHTS,
+    Heads,
+    OnnxEncoder,
+    OnnxRunner,
+)
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods import load_folder
 from labelgrove.methods.base import Model
 from labelgrove.methods.dual.search import label_vectors, search
 from labelgrove.methods.explaining.explanation import ExplanationRequest
@@ -50,8 +64,10 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.text.tfidf import Tfidf
 
+Precision = Literal["fp32", "int8"]
 RUNTIME = "onnx"
 CONFIG = "config.toml"  # for people
+UNPICKLED = ("onnx", "engine")
 
 
 class ExportedModel(Model):
@@ -66,6 +82,7 @@ class ExportedModel(Model):
     stored: dict[str, Part]
     folder: Path
     metadata: JsonObject
+    onnx: OnnxEncoder
     engine: Engine
 
     def __init__(self, *, n_jobs: int | None = None) -> None:
@@ -87,12 +104,18 @@ class ExportedModel(Model):
         model.index_ = LabelIndex.from_state(parts["labels"])
         model.facts_ = TrainingFacts.from_state(parts["training"])
         model.facts_.check_fits(len(model.index_))
-        model.engine = make_engine(stored, model.index_)
+        model.onnx = OnnxEncoder(path, parts["encoder"].config)
+        model.engine = make_engine(stored, model.index_, model.onnx)
         check_trees(model.trees(), model.index_, path)
         model.report_ = parts["encoder"].config.get("report") or {}
         if "calibration" in parts:
             model.calibration_ = Calibration.from_state(parts["calibration"])
         return model
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Sessions and functions cannot be pickled; another process opens the files again.
+        state = {key: value for key, value in vars(self).items() if key not in UNPICKLED}
+        return type(self).load, (self.folder,), state
 
     def __repr__(self) -> str:
         return f"ExportedModel({self.method}, {self.precision}, {str(self.folder)!r})"
@@ -142,159 +165,195 @@ class ExportedModel(Model):
         )
 
 
-@dataclass(frozen=True)
-class NetworkEngine:
-    """LightXML and CascadeXML: heads on the encoder's states, perhaps a ranker over their list."""
+class Engine(NamedTuple):
+    """How texts become predictions, and the label tree that is searched, if there is one."""
 
-    encoder: OnnxEncoder
-    heads: Heads
-    reranker: Reranker | None
-    index: LabelIndex
     tree: LabelTree | None
+    predict: Callable[[Strings, int, LabelMask | None], Predictions]
 
-    def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
-        """Scores are probabilities of clusters times those of labels."""
-        tokens = self.encoder.tokens(texts)
-        runner: Any = OnnxRunner(self.encoder, self.heads)
-        k = min(k, len(self.index if mask is None else mask))
-        if self.reranker is None:
+
+def make_engine(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
+    """The engine of a stored model; a missing part is a KeyError."""
+    make = ENGINES.get(stored.method)
+    if make is None:
+        raise ModelFormatError(
+            f"an exported {stored.method!r} model is not known to this labelgrove"
+        )
+    return make(stored, index, encoder)
+
+
+def _network(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
+    """LightXML and CascadeXML: heads on the encoder's states, perhaps a ranker over their list."""
+    parts = stored.parts
+    tree = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
+    reranker = Reranker.from_parts(parts, RerankParams(**stored.params["rerank"]))
+    heads = Heads(parts["heads"], tree)
+    check_trees({"network": heads.tree}, index, stored.path)
+
+    def predict(texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
+        tokens = encoder.tokens(texts)
+        runner: Any = OnnxRunner(encoder, heads)
+        k = min(k, len(index if mask is None else mask))
+        if reranker is None:
             columns, scores, _ = runner.read(tokens, k, mask=mask)
         else:
-            columns, scores = self.reranker.best_labels(
-                runner, Documents(texts), tokens, k, mask=mask
-            )
+            columns, scores = reranker.best_labels(runner, Documents(texts), tokens, k, mask=mask)
         counts = (columns >= 0).sum(axis=1).astype(np.int32)
-        return Predictions(columns, scores, counts, self.index, "product")
+        return Predictions(columns, scores, counts, index, "product")
+
+    return Engine(tree, predict)
 
 
-@dataclass(frozen=True)
-class MatcherEngine:
+def _clusters(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
     """X-Transformer: a head over clusters, and a ranker for the labels of the best clusters."""
+    parts = stored.parts
+    learnt = parts["score"].config["learnt"]
+    score = None if learnt is None else LearntScore(**learnt)
+    params = RankingParams(**stored.params["ranking"])
+    ranker = ClusterRanker(Ranker.from_state(parts["ranker"]), params, score)
+    runner = OnnxRunner(encoder, Heads(parts["heads"], None))
+    vectorizer = Tfidf.from_state(parts["tfidf"])
 
-    encoder: OnnxEncoder
-    heads: Heads
-    ranker: ClusterRanker
-    vectorizer: Tfidf
-    index: LabelIndex
-
-    @property
-    def tree(self) -> LabelTree:
-        return self.ranker.tree
-
-    def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
-        """The kind of the scores depends on ``ranking.combine``."""
-        tokens = self.encoder.tokens(texts)
-        runner = OnnxRunner(self.encoder, self.heads)
-        most = min(self.ranker.clusters_for(k, mask), self.tree.widths[0])
-        within = self.ranker.cluster_mask(mask)
+    def predict(texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
+        most = min(ranker.clusters_for(k, mask), ranker.tree.widths[0])
+        within, tokens = ranker.cluster_mask(mask), encoder.tokens(texts)
         clusters, margins, vectors = runner.read(tokens, most, vectors=True, mask=within)
         matched = Matched(clusters, margins, unit_vectors(vectors))
-        terms = self.vectorizer.transform(texts)
-        best = self.ranker.best_labels(terms, matched, k, mask=mask)
-        return Predictions(*best, self.index, self.ranker.params.score_kind)
+        best = ranker.best_labels(vectorizer.transform(texts), matched, k, mask=mask)
+        return Predictions(*best, index, params.score_kind)
+
+    return Engine(ranker.tree, predict)
 
 
-@dataclass(frozen=True)
-class VectorEngine:
+def _vectors(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
     """XR-Transformer, and the linear method on text vectors: rankers read vectors and tf-idf."""
+    numbers = range(stored.params.get("n_trees", 1))
+    rankers = [Ranker.from_state(stored.parts[f"ranker-{number}"]) for number in numbers]
+    params, vectorizer = SearchParams(**stored.params["search"]), _vectorizer(stored)
 
-    encoder: OnnxEncoder
-    unit_half: bool  # vectors of unit length in half precision, as the linear method stores them
-    rankers: list[Ranker]
-    search: SearchParams
-    vectorizer: Tfidf | None
-    index: LabelIndex
+    def predict(texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
+        terms = None if vectorizer is None else vectorizer.transform(texts)
+        vectors = encoder.vectors(texts)
+        # The linear method stores vectors of unit length in half precision.
+        linear = stored.method == "linear-vectors"
+        dense = unit_vectors(vectors) if linear else beside_terms(vectors, "l2")
+        best = search_trees(rankers, Features(terms, dense), k=k, params=params, allow=mask)
+        return Predictions(*best, index, params.score_kind)
 
-    @property
-    def tree(self) -> LabelTree:
-        return self.rankers[0].tree
-
-    def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
-        """The kind of the scores depends on ``search``."""
-        terms = None if self.vectorizer is None else self.vectorizer.transform(texts)
-        vectors = self.encoder.vectors(texts)
-        dense = unit_vectors(vectors) if self.unit_half else beside_terms(vectors, "l2")
-        documents, params = Features(terms, dense), self.search
-        best = search_trees(self.rankers, documents, k=k, params=params, allow=mask)
-        return Predictions(*best, self.index, params.score_kind)
+    return Engine(rankers[0].tree, predict)
 
 
-@dataclass(frozen=True)
-class NeighboursEngine:
-    """Neighbours by text vectors, or by these and tf-idf."""
+def _neighbours(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
+    """Neighbours by text vectors, or by these and tf-idf; scores are shares of the votes."""
+    vectorizer, voting = _vectorizer(stored), VotingParams(**stored.params["voting"])
+    memory = Memory.from_state(stored.parts["memory"], terms=vectorizer is not None, vectors=True)
+    memory.check_fits(len(index), encoder.width)
 
-    encoder: OnnxEncoder
-    memory: Memory
-    voting: VotingParams
-    vectorizer: Tfidf | None
-    index: LabelIndex
-    tree: None = None
-
-    def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
-        """Scores are shares of the votes."""
-        vectorizer = self.vectorizer
+    def predict(texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
         terms = None if vectorizer is None else csr_parts(vectorizer.transform(texts))
-        vectors = l2_normalised(self.encoder.vectors(texts)).dense
-        queries = Queries(terms, vectors)
-        best = self.memory.best_labels(queries, k, self.voting, mask=mask)
-        return Predictions(*best, self.index)
+        queries = Queries(terms, l2_normalised(encoder.vectors(texts)).dense)
+        return Predictions(*memory.best_labels(queries, k, voting, mask=mask), index)
+
+    return Engine(None, predict)
 
 
-@dataclass(frozen=True)
-class TowersEngine:
+def _towers(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
     """Two towers: the nearest labels."""
+    labels = label_vectors(stored.parts["towers"], len(index), encoder.width)
+    temperature = stored.params["towers"]["temperature"]
 
-    encoder: OnnxEncoder
-    vectors: Float32
-    temperature: float
-    index: LabelIndex
-    tree: None = None
+    def predict(texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
+        documents = np.asarray(l2_normalised(encoder.vectors(texts)).dense, np.float32)
+        return Predictions(*search(documents, labels, k, temperature, mask=mask), index)
 
-    def predict(self, texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
-        """Scores as those of the method."""
-        documents = np.asarray(l2_normalised(self.encoder.vectors(texts)).dense, np.float32)
-        best = search(documents, self.vectors, k, self.temperature, mask=mask)
-        return Predictions(*best, self.index)
+    return Engine(None, predict)
 
 
-Engine: TypeAlias = NetworkEngine | MatcherEngine | VectorEngine | NeighboursEngine | TowersEngine
+ENGINES = {"lightxml": _network, "cascadexml": _network, "xtransformer": _clusters}
+ENGINES |= {"xrtransformer": _vectors, "linear-vectors": _vectors}
+ENGINES |= {"neighbours": _neighbours, "dual": _towers}
 
 
-def make_engine(stored: StoredModel, index: LabelIndex) -> Engine:
-    """The engine of a stored model; a missing part is a KeyError."""
-    method, params, parts = stored.method, stored.params, stored.parts
-    encoder = OnnxEncoder(stored.path, parts["encoder"].config)
-    vectorizer = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
-    if method in ("lightxml", "cascadexml"):
-        tree = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
-        reranker = Reranker.from_parts(parts, RerankParams(**params["rerank"]))
-        heads = Heads(parts["heads"], tree)
-        check_trees({"network": heads.tree}, index, stored.path)
-        return NetworkEngine(encoder, heads, reranker, index, tree)
-    if method == "xtransformer":
-        learnt = parts["score"].config["learnt"]
-        ranker = ClusterRanker(
-            Ranker.from_state(parts["ranker"]),
-            RankingParams(**params["ranking"]),
-            None if learnt is None else LearntScore(**learnt),
-        )
-        heads = Heads(parts["heads"], None)
-        return MatcherEngine(encoder, heads, ranker, Tfidf.from_state(parts["tfidf"]), index)
-    if method == "neighbours":
-        memory = Memory.from_state(parts["memory"], terms=vectorizer is not None, vectors=True)
-        memory.check_fits(len(index), encoder.width)
-        voting = VotingParams(**params["voting"])
-        return NeighboursEngine(encoder, memory, voting, vectorizer, index)
-    if method == "dual":
-        vectors = label_vectors(parts["towers"], len(index), encoder.width)
-        return TowersEngine(encoder, vectors, params["towers"]["temperature"], index)
-    if method not in ("xrtransformer", "linear-vectors"):
-        raise ModelFormatError(f"an exported {method!r} model is not known to this labelgrove")
-    rankers = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(params.get("n_trees", 1))]
-    search, unit_half = SearchParams(**params["search"]), method == "linear-vectors"
-    return VectorEngine(encoder, unit_half, rankers, search, vectorizer, index)
+def _vectorizer(stored: StoredModel) -> Tfidf | None:
+    return Tfidf.from_state(stored.parts["tfidf"]) if "tfidf" in stored.parts else None
 
 
 def unit_vectors(vectors: Float32) -> DenseBlock:
     """Unit vectors in half precision, which is enough for them."""
     return np.asarray(l2_normalised(vectors).dense, np.float16)
+
+
+def export(
+    model: Model | str | Path,
+    folder: str | Path,
+    *,
+    precision: Precision = "fp32",
+    overwrite: bool = False,
+) -> None:
+    """Writes ``model`` (or the model of a folder) for use without torch and transformers.
+
+    ``labelgrove.load(folder)`` reads it with only onnxruntime and the ``tokenizers`` package.
+    ``fp32`` gives the same labels as torch; ``int8`` stores most weights of the encoder as bytes.
+    See docs/models.md for the costs and savings of both.
+
+    >>> export("model", "exported", precision="int4")
+    Traceback (most recent call last):
+    labelgrove.errors.ConfigError: precision: must be fp32 or int8, got 'int4'
+    """
+    if precision not in get_args(Precision):
+        raise ConfigError(f"precision: must be fp32 or int8, got {precision!r}")
+    if isinstance(model, (str, Path)):
+        model = load_folder(model)
+    if isinstance(model, ExportedModel):
+        raise UnsupportedError("this model is already exported; export the original model")
+    if not isinstance(model, Model):
+        raise ConfigError(f"export: needs a model or a model folder, got {type(model).__name__}")
+    check_fitted(model)
+    pieces = model.exported_parts()
+    if model.facts_.given:
+        raise UnsupportedError(
+            f"this model reads a matrix of {model.facts_.given:,} columns that comes with the "
+            "texts, and an exported model reads texts alone; train it with features=own"
+        )
+    for library in ("torch", "onnx", "onnxruntime", "onnxscript"):
+        try:
+            import_module(library)
+        except ImportError as error:
+            raise MissingExtraError("export", "exporting a model") from error
+    from labelgrove.exchange.export.encoder_graph import some_tokens, write_graph, write_int8
+
+    encoder, params = pieces.encoder, model.trained_config()
+    config = to_toml({"method": model.method} | params)
+
+    def write_files(target: Path) -> None:
+        (target / CONFIG).write_text(config, encoding="utf-8")
+        (target / TOKENIZER).write_text(encoder.tokenizer.to_str(), encoding="utf-8")
+        with tempfile.TemporaryDirectory() as temporary:
+            graph = (target if precision == "fp32" else Path(temporary)) / GRAPH
+            write_graph(encoder, graph, layers=pieces.layers, mean=pieces.mean, scale=pieces.scale)
+            if precision == "int8":
+                write_int8(graph, target / GRAPH, some_tokens(encoder))
+
+    parts = {"labels": model.index_.state(), "training": model.facts_.state()} | pieces.parts
+    if model.calibration_ is not None:
+        parts["calibration"] = model.calibration_.state()
+    about = {
+        "layers": len(pieces.layers),
+        "width": encoder.width,
+        "max_tokens": encoder.max_tokens,
+        "pad_id": encoder.pad_id,
+        "pad_left": encoder.pad_left,
+        "markup": encoder.markup,
+        "lowercase": encoder.lowercase,
+        "fields": list(encoder.fields),
+        "report": dict(model.report_) or None,
+    }
+    save_model(
+        folder,
+        method=model.method,
+        params=params,
+        metadata={"precision": precision, "timings": {}, "runtime": RUNTIME},
+        parts=parts | {"encoder": Part(about)},
+        extra=write_files,
+        overwrite=overwrite,
+    )

@@ -66,16 +66,10 @@ def check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:
     """Refuses a member whose labels are not those of member 1."""
     if other is first or other == first:
         return
-    advice = "fit all members with one label index: fit(..., index=)"
+    what = "other labels than member 1, or another order"
     if len(other) != len(first):
-        raise DataError(f"{who} has {len(other):,} labels, member 1 {len(first):,}; {advice}")
-    ours, theirs = (list(zip(index.ids, index.names, strict=True)) for index in (first, other))
-    column = next(c for c, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1])
-    there, here = (" ".join(map(repr, dict.fromkeys(pairs[column]))) for pairs in (theirs, ours))
-    raise DataError(
-        f"{who} has other labels than member 1, or another order: column {column} is "
-        f"{there} there and {here} here; {advice}"
-    )
+        what = f"{len(other):,} labels, member 1 {len(first):,}"
+    raise DataError(f"{who} has {what}; fit all members with one label index: fit(..., index=)")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import functools
 import importlib
 import json
 import logging
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoder", "EncoderParams", "find_encoder", "load_encoder"]
 
+_SAFE_SINCE = (2, 6)  # of torch: before, weights_only could be tricked (CVE-2025-32434)
 FEW_TOKENS = 128  # to read of a text, where no training texts say how long they are
 
 # Settings of transformers that are neither stored nor read; the labels belong to other heads.
@@ -96,8 +98,6 @@ class Encoder(torch.nn.Module):
         if model.config.model_type == "xlnet":
             self._summary_id = tokenizer.token_to_id("<cls>")
             model.config.use_mems_eval = False  # copies of states for a next segment
-        if model.config.model_type == "mpnet" and params.attention in ("auto", "sdpa"):
-            setup.fuse_attention(model)
         setup.check_length(model, params.max_tokens)
         setup.drop_unused(model, self.pooling)
         setup.freeze(model, params.freeze)
@@ -238,10 +238,12 @@ class Encoder(torch.nn.Module):
             for name, array in part.arrays.items()
             if name.startswith("weights/")
         }
+        # An encoder must load even if the kernels it was trained with are not installed.
+        attention = {"attn_implementation": "eager"} if params.attention == "eager" else {}
         with quiet():
             with _uninitialised():
                 model = transformers.AutoModel.from_config(
-                    shape, trust_remote_code=False, **_attention(params, shape, here=True)
+                    shape, trust_remote_code=False, **attention
                 )
             setup.drop_unused(model, params.pooling)
             try:
@@ -350,16 +352,28 @@ def _load_model(
 ) -> tuple[PreTrainedModel, bool]:
     """The model, and whether it has a trained pooler."""
     transformers = _transformers()
+    safe = any(folder.glob("*.safetensors"))
+    if not safe and tuple(map(int, torch.__version__.split(".")[:2])) < _SAFE_SINCE:
+        raise ConfigError(
+            f"encoder {params.encoder!r}: torch {torch.__version__} can be made to run code by a "
+            "pickle; install torch 2.6 or newer"
+        )
     try:
         with quiet():
             model, report = transformers.AutoModel.from_pretrained(
                 folder,
                 config=config,
-                use_safetensors=True,  # the alternative is a pickle
+                use_safetensors=safe,  # else a pickle that the user lets us read
+                weights_only=True,
                 trust_remote_code=False,
                 output_loading_info=True,
-                **_attention(params, config),
+                attn_implementation=None if params.attention == "auto" else params.attention,
             )
+    except pickle.UnpicklingError as error:
+        raise ConfigError(
+            f"encoder {params.encoder!r}: its pickle holds more than tensors, and reading it could "
+            "run code; choose another encoder or a revision with safetensors (NAME@REVISION)"
+        ) from error
     except Exception as error:
         raise ConfigError(f"encoder {params.encoder!r} cannot be loaded: {error}") from error
     untrained = [n for n in report["missing_keys"] if not n.startswith("pooler.")]
@@ -386,17 +400,6 @@ def _pool(states: Tensor, mask: Tensor | None, pooling: Pooling, pad_left: bool)
     position = (count - 1).clamp(min=0) if last else mask.shape[1] - count
     rows = torch.arange(len(states), device=states.device)
     return states[rows, position].float()
-
-
-def _attention(
-    params: EncoderParams, config: PretrainedConfig, *, here: bool = False
-) -> dict[str, str]:
-    if params.attention == "auto" or (config.model_type, params.attention) == ("mpnet", "sdpa"):
-        return {}  # MPNet's is ours, and transformers would refuse it
-    # A stored encoder must load even if the kernels it was trained with are not installed.
-    if here and params.attention not in ("eager", "sdpa"):
-        return {}
-    return {"attn_implementation": params.attention}
 
 
 def _transformers() -> ModuleType:

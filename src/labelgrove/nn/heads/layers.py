@@ -127,7 +127,7 @@ def top_of_all(hidden: Tensor, head: nn.Module, k: int, allowed: Tensor | None =
     """:func:`top_labels` of the scores that a head gives to every label."""
     if (shard := shard_of(head)) is None:
         return top_labels(head(hidden), None, allowed, k)
-    exchange = Exchange(shard, hidden)
+    exchange = Exchange(shard.count, hidden)
     own = None if allowed is None else allowed[shard.rows]
     top = top_labels(head(exchange.states(hidden)), None, own, k)
     return TopLabels(*merged_top(shard, exchange, *top, k))
@@ -164,7 +164,7 @@ def shortlist_logits(
     """
     if (shard := shard_of(table)) is None:
         return _listed_logits(hidden, table, ids, mask, form)
-    exchange = Exchange(shard, hidden)
+    exchange = Exchange(shard.count, hidden)
     places, here = shard.local(exchange.lists(ids.masked_fill(~mask, -1), -1))
     logits = _listed_logits(exchange.states(hidden), table, places, here, form)
     return exchange.home(logits.masked_fill(~here, 0.0)).sum(0)[:, : ids.shape[1]]

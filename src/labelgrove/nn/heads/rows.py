@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -102,21 +101,16 @@ def row_tables(model: nn.Module) -> dict[str, RowTable]:
 
 
 class RowOptimizer:
-    """Adam, Adagrad or plain descent on the rows of tables that have gradients.
+    """Adam on the rows of tables that have gradients.
 
-    ``adam`` stores two moments per weight, as float32 or, at half the size, as bfloat16 with
-    stochastic rounding, so that small changes are not lost. ``adagrad`` stores one number per row,
-    ``sgd`` none. Moments of other rows stay as they are, as in ``torch.optim.SparseAdam``.
+    It stores two moments per weight, as float32 or, at half the size, as bfloat16 with stochastic
+    rounding, so that small changes are not lost. Moments of other rows stay as they are, as in
+    ``torch.optim.SparseAdam``.
     """
 
     def __init__(
-        self,
-        tables: Mapping[str, RowTable],
-        *,
-        kind: Literal["adam", "adagrad", "sgd"] = "adam",
-        state_dtype: torch.dtype = torch.float32,
+        self, tables: Mapping[str, RowTable], *, state_dtype: torch.dtype = torch.float32
     ) -> None:
-        self.kind = kind
         self.updates = 0
         self._values: dict[str, Tensor] = {}
         self._state: dict[str, dict[str, Tensor]] = {}
@@ -127,7 +121,9 @@ class RowOptimizer:
             for part in ("weight", "bias") if table.bias is not None else ("weight",):
                 values = table.get_buffer(part)
                 self._values[f"{name}.{part}"] = values
-                self._state[f"{name}.{part}"] = self._fresh_state(values, state_dtype)
+                self._state[f"{name}.{part}"] = {
+                    key: torch.zeros_like(values, dtype=state_dtype) for key in ("first", "second")
+                }
                 if state_dtype == torch.bfloat16:
                     self._random[values.device] = torch.Generator(values.device)
 
@@ -159,12 +155,11 @@ class RowOptimizer:
         step = replace(step, update=self.updates)
         without_decay = replace(step, weight_decay=0.0)
         self._random = {device: g.manual_seed(step.seed) for device, g in self._random.items()}
-        change = self._adam if self.kind == "adam" else self._change
         with torch.no_grad():
             for name, (ids, gradient) in self._gradients.items():
                 if len(ids):
                     own = without_decay if name.endswith(".bias") else step
-                    change(self._values[name], self._state[name], ids, gradient, own)
+                    self._change(self._values[name], self._state[name], ids, gradient, own)
         self._gradients.clear()
 
     def clear(self) -> None:
@@ -175,39 +170,7 @@ class RowOptimizer:
         """Moments and counts by name; together with ``updates``, all there is to restore."""
         return {f"{n}.{key}": value for n, s in self._state.items() for key, value in s.items()}
 
-    def _fresh_state(self, values: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-        if self.kind == "sgd":
-            return {}
-        if self.kind == "adagrad":
-            return {"sum": torch.zeros(len(values), device=values.device)}
-        return {key: torch.zeros_like(values, dtype=dtype) for key in ("first", "second")}
-
     def _change(
-        self,
-        values: Tensor,
-        state: dict[str, Tensor],
-        ids: Tensor,
-        gradient: Tensor,
-        step: RowStep,
-    ) -> None:
-        """Adagrad or plain descent."""
-        rows = values.index_select(0, ids)
-        if step.weight_decay:
-            rows.mul_(1 - step.lr * step.weight_decay)
-        if self.kind == "sgd":
-            rows.add_(gradient, alpha=-step.lr)
-        else:
-            # By way of norms, because squares of all gradients would be as large as these.
-            norms = gradient if gradient.ndim == 1 else torch.linalg.vector_norm(gradient, dim=1)
-            squares = norms.square().div_(gradient[0].numel())
-            total = state["sum"].index_select(0, ids).add_(squares)
-            state["sum"].index_copy_(0, ids, total)
-            roots = total.sqrt().add_(step.eps)
-            roots = roots if gradient.ndim == 1 else roots[:, None]
-            rows.addcdiv_(gradient, roots, value=-step.lr)
-        values.index_copy_(0, ids, rows)
-
-    def _adam(
         self,
         values: Tensor,
         state: dict[str, Tensor],

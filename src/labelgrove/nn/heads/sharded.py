@@ -114,8 +114,8 @@ def whole_state(model: nn.Module) -> dict[str, Tensor]:
 class Exchange:
     """The documents of one batch in every process; ``own`` has a row for each of this one's."""
 
-    def __init__(self, shard: Shard, own: Tensor) -> None:
-        self._count = shard.count
+    def __init__(self, count: int, own: Tensor) -> None:
+        self.count = count
         self._sizes = self._numbers(len(own), own.device)
         self._own = len(own)
 
@@ -150,30 +150,22 @@ class Exchange:
     def send(self, results: Tensor) -> Tensor:
         """Like :meth:`home`, without gradients."""
         shape = self._own, *results.shape[1:]
-        received = results.new_empty((self._count * shape[0], *shape[1:]))
+        received = results.new_empty((self.count * shape[0], *shape[1:]))
         distributed.all_to_all_single(
-            received, results.contiguous(), [self._own] * self._count, self._sizes
+            received, results.contiguous(), [self._own] * self.count, self._sizes
         )
-        return received.view(self._count, *shape)
+        return received.view(self.count, *shape)
 
     def send_back(self, returned: Tensor) -> Tensor:
         """The inverse of :meth:`send`."""
         flat = returned.flatten(0, 1).contiguous()
         results = flat.new_empty((sum(self._sizes), *flat.shape[1:]))
-        distributed.all_to_all_single(results, flat, self._sizes, [self._own] * self._count)
+        distributed.all_to_all_single(results, flat, self._sizes, [self._own] * self.count)
         return results
-
-    def mean(self, gradient: Tensor) -> Tensor:
-        """A gradient that has left home; see the top of this file."""
-        return gradient / self._count
-
-    def total(self, gradient: Tensor) -> Tensor:
-        """A gradient that returns to the states, from what every process has of it."""
-        return self.send(gradient).sum(0) * self._count
 
     def _numbers(self, own: int, device: torch.device) -> list[int]:
         number = torch.tensor([own], device=device)
-        numbers = [torch.empty_like(number) for _ in range(self._count)]
+        numbers = [torch.empty_like(number) for _ in range(self.count)]
         distributed.all_gather(numbers, number)
         return [int(each) for each in torch.cat(numbers).tolist()]
 
@@ -186,7 +178,8 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.exchange.total(outer[0]), None
+        # From what every process has of it; see the top of this file.
+        return ctx.exchange.send(outer[0]).sum(0) * ctx.exchange.count, None
 
 
 class _Home(torch.autograd.Function):
@@ -197,7 +190,7 @@ class _Home(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.exchange.mean(ctx.exchange.send_back(outer[0])), None
+        return ctx.exchange.send_back(outer[0]) / ctx.exchange.count, None
 
 
 def head_losses(
@@ -213,7 +206,7 @@ def head_losses(
         return full_losses(
             head(text), truth, positive_weights=positive_weights, reduction=reduction
         )
-    exchange = Exchange(shard, text)
+    exchange = Exchange(shard.count, text)
     places, here = shard.local(exchange.lists(truth, NO_NODE))
     own, order = places.masked_fill(~here, NO_NODE).sort(dim=1)
     if positive_weights is not None:

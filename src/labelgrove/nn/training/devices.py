@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from labelgrove.core.processes import join, process_count
 from labelgrove.core.resources import current
 from labelgrove.errors import ConfigError
-from labelgrove.nn.heads.sharded import divided_tensors
+from labelgrove.nn.heads.sharded import Exchange, divided_tensors
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -196,15 +196,5 @@ class Workers:
         """The ids and rows of all processes, in the order of the processes."""
         if self.count == 1:
             return ids, values
-        own_length = torch.tensor([len(ids)], device=ids.device)
-        lengths = [torch.zeros_like(own_length) for _ in range(self.count)]
-        torch.distributed.all_gather(lengths, own_length)
-        sizes = [int(length.item()) for length in lengths]
-        return self._gathered(ids, sizes), self._gathered(values, sizes)
-
-    def _gathered(self, rows: Tensor, sizes: list[int]) -> Tensor:
-        padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
-        padded[: len(rows)] = rows
-        gathered = [torch.empty_like(padded) for _ in sizes]
-        torch.distributed.all_gather(gathered, padded)
-        return torch.cat([part[:size] for part, size in zip(gathered, sizes, strict=True)])
+        exchange = Exchange(self.count, ids)
+        return exchange.gather(ids), exchange.gather(values)

@@ -48,10 +48,8 @@ def adamw(model: nn.Module, params: LoopParams) -> torch.optim.AdamW | None:
     groups = parameter_groups(model, params)
     if not groups:
         return None
-    fused = all(p.is_floating_point() for group in groups for p in group["params"])
-    return torch.optim.AdamW(
-        groups, betas=(params.beta1, params.beta2), eps=params.eps, fused=fused
-    )
+    betas = params.beta1, params.beta2
+    return torch.optim.AdamW(groups, betas=betas, eps=params.eps, fused=True)
 
 
 def clip_gradients(gradients: Sequence[Tensor], limit: float, norm: Norm | None = None) -> None:

@@ -132,11 +132,9 @@ class Updates:
         cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
         self.module = workers.wrap(cast)
         self.optimizer = adamw(model, params)
-        self.rows = RowOptimizer(
-            self.tables,
-            kind=params.table_optimizer,
-            state_dtype=torch.bfloat16 if params.table_state == "bf16" else torch.float32,
-        )
+        half = params.table_state == "bf16"
+        dtype = torch.bfloat16 if half else torch.float32
+        self.rows = RowOptimizer(self.tables, state_dtype=dtype)
         self.descents = {name: FullDescent(head) for name, head in self.full.items()}
         self.full_updates = 0
         self.scale = LossScale() if self.precision == "fp16" else None

@@ -1,9 +1,12 @@
-"""Every benchmark says what it does, and each folder stays within its budget of lines."""
+"""Benchmarks say what they do and stay within their budget of lines; examples run."""
 
 from __future__ import annotations
 
 import runpy
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,3 +38,34 @@ def test_scripts_answer_help(
         )
     assert end.value.code == 0
     assert "usage:" in capsys.readouterr().out
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+# Settings that make an example quick; what it shows then is not worth looking at.
+TINY = {
+    "docstrings.py": ["--packages=json"],
+    "neural_demo.py": ["--packages=networkx", "--documents=100", "--test=20", "--epochs=0.3"],
+    "ray_cluster.py": ["--documents=2000", "--labels=200"],
+}
+NEEDS = {"neural_demo.py": "torch", "ray_cluster.py": "ray"}
+
+
+def parameter(script: Path) -> Any:
+    marks = [pytest.mark.long_ray] if script.name == "ray_cluster.py" else []
+    return pytest.param(script, marks=marks, id=script.name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [parameter(script) for script in EXAMPLES])
+def test_example_runs(script: Path, tmp_path: Path) -> None:
+    if script.name in NEEDS:
+        pytest.importorskip(NEEDS[script.name])
+    done = subprocess.run(
+        [sys.executable, str(script), *TINY.get(script.name, [])],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
