@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -16,7 +17,6 @@ from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import merged_labels
 from labelgrove.data.formats.documents import Document
 from labelgrove.data.languages import UNSPACED_SCRIPTS, language_of, scripts_of
-from labelgrove.data.near_duplicates import COMPARED, Texts, digest
 from labelgrove.data.records import words_of
 
 # Labels by number of documents: more than 100, 11 to 100, 1 to 10.
@@ -54,11 +54,10 @@ class Bin:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many documents of another part have the same or nearly the same text as one here."""
+    """How many documents of another part have the text of a document here."""
 
     documents: int
     same: int
-    similar: int  # besides those that are the same
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ class CorpusStats:
     empty_texts: int
     without_labels: int
     duplicate_texts: int  # documents with the same text as an earlier one
-    similar_texts: int  # different texts that are nearly the same as another, less one of each
     duplicate_ids: int
     bins: dict[str, Bin]
     top: list[tuple[str, int]]
@@ -96,7 +94,7 @@ class CorpusStats:
 def corpus_stats(
     documents: Iterable[Document], *, other: Iterable[Document] | None = None, top: int = 10
 ) -> CorpusStats:
-    """Statistics of a stream of documents; stores a hash, two counts and a sketch per document.
+    """Statistics of a stream of documents; stores a hash and two counts per document.
 
     ``other`` is another part of the corpus, whose texts should not be in this one.
 
@@ -107,9 +105,10 @@ def corpus_stats(
     words, label_counts = array("q"), array("q")
     frequency: Counter[str] = Counter()
     spellings: set[str] = set()
-    texts, sample = Texts(), _Sample()
+    sample = _Sample()
+    texts: set[bytes] = set()
     ids: set[bytes] = set()
-    empty = without = repeated_ids = characters = 0
+    empty = without = repeated_texts = repeated_ids = characters = 0
     for document in documents:
         text = words_of(document.text)
         words.append(len(text.split()))
@@ -122,7 +121,7 @@ def corpus_stats(
         if not text.strip():
             empty += 1
         else:
-            texts.add(text)
+            repeated_texts += not _new(texts, text)
             sample.add(text)
         if document.id is not None:
             repeated_ids += not _new(ids, document.id)
@@ -138,8 +137,7 @@ def corpus_stats(
         characters=characters,
         empty_texts=empty,
         without_labels=without,
-        duplicate_texts=texts.repeated,
-        similar_texts=texts.similar(),
+        duplicate_texts=repeated_texts,
         duplicate_ids=repeated_ids,
         bins={name: _bin(counts, low, high) for name, (low, high) in BINS.items()},
         top=most,
@@ -181,14 +179,9 @@ def _similar_labels(labels: Iterable[str]) -> list[list[str]]:
     return sorted(sorted(group) for group in groups.values() if len(group) > 1)
 
 
-def _overlap(texts: Texts, other: Iterable[Document]) -> Overlap:
-    documents = 0
-    more = Texts(texts)
-    for document in other:
-        documents += 1
-        if (text := words_of(document.text)).strip():
-            more.add(text)
-    return Overlap(documents, more.known, more.similar_to_known())
+def _overlap(texts: set[bytes], other: Iterable[Document]) -> Overlap:
+    same = [_digest(words_of(document.text)) in texts for document in other]
+    return Overlap(len(same), sum(same))
 
 
 def _bin(counts: Int64, low: int, high: int | None) -> Bin:
@@ -198,8 +191,12 @@ def _bin(counts: Int64, low: int, high: int | None) -> Bin:
 
 def _new(seen: set[bytes], string: str) -> bool:
     before = len(seen)
-    seen.add(digest(string))
+    seen.add(_digest(string))
     return len(seen) > before
+
+
+def _digest(string: str) -> bytes:
+    return hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 _SHARE = 0.1  # of texts or letters: a language or script that counts
@@ -210,8 +207,6 @@ _INFLECTED = ("German", "Finnish", "Hungarian", "Turkish", "Russian", "Polish", 
 def advice(stats: CorpusStats) -> list[str]:
     """Sentences, most important first; none for a corpus without oddities in English.
 
-    >>> from labelgrove.data.stats import corpus_stats
-    >>> from labelgrove.data.formats import Document
     >>> rows = [Document("a list of the words", ["Tea"]), Document("the words of a song", ["tea"])]
     >>> print(*advice(corpus_stats(rows)))
     2 labels differ only by case or spacing, for example 'Tea' and 'tea': they are learnt as \
@@ -222,11 +217,11 @@ different labels; write each in one way
 
 def _about_texts(stats: CorpusStats) -> list[str]:
     sentences = []
-    if (other := stats.other) is not None and other.same + other.similar:
+    if (other := stats.other) is not None and other.same:
         sentences.append(
             f"of the {other.documents:,} documents of the other part, {other.same:,} have a text "
-            f"of this part and {other.similar:,} more nearly have one: figures that are measured "
-            "there are too good; remove these from one of the two parts"
+            "of this part: figures that are measured there are too good; remove these from one of "
+            "the two parts"
         )
     if 0 < stats.empty_texts < stats.documents:  # a corpus of features has no texts at all
         sentences.append(
@@ -237,13 +232,6 @@ def _about_texts(stats: CorpusStats) -> list[str]:
         sentences.append(
             f"{_documents(stats.duplicate_texts)} the text of an earlier one: keep one of each, "
             "with the labels of all; `labelgrove data split` puts equal texts into the same part"
-        )
-    if stats.similar_texts:
-        among = f" (of {COMPARED:,} compared)" if stats.documents > COMPARED else ""
-        sentences.append(
-            f"{_documents(stats.similar_texts)} nearly the text of another one{among}: parts drawn "
-            "at random share such texts, and figures become too good; keep one of each, or see "
-            "with --dev how many your parts share"
         )
     if stats.duplicate_ids:
         sentences.append(
