@@ -20,10 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from labelgrove.core.storing import storing
+from labelgrove.disk.locks import try_lock
 from labelgrove.errors import ConfigError
-
-if sys.platform != "win32":
-    import fcntl
 
 _TEMPORARY = ".labelgrove-tmp-"
 _ASIDE = ".labelgrove-old-"
@@ -139,9 +137,7 @@ def _turn(goal: Path) -> Iterator[None]:
     """Waits until no other process writes to ``goal``, if the system has locks."""
     while sys.platform != "win32":
         with goal.open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError:
+            if not try_lock(file.fileno(), wait=True):
                 break
             # The process that had the lock may have renamed or deleted the file.
             with contextlib.suppress(FileNotFoundError):
@@ -187,19 +183,9 @@ def _locked(folder: Path) -> Iterator[bool | None]:
         yield False
         return
     try:
-        yield _try_lock(descriptor)
+        yield try_lock(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool | None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
 
 
 def _move_into_place(temporary: Path, target: Path, *, replace: bool) -> None:

@@ -34,7 +34,7 @@ class FileLock:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         # Forked children share the descriptor, so the finalizer must only close it.
         self._close = weakref.finalize(self, os.close, self._descriptor)
-        self.taken = _try_lock(self._descriptor, wait=wait)
+        self.taken = bool(try_lock(self._descriptor, wait=wait))
         self.previous: JsonObject | None = None
         with contextlib.suppress(OSError, ValueError):
             note = json.loads(path.read_text())
@@ -62,7 +62,8 @@ class FileLock:
                 os.write(self._descriptor, json.dumps(holder).encode())
 
 
-def _try_lock(descriptor: int, *, wait: bool) -> bool:
+def try_lock(descriptor: int, *, wait: bool = False) -> bool | None:
+    """Locks a file while its process lives: False if another has it, None if locks do not work."""
     try:
         if sys.platform == "win32":
             os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # past the note, which stays readable
@@ -70,8 +71,10 @@ def _try_lock(descriptor: int, *, wait: bool) -> bool:
         else:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return True
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:
+        return None
 
 
 def _unlock(descriptor: int) -> None:

@@ -25,7 +25,7 @@ from labelgrove.data.formats.files import (
 from labelgrove.data.formats.lf import find_lf_matrices
 from labelgrove.data.formats.matrices import matrix_kind
 from labelgrove.data.formats.pecos import find_pecos
-from labelgrove.data.formats.xc import find_split, kind_of_lines
+from labelgrove.data.formats.xc import kind_of_lines
 from labelgrove.errors import ConfigError, DataError
 
 FORMATS = {
@@ -85,8 +85,6 @@ def _of_folder(folder: Path) -> str:
             return "attentionxml"
         if find_lf_matrices(folder, options):
             return "lf"
-        if find_split(folder, options):
-            return "xc"
     if sibling(folder, "trn.json", "tst.json"):
         return "lf"
     if is_full_text_folder(folder):
@@ -94,8 +92,7 @@ def _of_folder(folder: Path) -> str:
     raise DataError(
         "this folder has no known format: no train.jsonl, no X.trn.* with Y.trn.npz, no "
         "train_texts.txt with train_labels.txt, no trn.json.gz, no trn_X_Xf.txt with trn_X_Y.txt, "
-        "no NAME_data.txt with NAME_trSplit.txt, and no .txt files with .tsv or .key files. Give "
-        "the path of a file",
+        "and no .txt files with .tsv or .key files. Give the path of a file",
         file=folder,
     )
 

@@ -32,7 +32,7 @@ from labelgrove.data.formats.matrices import find_matrix, not_read, with_matrix
 from labelgrove.data.formats.parquet import iter_parquet
 from labelgrove.data.formats.pecos import iter_pecos, read_pecos
 from labelgrove.data.formats.tables import iter_table
-from labelgrove.data.formats.xc import read_split, read_xc
+from labelgrove.data.formats.xc import read_xc
 from labelgrove.errors import ConfigError, DataError
 
 logger = logging.getLogger(__name__)
@@ -201,8 +201,6 @@ def _read_numbered(
         if names is None or corpus.index.names is not corpus.index.ids:
             return corpus
         return replace(corpus, index=index_with_names(corpus.index.ids, names, listed=True))
-    if path.is_dir():
-        return read_split(path, options, report, names=names)
     return read_xc(path, options, report, has_header=format == "xc", names=names)
 
 

@@ -20,7 +20,13 @@ from typing import TypeAlias
 
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import STDIN, check_encoding, encoding_advice, lines, refuse
+from labelgrove.data.formats.files import (
+    ENCODING_ADVICE,
+    STDIN,
+    check_encoding,
+    lines,
+    refuse,
+)
 from labelgrove.data.formats.jsonl import document_id, document_labels, text_reader
 from labelgrove.data.records import listed
 from labelgrove.errors import ConfigError, DataError
@@ -122,17 +128,16 @@ def _rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """The number of the first line and the fields of every row; rows with bad bytes are refused."""
     encoding = check_encoding(options.encoding)
-    first_line, bad_line, advice = 0, 0, ""
+    first_line, bad_line = 0, 0
 
     def decoded() -> Iterator[str]:
-        nonlocal first_line, bad_line, advice
+        nonlocal first_line, bad_line
         for number, raw in lines(path):
             first_line = first_line or number
             try:
                 text = raw.decode(encoding)
-            except UnicodeDecodeError as error:
+            except UnicodeDecodeError:
                 # The row may continue on the next lines: read all of it before refusing it.
-                advice = advice if bad_line else encoding_advice(raw, error.start)
                 bad_line = bad_line or number
                 text = raw.decode(encoding, "replace")
             yield text + "\n"
@@ -149,7 +154,7 @@ def _rows(
         try:
             row = next(reader, None)
             if bad_line:
-                raise BadLine(f"not valid {encoding}; {advice}")
+                raise BadLine(f"not valid {encoding}; {ENCODING_ADVICE}")
         except (csv.Error, BadLine) as error:
             where = bad_line or first_line
             refuse(DataError(str(error), file=path, line=where), options, report)
