@@ -78,7 +78,7 @@ def test_stats_say_what_to_do(tmp_path):
     assert "- 2 labels differ only by case or spacing" in output
     assert "- words of German have many endings" in output
     found = json.loads(run("stats", train, "--dev", dev, "--json").stdout)
-    assert found["other"] == {"documents": 1, "same": 1}
+    assert found["other"] == {"documents": 1, "same": 1, "similar": 0}
     assert found["similar_labels"] == [["Tea", "tea"]]
     assert len(found["advice"]) == 4
     assert json.loads(run("stats", train, "--json").stdout)["other"] is None

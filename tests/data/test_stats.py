@@ -88,13 +88,15 @@ def test_labels_by_case_spacing_and_accents():
 
 def test_texts_of_another_part():
     own = [Document(text, []) for text in ("long words", "short", "")]
-    other = [Document(text, []) for text in ("long words", "long words!", "", "short", "short")]
-    assert corpus_stats(own, other=other).other == Overlap(documents=5, same=3)
-    assert corpus_stats(own, other=[]).other == Overlap(0, 0)
-    assert corpus_stats([], other=other).other == Overlap(5, 0)
+    other = [Document(text, []) for text in ("long words", "Long-words!", "", "short", "short")]
+    assert corpus_stats(own, other=other).other == Overlap(documents=5, same=3, similar=1)
+    assert corpus_stats(own, other=[]).other == Overlap(0, 0, 0)
+    assert corpus_stats([], other=other).other == Overlap(5, 0, 0)
     assert corpus_stats(own).other is None
     first = advice(corpus_stats(own, other=other))[0]
-    assert first.startswith("of the 5 documents of the other part, 3 have a text of this part:")
+    assert first.startswith(
+        "of the 5 documents of the other part, 3 have a text of this part and 1 more"
+    )
 
 
 PLAIN = [
@@ -115,6 +117,10 @@ def test_nothing_to_do():
     [
         (PLAIN[:1], "1 document has the text of an earlier one: keep one of each"),
         ([Document(" ", [])], "1 document has no text: leave them out"),
+        (
+            [Document(text, []) for text in ("the one", "The  one!", "THE ONE", "...", "!")],
+            "2 documents have nearly the text of another one: parts drawn at random",
+        ),
         (
             [Document("the one", [], "1"), Document("the other", [], "1")],
             "1 document has the id of an earlier one",

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from labelgrove import Linear, TfidfParams
+from labelgrove.data.languages import suited, unspaced_share
 from labelgrove.errors import LabelgroveWarning
 from labelgrove.methods.explaining.explain import explain
-from labelgrove.text.scripts import suited, unspaced_share
 from labelgrove.text.tfidf import Tfidf
 
 # The letters of a script, and how long its words are.

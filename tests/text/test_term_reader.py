@@ -6,7 +6,7 @@ from scipy import sparse
 
 from labelgrove import Documents, Tfidf
 from labelgrove.errors import DataError
-from labelgrove.text.term_reader import TermReader
+from labelgrove.text.tfidf import TermReader
 
 TEXTS = ["red shoes", "a red hat", "blue"]
 GIVEN = sparse.csr_array(np.array([[3.0, 4.0], [0.0, 2.0], [0.0, 0.0]], np.float32))

@@ -35,7 +35,7 @@ def stats(
     *,
     labels: options.Labels = None,
     dev: Annotated[
-        Path | None, Option(help="Another part: count its texts that are in INPUT.")
+        Path | None, Option(help="Another part: count its texts that are (nearly) in INPUT.")
     ] = None,
     top: options.Top = 10,
     as_json: options.Json = False,
@@ -100,6 +100,7 @@ def _print_stats(source: Path, statistics: CorpusStats, names: dict[str, str]) -
     facts.add_row("empty texts", f"{statistics.empty_texts:,}")
     facts.add_row("without labels", f"{statistics.without_labels:,}")
     facts.add_row("duplicate texts", f"{statistics.duplicate_texts:,}")
+    facts.add_row("similar texts", f"{statistics.similar_texts:,}")
     facts.add_row("duplicate ids", f"{statistics.duplicate_ids:,}")
     title = "labels by number of documents"
     bins = new_table(title, "", "documents", "labels", "share of labels", "share of occurrences")

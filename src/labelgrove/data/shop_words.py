@@ -62,8 +62,8 @@ class Attribute(NamedTuple):
 
 # Brands take 22 % of all labels, themes 6 %, and categories everything else.
 ATTRIBUTES = {
-    kind: Attribute(_pairs(LINES[words]), ["", *_words(modifiers)], *rest)
-    for kind, words, modifiers, *rest in (
+    kind: Attribute(_pairs(LINES[words]), ["", *_words(modifiers)], share, frequency, follows)
+    for kind, words, modifiers, share, frequency, follows in (
         ("colour", "colours", "shades", 3, 60, "theme"),
         ("material", "materials", "finishes", 3, 60, "product"),
         ("use", "uses", "seasons", 3, 40, "department"),

@@ -54,10 +54,11 @@ class Bin:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many documents of another part have the text of a document here."""
+    """How many documents of another part have the text of a document here, or nearly."""
 
     documents: int
     same: int
+    similar: int  # besides those that are the same
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class CorpusStats:
     empty_texts: int
     without_labels: int
     duplicate_texts: int  # documents with the same text as an earlier one
+    similar_texts: int  # different texts that are nearly the same as an earlier one
     duplicate_ids: int
     bins: dict[str, Bin]
     top: list[tuple[str, int]]
@@ -94,7 +96,7 @@ class CorpusStats:
 def corpus_stats(
     documents: Iterable[Document], *, other: Iterable[Document] | None = None, top: int = 10
 ) -> CorpusStats:
-    """Statistics of a stream of documents; stores a hash and two counts per document.
+    """Statistics of a stream of documents; stores two hashes and two counts per document.
 
     ``other`` is another part of the corpus, whose texts should not be in this one.
 
@@ -107,8 +109,9 @@ def corpus_stats(
     spellings: set[str] = set()
     sample = _Sample()
     texts: set[bytes] = set()
+    folded: set[bytes] = set()  # of different texts
     ids: set[bytes] = set()
-    empty = without = repeated_texts = repeated_ids = characters = 0
+    empty = without = similar = repeated_texts = repeated_ids = characters = 0
     for document in documents:
         text = words_of(document.text)
         words.append(len(text.split()))
@@ -121,7 +124,10 @@ def corpus_stats(
         if not text.strip():
             empty += 1
         else:
-            repeated_texts += not _new(texts, text)
+            if _new(texts, text):
+                similar += not _new(folded, _folded(text))
+            else:
+                repeated_texts += 1
             sample.add(text)
         if document.id is not None:
             repeated_ids += not _new(ids, document.id)
@@ -138,6 +144,7 @@ def corpus_stats(
         empty_texts=empty,
         without_labels=without,
         duplicate_texts=repeated_texts,
+        similar_texts=similar,
         duplicate_ids=repeated_ids,
         bins={name: _bin(counts, low, high) for name, (low, high) in BINS.items()},
         top=most,
@@ -145,7 +152,7 @@ def corpus_stats(
         scripts=_shares(sum(map(scripts_of, sample.texts), Counter())),
         similar_labels=_similar_labels(frequency),
         respelled_labels=merged_labels(spellings),
-        other=None if other is None else _overlap(texts, other),
+        other=None if other is None else _overlap(texts, folded, other),
     )
 
 
@@ -179,9 +186,16 @@ def _similar_labels(labels: Iterable[str]) -> list[list[str]]:
     return sorted(sorted(group) for group in groups.values() if len(group) > 1)
 
 
-def _overlap(texts: set[bytes], other: Iterable[Document]) -> Overlap:
-    same = [_digest(words_of(document.text)) in texts for document in other]
-    return Overlap(len(same), sum(same))
+def _overlap(texts: set[bytes], folded: set[bytes], other: Iterable[Document]) -> Overlap:
+    documents = same = similar = 0
+    for document in other:
+        documents += 1
+        text = words_of(document.text)
+        if _digest(text) in texts:
+            same += 1
+        elif text.strip():
+            similar += _digest(_folded(text)) in folded
+    return Overlap(documents, same, similar)
 
 
 def _bin(counts: Int64, low: int, high: int | None) -> Bin:
@@ -193,6 +207,11 @@ def _new(seen: set[bytes], string: str) -> bool:
     before = len(seen)
     seen.add(_digest(string))
     return len(seen) > before
+
+
+def _folded(text: str) -> str:
+    """What nearly equal texts have in common: their letters and digits, whatever the case."""
+    return "".join(filter(str.isalnum, nfc(text).casefold())) or text
 
 
 def _digest(string: str) -> bytes:
@@ -217,11 +236,11 @@ different labels; write each in one way
 
 def _about_texts(stats: CorpusStats) -> list[str]:
     sentences = []
-    if (other := stats.other) is not None and other.same:
+    if (other := stats.other) is not None and other.same + other.similar:
         sentences.append(
             f"of the {other.documents:,} documents of the other part, {other.same:,} have a text "
-            "of this part: figures that are measured there are too good; remove these from one of "
-            "the two parts"
+            f"of this part and {other.similar:,} more nearly have one: figures that are measured "
+            "there are too good; remove these from one of the two parts"
         )
     if 0 < stats.empty_texts < stats.documents:  # a corpus of features has no texts at all
         sentences.append(
@@ -232,6 +251,12 @@ def _about_texts(stats: CorpusStats) -> list[str]:
         sentences.append(
             f"{_documents(stats.duplicate_texts)} the text of an earlier one: keep one of each, "
             "with the labels of all; `labelgrove data split` puts equal texts into the same part"
+        )
+    if stats.similar_texts:
+        sentences.append(
+            f"{_documents(stats.similar_texts)} nearly the text of another one: parts drawn at "
+            "random share such texts, and figures become too good; keep one of each, or see with "
+            "--dev how many your parts share"
         )
     if stats.duplicate_ids:
         sentences.append(

@@ -28,8 +28,7 @@ from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.ranking.beam import OWN_MARGIN
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
-from labelgrove.text.term_reader import TermReader
-from labelgrove.text.tfidf import Tfidf
+from labelgrove.text.tfidf import TermReader, Tfidf
 
 if TYPE_CHECKING:  # exported models rerank without torch
     from labelgrove.nn.network import Runner

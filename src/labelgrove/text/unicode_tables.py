@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from labelgrove import _native
 from labelgrove.core.strings import StringTable
-from labelgrove.text.scripts import UNSPACED_RANGES
+from labelgrove.data.languages import UNSPACED_RANGES
 
 CODE_POINTS = 0x110000
 PLANE = 0x10000

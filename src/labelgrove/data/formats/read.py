@@ -17,7 +17,6 @@ from labelgrove.data.formats.attentionxml import iter_attentionxml
 from labelgrove.data.formats.building import build_corpus, counted
 from labelgrove.data.formats.detect import check_format, detect_format
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
-from labelgrove.data.formats.excel import iter_excel
 from labelgrove.data.formats.files import STDIN, existing, parse_lines, part_names, sibling
 from labelgrove.data.formats.jsonl import iter_json_array, iter_jsonl
 from labelgrove.data.formats.labels import (
@@ -31,7 +30,7 @@ from labelgrove.data.formats.lf import iter_lf, read_lf
 from labelgrove.data.formats.matrices import find_matrix, not_read, with_matrix
 from labelgrove.data.formats.parquet import iter_parquet
 from labelgrove.data.formats.pecos import iter_pecos, read_pecos
-from labelgrove.data.formats.tables import iter_table
+from labelgrove.data.formats.tables import iter_excel, iter_table
 from labelgrove.data.formats.xc import read_xc
 from labelgrove.errors import ConfigError, DataError
 
