@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,16 +18,6 @@ from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref, Result
 
 PIECES_PER_WORKER = 4  # so that workers end at about the same time
-
-
-class Shape(NamedTuple):
-    """What the driver knows of a block."""
-
-    rows: int
-    terms: int
-    width: int
-    entries: int
-    is_sparse: bool
 
 
 @dataclass(frozen=True)
@@ -46,11 +35,9 @@ class Blocks:
     @classmethod
     def of(cls, engine: Engine, refs: Sequence[Ref]) -> Blocks:
         """Blocks that the engine holds; empty ones are fine, but not no block at all."""
-        shapes = [*engine.results(engine.map(shape_of, refs))]
-        terms, width = shapes[0].terms, shapes[0].width
-        starts = offsets([shape.rows for shape in shapes])
-        entries = sum(shape.entries for shape in shapes)
-        return cls(engine, tuple(refs), starts, terms, width, entries, shapes[0].is_sparse)
+        shapes = engine.results(engine.map(shape_of, refs))
+        rows, entries, (terms, *_), (width, *_), (is_sparse, *_) = zip(*shapes, strict=True)
+        return cls(engine, tuple(refs), offsets(rows), terms, width, sum(entries), is_sparse)
 
     @classmethod
     def cut(cls, engine: Engine, features: Features, rows: int | None = None) -> Blocks:
@@ -95,10 +82,10 @@ class Blocks:
         ]
 
 
-def shape_of(block: Features) -> Shape:
-    """What is known of a block without its numbers."""
+def shape_of(block: Features) -> tuple[int, int, int, int, bool]:
+    """Rows, entries, terms and width of a block, and whether it has a sparse part."""
     entries = 0 if block.sparse is None else int(block.sparse.nnz)
-    return Shape(len(block), block.terms, block.width, entries, block.sparse is not None)
+    return len(block), entries, block.terms, block.width, block.sparse is not None
 
 
 def selected(block: Features, groups: Sequence[Int64]) -> list[Features]:

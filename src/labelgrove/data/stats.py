@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from labelgrove.data.corpus import merged_labels
 from labelgrove.data.formats.documents import Document
 from labelgrove.data.languages import UNSPACED_SCRIPTS, language_of, scripts_of
 from labelgrove.data.records import words_of
+from labelgrove.data.splits import string_hash
 
 # Labels by number of documents: more than 100, 11 to 100, 1 to 10.
 BINS = {"head": (101, None), "torso": (11, 100), "tail": (1, 10)}
@@ -108,9 +108,9 @@ def corpus_stats(
     frequency: Counter[str] = Counter()
     spellings: set[str] = set()
     sample = _Sample()
-    texts: set[bytes] = set()
-    folded: set[bytes] = set()  # of different texts
-    ids: set[bytes] = set()
+    texts: set[int] = set()
+    folded: set[int] = set()  # of different texts
+    ids: set[int] = set()
     empty = without = similar = repeated_texts = repeated_ids = characters = 0
     for document in documents:
         text = words_of(document.text)
@@ -186,15 +186,15 @@ def _similar_labels(labels: Iterable[str]) -> list[list[str]]:
     return sorted(sorted(group) for group in groups.values() if len(group) > 1)
 
 
-def _overlap(texts: set[bytes], folded: set[bytes], other: Iterable[Document]) -> Overlap:
+def _overlap(texts: set[int], folded: set[int], other: Iterable[Document]) -> Overlap:
     documents = same = similar = 0
     for document in other:
         documents += 1
         text = words_of(document.text)
-        if _digest(text) in texts:
+        if string_hash(text) in texts:
             same += 1
         elif text.strip():
-            similar += _digest(_folded(text)) in folded
+            similar += string_hash(_folded(text)) in folded
     return Overlap(documents, same, similar)
 
 
@@ -203,19 +203,15 @@ def _bin(counts: Int64, low: int, high: int | None) -> Bin:
     return Bin(len(inside), int(inside.sum()))
 
 
-def _new(seen: set[bytes], string: str) -> bool:
+def _new(seen: set[int], string: str) -> bool:
     before = len(seen)
-    seen.add(_digest(string))
+    seen.add(string_hash(string))
     return len(seen) > before
 
 
 def _folded(text: str) -> str:
     """What nearly equal texts have in common: their letters and digits, whatever the case."""
     return "".join(filter(str.isalnum, nfc(text).casefold())) or text
-
-
-def _digest(string: str) -> bytes:
-    return hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 _SHARE = 0.1  # of texts or letters: a language or script that counts

@@ -11,14 +11,11 @@ import numpy as np
 
 from labelgrove import _native
 from labelgrove.core.arrays import Array, Int64, offsets
-from labelgrove.core.resources import thread_count
 from labelgrove.core.strings import StringTable
 from labelgrove.data.records import has_records, plain_text
 from labelgrove.text.feeding import feed_texts, find_analyzer, import_analyzer
 from labelgrove.text.field_terms import value_counter
-from labelgrove.text.tfidf_params import TfidfParams, analyzer_options, tables
-
-EVERYTHING = 0.0, float("inf")
+from labelgrove.text.tfidf_params import TfidfParams, tables, term_counter, vocabulary_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +28,13 @@ class TermCounts:
     vocabulary: StringTable
     occurrences: Int64
     texts: Int64
+
+    @classmethod
+    def of(cls, counter: _native.TermCounter, params: TfidfParams) -> TermCounts:
+        """All that was counted."""
+        occurrences, texts = counter.totals(0.0, float("inf"))
+        vocabulary = vocabulary_of(counter, params)
+        return cls(vocabulary, occurrences.astype(np.int64), texts.astype(np.int64))
 
     @classmethod
     def merged(cls, parts: Sequence[TermCounts]) -> TermCounts:
@@ -84,28 +88,15 @@ def count_terms(texts: StringTable, params: TfidfParams) -> TermCounts:
     if ":" in params.analyzer:
         import_analyzer(params.analyzer)  # the process that sent us here knows it
     analyzer = find_analyzer(params.analyzer)
-    counter = _native.TermCounter(
-        analyzer_options(params, analyzer),
-        buckets=params.n_buckets or 0,
-        binary=params.binary,
-        keep_counts=False,
-        threads=thread_count(),
-    )
+    counter = term_counter(params, analyzer, keep_counts=False)
     words = map(plain_text, texts) if has_records(texts) else texts
     feed_texts(words, counter, analyzer=analyzer, tables=partial(tables, params), nfc=params.nfc)
-    occurrences, frequencies = counter.totals(*EVERYTHING)
-    vocabulary = StringTable.from_strings([])
-    if params.n_buckets is None:
-        vocabulary = StringTable(*counter.terms())
-    return TermCounts(vocabulary, occurrences.astype(np.int64), frequencies.astype(np.int64))
+    return TermCounts.of(counter, params)
 
 
 def count_values(texts: StringTable) -> TermCounts:
     """Counts the values of documents' fields."""
-    counter = value_counter(texts)
-    occurrences, frequencies = counter.totals(*EVERYTHING)
-    vocabulary = StringTable(*counter.terms())
-    return TermCounts(vocabulary, occurrences.astype(np.int64), frequencies.astype(np.int64))
+    return TermCounts.of(value_counter(texts), TfidfParams())
 
 
 def merge_counts(*parts: TermCounts) -> TermCounts:

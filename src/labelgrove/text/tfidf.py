@@ -53,6 +53,8 @@ from labelgrove.text.tfidf_params import (
     choose_terms,
     idf_weights,
     tables,
+    term_counter,
+    vocabulary_of,
     weight_options,
 )
 
@@ -140,11 +142,8 @@ class Tfidf:
         """Fitted to texts whose terms are counted; ``params`` must not have the analyser "auto"."""
         analyzer, counter = find_analyzer(params.analyzer), counts.counter()
         idf = idf_weights(choose_terms(counter, params, n_texts), n_texts, params)
-        vocabulary = StringTable.from_strings([])
-        if params.n_buckets is None:
-            vocabulary = StringTable(*counter.terms())
         tfidf = cls(params)
-        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary, idf, fields)
+        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary_of(counter, params), idf, fields)
         return tfidf
 
     @property
@@ -287,25 +286,16 @@ class Tfidf:
         elif params.analyzer == "auto":
             params.analyzer = "word"
         analyzer = self.analyzer or find_analyzer(params.analyzer)
-        counter = _native.TermCounter(
-            analyzer_options(params, analyzer),
-            buckets=params.n_buckets or 0,
-            binary=params.binary,
-            keep_counts=keep_counts,
-            threads=thread_count(),
-        )
+        counter = term_counter(params, analyzer, keep_counts=keep_counts)
         read = partial(tables, params)
         n_texts = feed_texts(words, counter, analyzer=analyzer, tables=read, nfc=params.nfc)
         frequencies = choose_terms(counter, params, n_texts)
         idf = idf_weights(frequencies, n_texts, params)
-        vocabulary = StringTable.from_strings([])
-        if params.n_buckets is None:
-            vocabulary = StringTable(*counter.terms())
         fields = None
         if names is not None:
             assert isinstance(texts, Sequence)
             fields = FieldTerms.fit(texts, names, params)
-        self._fitted = _Fitted.make(params, analyzer, vocabulary, idf, fields)
+        self._fitted = _Fitted.make(params, analyzer, vocabulary_of(counter, params), idf, fields)
         return counter, texts
 
 

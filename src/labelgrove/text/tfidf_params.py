@@ -11,6 +11,8 @@ import numpy.typing as npt
 from labelgrove import _native
 from labelgrove.core.arrays import Float32, Int64
 from labelgrove.core.params import Params, param
+from labelgrove.core.resources import thread_count
+from labelgrove.core.strings import StringTable
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.text.feeding import BUILT_IN_ANALYZERS, STEM, TextAnalyzer
 from labelgrove.text.unicode_tables import char_tables
@@ -117,12 +119,31 @@ def weight_options(params: TfidfParams, norm: str) -> _native.WeightOptions:
     return _native.WeightOptions(sublinear_tf=params.sublinear_tf, binary=params.binary, norm=norm)
 
 
+def term_counter(
+    params: TfidfParams, analyzer: TextAnalyzer | None, *, keep_counts: bool
+) -> _native.TermCounter:
+    """What counts the terms of texts."""
+    return _native.TermCounter(
+        analyzer_options(params, analyzer),
+        buckets=params.n_buckets or 0,
+        binary=params.binary,
+        keep_counts=keep_counts,
+        threads=thread_count(),
+    )
+
+
 class Counter(Protocol):
     """What has counted terms: the native counter, or counts that were merged."""
 
     def totals(self, min_texts: float, max_texts: float) -> tuple[Int64, Int64]: ...
     def choose(self, chosen: npt.NDArray[np.uint8]) -> None: ...
     def terms(self) -> tuple[npt.NDArray[np.uint8], Int64]: ...
+
+
+def vocabulary_of(counter: Counter, params: TfidfParams) -> StringTable:
+    """The chosen terms; none if features are hashed."""
+    hashed = params.n_buckets is not None
+    return StringTable.from_strings([]) if hashed else StringTable(*counter.terms())
 
 
 def choose_terms(

@@ -6,6 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+import numpy as np
+
+from labelgrove.core.arrays import CSR
 from labelgrove.data.records import FieldNames, listed
 from labelgrove.errors import ConfigError, DataError
 
@@ -114,6 +117,11 @@ class ReadReport:
         self.bad_lines += 1
         if len(self.bad_examples) < MAX_EXAMPLES:
             self.bad_examples.append(str(error))
+
+    def count(self, labels: CSR) -> None:
+        """Counts the rows of a label matrix as documents."""
+        self.documents += labels.shape[0]
+        self.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
 
     def note(self, text: str) -> None:
         """Stores a remark once, however often it is made."""

@@ -95,8 +95,7 @@ def read_pecos(
             )
     if rows == 0:
         raise DataError("contains no documents", file=path)
-    report.documents += rows
-    report.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
+    report.count(labels)
     return Corpus(texts, labels, _label_index(files, labels.shape[1], names), features=features)
 
 

@@ -23,8 +23,8 @@ from labelgrove._native import parse_xc_text
 from labelgrove.core.arrays import CSR, Array, as_csr, narrow_csr, offsets
 from labelgrove.core.memory import check_announced
 from labelgrove.core.resources import thread_count
-from labelgrove.data.corpus import Corpus
-from labelgrove.data.formats.building import merge_repeated, no_documents
+from labelgrove.data.corpus import Corpus, merge_repeated
+from labelgrove.data.formats.building import no_documents
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.data.formats.files import (
     MAX_LINE,
