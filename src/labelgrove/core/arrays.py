@@ -37,11 +37,7 @@ class CsrParts(NamedTuple):
 
 
 def offsets(counts: npt.ArrayLike) -> Int64:
-    """Where each of several pieces begins if they lie one after another, and where the last ends.
-
-    >>> offsets([2, 0, 3]).tolist()
-    [0, 2, 2, 5]
-    """
+    """Where each of several pieces begins, one after another, and where the last ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
@@ -193,15 +189,7 @@ def narrow_csr(data: Array, indices: Array, indptr: Int64, shape: tuple[int, int
 # bounds. SciPy's own check_format does not look at the pointers of a matrix whose last pointer is
 # 0, and some kinds of matrices have no such check.
 def check_structure(matrix: SparseMatrix, *, name: str = "matrix") -> None:
-    """Raises DataError unless every conversion of a SciPy matrix stays inside its arrays.
-
-    >>> from scipy import sparse
-    >>> matrix = sparse.csc_array([[1.0, 2.0]])
-    >>> matrix.indptr[:] = [0, 2, 0]
-    >>> check_structure(matrix)
-    Traceback (most recent call last):
-    labelgrove.errors.DataError: matrix: not a valid sparse matrix (indptr is no CSC column pointer)
-    """
+    """Raises DataError unless every conversion of a SciPy matrix stays inside its arrays."""
     try:
         if len(matrix.shape) != 2 or min(matrix.shape) < 0:
             raise ValueError(f"the shape is {matrix.shape}")

@@ -126,9 +126,6 @@ def nearest_strings(word: str, strings: Iterable[str], most: int = 3) -> list[st
 
     Pairs of bytes in common choose few candidates for difflib, which would take a second for every
     100,000 strings.
-
-    >>> nearest_strings("Pyton", ["java", "python", "pylon"])
-    ['python', 'pylon']
     """
     import difflib
 

@@ -106,11 +106,7 @@ def joined(parts: Sequence[Features]) -> Features:
 
 
 def even_cuts(work: Sequence[float] | Int64, pieces: int) -> Int64:
-    """Where to cut a list so that up to ``pieces`` pieces have about the same work.
-
-    >>> even_cuts([5, 1, 1, 1, 1, 1], 2).tolist()
-    [0, 1, 6]
-    """
+    """Where to cut a list so that up to ``pieces`` pieces have about the same work."""
     done = np.cumsum(work, dtype=np.float64)
     goals = done[-1] * np.arange(1, pieces) / pieces
     ends = np.searchsorted(done, goals) + 1

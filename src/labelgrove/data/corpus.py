@@ -118,10 +118,6 @@ class LabelIndex:
 
         Each list holds ids or names, or is a mapping from them to weights. A repeated label counts
         once (with its largest weight).
-
-        >>> matrix, unknown = LabelIndex(["a", "b"]).encode([["b", "b"], ["z"], {"a": 0.5}])
-        >>> matrix.toarray().tolist(), unknown.tolist()
-        ([[0.0, 1.0], [0.0, 0.0], [0.5, 0.0]], [0, 1, 0])
         """
         indptr = [0]
         indices: list[int] = []
@@ -340,13 +336,7 @@ class Corpus:
         ]
 
     def reindex(self, index: LabelIndex) -> Corpus:
-        """The same documents with label columns of another index; labels it lacks become unknown.
-
-        >>> test = Corpus.from_lists(["x"], [["a", "new"]])
-        >>> moved = test.reindex(LabelIndex(["a", "b"]))
-        >>> moved.labels.toarray().tolist(), moved.unknown.tolist()
-        ([[1.0, 0.0]], [1])
-        """
+        """The same documents with columns of another index; labels it lacks become unknown."""
         if index is self.index:
             return self
         labels, lost = to_columns(self.labels, self.index.ids, index)

@@ -76,11 +76,7 @@ def are_english(texts: Iterable[str]) -> bool:
 
 
 def language_of(text: str) -> str:
-    """The language of a text; "unknown" if it has too few common words of any that we know.
-
-    >>> [language_of(text) for text in ("das Dach und die Wörter", "東京の天気", "x")]
-    ['German', 'Japanese', 'unknown']
-    """
+    """The language of a text; "unknown" if it has too few common words of any that we know."""
     scripts = scripts_of(text)
     letters = scripts.total()
     if letters and (scripts["Hiragana"] + scripts["Katakana"]) / letters >= _JAPANESE:
@@ -99,11 +95,7 @@ def language_of(text: str) -> str:
 
 
 def scripts_of(text: str) -> Counter[str]:
-    """How many letters of each script the beginning of a text has.
-
-    >>> dict(scripts_of("東京 Tokyo"))
-    {'Han': 2, 'Latin': 5}
-    """
+    """How many letters of each script the beginning of a text has."""
     scripts: Counter[str] = Counter()
     for character, count in Counter(text[:_CHARACTERS_READ]).items():
         if script := _script(character):
@@ -170,11 +162,7 @@ _SAMPLED_CHARACTERS = 500
 
 
 def unspaced_share(texts: Iterable[str]) -> float:
-    """The share of letters that belong to scripts without spaces, from the texts' beginnings.
-
-    >>> unspaced_share(["東京 Tokyo 12"])
-    0.2857142857142857
-    """
+    """The share of letters that belong to scripts without spaces, from the texts' beginnings."""
     unspaced = others = 0
     for text in texts:
         begin = text[:_SAMPLED_CHARACTERS]
@@ -187,11 +175,7 @@ def unspaced_share(texts: Iterable[str]) -> float:
 def suited(
     analyzer: str, ngram_range: tuple[int, int], unspaced: float
 ) -> tuple[str, tuple[int, int]]:
-    """The analyser and the n-grams for texts with this share of letters; "auto" is replaced.
-
-    >>> suited("auto", (1, 1), 0.9), suited("auto", (1, 2), 0.2), suited("auto", (1, 2), 0.0)
-    (('char', (1, 3)), ('mixed', (1, 2)), ('word', (1, 2)))
-    """
+    """The analyser and the n-grams for texts with this share of letters; "auto" is replaced."""
     if analyzer == "auto" and unspaced >= _MOST:
         warn(
             "most letters are in scripts without spaces between words, so the texts are read by "

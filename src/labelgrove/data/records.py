@@ -30,13 +30,7 @@ BETWEEN = ": "  # the name of a field and the value, in terms and for people
 
 @dataclass(frozen=True)
 class FieldNames:
-    """The names of the text fields and of the catalogue fields that a corpus or a model has.
-
-    >>> names = FieldNames(("title", "abstract"), ("creator",))
-    >>> record = names.record({"title": "On snails", "creator": ["Ada", "Ben"]})
-    >>> words_of(record), field_terms(record)
-    ('On snails', ['creator: ada', 'creator: ben'])
-    """
+    """The names of the text fields and of the catalogue fields that a corpus or a model has."""
 
     texts: tuple[str, ...]
     fields: tuple[str, ...] = ()

@@ -220,13 +220,7 @@ _INFLECTED = ("German", "Finnish", "Hungarian", "Turkish", "Russian", "Polish", 
 
 
 def advice(stats: CorpusStats) -> list[str]:
-    """Sentences, most important first; none for a corpus without oddities in English.
-
-    >>> rows = [Document("a list of the words", ["Tea"]), Document("the words of a song", ["tea"])]
-    >>> print(*advice(corpus_stats(rows)))
-    2 labels differ only by case or spacing, for example 'Tea' and 'tea': they are learnt as \
-different labels; write each in one way
-    """
+    """Sentences, most important first; none for a corpus without oddities in English."""
     return [*_about_texts(stats), *_about_labels(stats), *_about_languages(stats)]
 
 

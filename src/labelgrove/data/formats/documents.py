@@ -94,9 +94,6 @@ class ReadReport:
     """Counts of what a reader found, and the first bad lines with file, line and reason.
 
     Duplicate ids and labels are counted only when a whole corpus is read, not while streaming.
-
-    >>> print(ReadReport(documents=3, empty_texts=1))
-    3 documents; 1 empty text
     """
 
     documents: int = 0

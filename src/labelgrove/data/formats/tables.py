@@ -217,11 +217,7 @@ def check_columns(
 
 
 def join_labels(labels: Sequence[str]) -> str:
-    """Labels as one cell, from which :func:`split_labels` gets them again.
-
-    >>> join_labels(["red", "blue"]), join_labels(["a|b", "c"])
-    ('red|blue', '["a|b", "c"]')
-    """
+    """Labels as one cell, from which :func:`split_labels` gets them again."""
     plain = not any(
         not label or label != label.strip() or label[0] in "[({" or set(SEPARATORS) & set(label)
         for label in labels
@@ -233,9 +229,6 @@ def split_labels(cell: str, separator: str) -> Labels:
     """The labels of one cell, without white space around them; a mapping if they have weights.
 
     Empty labels are dropped, because spreadsheets often have too many separators.
-
-    >>> split_labels("red | blue;|", "|"), split_labels("['red', 'blue']", "|")
-    (['red', 'blue;'], ['red', 'blue'])
     """
     if not separator:
         raise ConfigError("label_separator: must not be empty")
