@@ -32,6 +32,7 @@ from labelgrove.core.processes import is_first_process
 from labelgrove.core.storing import storing
 from labelgrove.core.versions import VERSION
 from labelgrove.disk.atomic import (
+    FileLock,
     clean_up,
     clean_up_inside,
     remove_folder,
@@ -40,7 +41,6 @@ from labelgrove.disk.atomic import (
 )
 from labelgrove.disk.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
 from labelgrove.disk.hashing import content_hash
-from labelgrove.disk.locks import FileLock
 from labelgrove.errors import ConfigError, ModelFormatError
 
 _STAGE_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")

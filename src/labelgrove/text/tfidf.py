@@ -38,7 +38,6 @@ from labelgrove.data.records import (
     plain_texts,
 )
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
-from labelgrove.text.counting import TermCounts
 from labelgrove.text.feeding import (
     BUILT_IN_ANALYZERS,
     TextAnalyzer,
@@ -48,6 +47,7 @@ from labelgrove.text.feeding import (
 )
 from labelgrove.text.field_terms import FieldTerms, check_weights
 from labelgrove.text.tfidf_params import (
+    TermCounts,
     TfidfParams,
     analyzer_options,
     choose_terms,

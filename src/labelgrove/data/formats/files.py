@@ -28,7 +28,7 @@ from labelgrove.core.memory import check_unpacked
 from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import storing
 from labelgrove.data.formats.documents import BadLine, ReadOptions, ReadReport
-from labelgrove.disk.locks import try_lock
+from labelgrove.disk.atomic import try_lock
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 
 STDIN = "-"

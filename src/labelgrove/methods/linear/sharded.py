@@ -15,10 +15,10 @@ from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref
 from labelgrove.methods.terms import said_of_fields
-from labelgrove.text.counting import TermCounts, count_terms, count_values, merge_counts
 from labelgrove.text.feeding import find_analyzer
-from labelgrove.text.field_terms import FieldTerms, check_weights
+from labelgrove.text.field_terms import FieldTerms, check_weights, count_values
 from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
+from labelgrove.text.tfidf_params import TermCounts, count_terms, merge_counts
 
 MERGED_AT_ONCE = 8  # counts, so that no worker holds many vocabularies
 
