@@ -17,7 +17,7 @@ from labelgrove.data.formats import (
     read_corpus,
     read_matrix,
 )
-from labelgrove.data.formats.pecos import read_npz
+from labelgrove.data.formats.matrices import read_npz
 from labelgrove.data.formats.read import detect_format
 from labelgrove.errors import DataError, ResourceError
 

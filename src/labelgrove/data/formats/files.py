@@ -94,12 +94,9 @@ def existing(path: str | os.PathLike[str]) -> Path:
         names = sorted(entry.name for entry in file.parent.iterdir()) if is_folder else []
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise DataError(f"cannot be opened: {error}", file=file) from error
-    if not is_folder:
-        hint = f"the folder {file.parent} does not exist either"
-    elif names:
+    hint = f"the folder {file.parent} {'is empty' if is_folder else 'does not exist either'}"
+    if names:
         hint = "the folder contains " + ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
-    else:
-        hint = f"the folder {file.parent} is empty"
     if " " in file.name and not file.suffix:
         hint = "give a text with echo: echo 'a text' | labelgrove predict MODEL -"
     raise DataError(f"does not exist; {hint}", file=file)

@@ -41,9 +41,16 @@ from labelgrove.data.formats.labels import (
     read_label_table,
 )
 from labelgrove.data.formats.lf import find_lf_matrices, iter_lf, read_lf
-from labelgrove.data.formats.matrices import find_matrix, matrix_kind, not_read, with_matrix
+from labelgrove.data.formats.matrices import (
+    find_matrix,
+    find_pecos,
+    iter_pecos,
+    matrix_kind,
+    not_read,
+    read_pecos,
+    with_matrix,
+)
 from labelgrove.data.formats.parquet import iter_parquet
-from labelgrove.data.formats.pecos import find_pecos, iter_pecos, read_pecos
 from labelgrove.data.formats.tables import iter_excel, iter_table
 from labelgrove.data.formats.xc import kind_of_lines, read_xc
 from labelgrove.errors import ConfigError, DataError

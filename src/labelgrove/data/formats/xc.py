@@ -77,6 +77,12 @@ def kind_of_lines(first: bytes, second: bytes) -> str | None:
     return "svmlight" if _SVMLIGHT.match(first) else None
 
 
+def first_lines(file: Path) -> tuple[bytes, bytes]:
+    """The first two lines of a file, empty where it has none."""
+    first, second = (*(line for _, line in islice(lines(file), 2)), b"", b"")[:2]
+    return first, second
+
+
 def find_repository_file(folder: Path, part: str) -> Path | None:
     """The bag of words of a data set folder's part, as AttentionXML's downloads have it.
 
@@ -84,10 +90,8 @@ def find_repository_file(folder: Path, part: str) -> Path | None:
     """
     for name in (f"{part}_v1.txt", f"{part}.txt"):
         file = sibling(folder, name)
-        if file is not None:
-            first, second = (*(line for _, line in islice(lines(file), 2)), b"", b"")[:2]
-            if kind_of_lines(first, second):
-                return file
+        if file is not None and kind_of_lines(*first_lines(file)):
+            return file
     return None
 
 
