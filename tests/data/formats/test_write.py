@@ -14,12 +14,12 @@ from labelgrove.data.formats import (
     ReadOptions,
     iter_documents,
     read_corpus,
-    table_files,
     write_corpus,
 )
+from labelgrove.data.formats import write as write_module
 from labelgrove.data.formats import write as writing
-from labelgrove.data.formats.table_files import table_format, table_writer
 from labelgrove.data.formats.tables import join_labels, split_labels
+from labelgrove.data.formats.write import table_format, table_writer
 from labelgrove.data.records import field_parts, text_parts
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 
@@ -128,7 +128,7 @@ def test_excel_has_no_formulas_and_no_more_rows_than_it_opens(tmp_path, monkeypa
     assert [cell.value for cell in rows[1]] == ["=1+1", 1, 0.5]
     assert rows[1][0].data_type == "s" and rows[1][1].data_type == "n"
     assert rows[2][0].value == "a,  b" and len(rows[3][0].value) == 32_767
-    monkeypatch.setattr(table_files, "EXCEL_ROWS", 2)
+    monkeypatch.setattr(write_module, "EXCEL_ROWS", 2)
     with (
         pytest.raises(DataError, match=r"Excel opens 2 rows; write \.csv"),
         table_writer(tmp_path / "b.xlsx", COLUMNS, "xlsx") as write,

@@ -32,7 +32,6 @@ from labelgrove.data.formats.files import (
     refuse,
 )
 from labelgrove.data.formats.jsonl import document_id, document_labels, text_reader
-from labelgrove.data.formats.table_files import EXCEL_ROWS
 from labelgrove.data.records import listed
 from labelgrove.errors import ConfigError, DataError, LabelgroveError, MissingExtraError
 
@@ -323,6 +322,7 @@ def cell_text(value: object) -> str:
     return value.isoformat() if isinstance(value, (date, time)) else str(value)
 
 
+EXCEL_ROWS = 1_048_576  # that Excel can open
 MAX_CELLS = 100_000_000  # a row has all cells before its last one
 
 
