@@ -132,15 +132,12 @@ class LabelIndex:
                     strangers.add(nfc(label))
                 else:
                     row[column] = max(weight, row.get(column, 0.0))
-            for column in sorted(row):
-                indices.append(column)
-                data.append(row[column])
+            indices += sorted(row)
+            data += [row[column] for column in sorted(row)]
             indptr.append(len(indices))
             unknown.append(len(strangers))
-        matrix = sparse.csr_array(
-            (np.array(data, np.float32), np.array(indices, np.int64), np.array(indptr, np.int64)),
-            shape=(len(indptr) - 1, len(self)),
-        )
+        arrays = np.array(data, np.float32), np.array(indices, np.int64), np.array(indptr, np.int64)
+        matrix = sparse.csr_array(arrays, shape=(len(indptr) - 1, len(self)))
         return as_csr(matrix), np.array(unknown, dtype=np.int64)
 
     @classmethod
@@ -172,18 +169,15 @@ class LabelIndex:
 
     def hiding(self, columns: npt.NDArray[np.bool_]) -> LabelIndex:
         """The same labels, of which some are ``hidden``: nothing is learnt from their names."""
-        if not columns.any():
-            return self
-        index = copy.copy(self)
-        index.hidden = columns
-        return index
+        return self._with_hidden(columns) if columns.any() else self
 
     def revealed(self) -> LabelIndex:
         """The same labels, none of them hidden."""
-        if self.hidden is None:
-            return self
+        return self if self.hidden is None else self._with_hidden(None)
+
+    def _with_hidden(self, columns: npt.NDArray[np.bool_] | None) -> LabelIndex:
         index = copy.copy(self)
-        index.hidden = None
+        index.hidden = columns
         return index
 
     def state(self) -> Part:

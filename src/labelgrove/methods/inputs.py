@@ -15,7 +15,6 @@ from labelgrove.core.part import Part
 from labelgrove.core.scratch import Scratch
 from labelgrove.data.blocks import Blocks, ShardedCorpus
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.documents import Documents
 from labelgrove.data.features import (
     DenseBlock,
     FeatureParts,
@@ -26,7 +25,7 @@ from labelgrove.data.features import (
     with_dense,
 )
 from labelgrove.data.frames import check_texts
-from labelgrove.data.inputs import documents_of, training_corpus
+from labelgrove.data.inputs import Documents, documents_of, training_corpus
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.labels.features import describe_labels, label_strings

@@ -21,8 +21,8 @@ from labelgrove.core.params import AutoBool, Params, fixed, param
 from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features
+from labelgrove.data.inputs import Documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.ranking.beam import OWN_MARGIN

@@ -25,8 +25,8 @@ from labelgrove.core.resources import thread_count, using
 from labelgrove.core.scratch import GrowingCsr, Scratch, row_ranges
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features
+from labelgrove.data.inputs import Documents
 from labelgrove.data.languages import sampled, suited, unspaced_share
 from labelgrove.data.records import (
     BETWEEN,
