@@ -30,7 +30,7 @@ from labelgrove.data import shop_words as words
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats.building import TableBuilder
 from labelgrove.data.formats.documents import Document
-from labelgrove.data.shop_words import ATTRIBUTES, Wording
+from labelgrove.data.shop_words import ATTRIBUTES, Wording, capital, plural
 from labelgrove.data.splits import PARTS, string_hash
 from labelgrove.errors import ConfigError
 
@@ -178,7 +178,7 @@ class Shop:
         if kind == "theme":
             name = f"{exact} collection"
             return name, f"The {name}, inspired by {paraphrase}"
-        name = _capital(exact) + (" style" if kind == "style" else "")
+        name = capital(exact) + (" style" if kind == "style" else "")
         return name, f"{kind.capitalize()}: {exact}, {paraphrase}"
 
     def _path_names(self, category: Category) -> list[str]:
@@ -187,9 +187,9 @@ class Shop:
         if category.product is None:
             return names
         plain = self._plurals[category.product]
-        names.append(_capital(plain))
+        names.append(capital(plain))
         if category.feature:
-            names.append(f"{_capital(category.feature[0])} {plain}")
+            names.append(f"{capital(category.feature[0])} {plain}")
         if category.extra:
             names.append(f"{names[-1]} {category.extra[0]}")
         if category.series:
@@ -422,17 +422,6 @@ def _powers_of_two() -> list[int]:
 
 
 _POWERS = _powers_of_two()
-
-
-def plural(noun: str) -> str:
-    """The plural of an English noun."""
-    if noun.endswith(("s", "x", "ch", "sh")):
-        return f"{noun}es"
-    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _series(number: int) -> str:

@@ -71,3 +71,15 @@ ATTRIBUTES = {
         ("style", "styles", "moods", 2, 30, "theme"),
     )
 }
+
+
+def plural(noun: str) -> str:
+    """The plural of an English noun."""
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return f"{noun}es"
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[0].upper() + text[1:]
