@@ -86,6 +86,15 @@ class Derivable(Protocol):
 D = TypeVar("D", bound=Derivable)
 
 
+class Trained(Protocol):
+    """What trains an encoder."""
+
+    encoder: EncoderParams
+    training: TrainingParams
+    held_out: float
+    device: str
+
+
 class Neural(Protocol):
     """What every method with an encoder has.
 
@@ -278,7 +287,7 @@ def compared(
 
 
 def encoder_work(
-    model: Neural, documents: int, *, reads: float, trainings: float = 1, steps: int | None = None
+    model: Trained, documents: int, *, reads: float, trainings: float = 1, steps: int | None = None
 ) -> EncoderWork:
     """``reads`` are passes over all documents besides training and evaluation.
 
