@@ -81,7 +81,7 @@ def main() -> None:
 
 def source(options: Any, corpus: str) -> tuple[Callable[[Path], Matrices], str]:
     """What writes the matrices of a corpus into a folder, and the hash of its training part."""
-    from labelgrove.data.formats.detect import detect_format
+    from labelgrove.data.formats.read import detect_format
 
     folder = options.data / corpus if (options.data / corpus).is_dir() else Path(corpus)
     files = [sorted(folder.glob(f"{part}.*")) for part in ("train", "test")]

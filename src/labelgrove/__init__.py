@@ -24,7 +24,7 @@ _HOME = {
     "CascadeXML": "labelgrove.methods.cascadexml.method",
     "Client": "labelgrove.serve.client",
     "Corpus": "labelgrove.data.corpus",
-    "Documents": "labelgrove.data.documents",
+    "Documents": "labelgrove.data.inputs",
     "EncoderParams": "labelgrove.nn.encoders.files",
     "Dual": "labelgrove.methods.dual.method",
     "Ensemble": "labelgrove.methods.ensemble.method",
@@ -74,10 +74,10 @@ _HOME = {
 if TYPE_CHECKING:  # a name is public if its import repeats it
     from labelgrove.data.corpus import Corpus as Corpus
     from labelgrove.data.corpus import LabelIndex as LabelIndex
-    from labelgrove.data.documents import Documents as Documents
     from labelgrove.data.features import Features as Features
     from labelgrove.data.formats import read_corpus as read_corpus
     from labelgrove.data.formats import write_corpus as write_corpus
+    from labelgrove.data.inputs import Documents as Documents
     from labelgrove.data.records import records as records
     from labelgrove.evaluation.calibrate import calibrate as calibrate
     from labelgrove.evaluation.metrics import evaluate as evaluate

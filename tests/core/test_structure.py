@@ -145,7 +145,7 @@ import labelgrove
 from labelgrove.core.arrays import as_csr
 from labelgrove.core.topk import top_k
 from labelgrove.errors import LabelgroveError
-from labelgrove.data.formats.pecos import load_npz
+from labelgrove.data.formats.matrices import load_npz
 
 def call(use, matrix):
     if use == "fit":

@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from labelgrove import Documents
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
+from labelgrove.data.inputs import documents_of, training_corpus
 from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import DataError, LabelgroveWarning
 
@@ -242,3 +244,34 @@ def test_an_index_finds_labels_in_any_spelling():
     assert (both.column(DECOMPOSED), both.column(COMPOSED)) == (0, 1)
     _, unknown = LabelIndex(["x"]).encode([[DECOMPOSED, COMPOSED]])
     assert unknown.tolist() == [1]
+
+
+MATRIX = sparse.csr_array(np.eye(3, dtype=np.float32))
+
+
+def test_rows_must_agree_and_the_plain_form_is_the_only_part():
+    pytest.raises(DataError, Documents, ["a", "b"], MATRIX).match("2 texts but 3 feature rows")
+    pytest.raises(DataError, Documents).match("need texts or features")
+    both = Documents(["a", "b", "c"], MATRIX)
+    assert both.plain is both and both.inputs == ["a", "b", "c"]
+    assert Documents(["a"]).plain == ["a"]
+    assert isinstance(Documents(features=MATRIX).plain, Features)
+
+
+@pytest.mark.parametrize("texts", [["a", "b", "c"], StringTable.from_strings(["a", "b", "c"])])
+def test_slices_take_both(texts):
+    both = Documents(texts, MATRIX)
+    last = both.take(slice(1, 9))
+    assert len(both) == 3 and len(last) == 2
+    assert last.texts is not None and list(last.texts) == ["b", "c"]
+    assert last.features is not None and last.features.sparse.toarray()[0].tolist() == [0, 1, 0]
+
+
+def test_whatever_has_texts_and_features_is_documents():
+    corpus = Corpus.from_lists(["a", "b", "c"], [["x"]] * 3)
+    corpus = Corpus(corpus.texts, corpus.labels, corpus.index, features=MATRIX)
+    assert documents_of(corpus).features is corpus.features
+    assert documents_of(["a"]).features is None and documents_of(MATRIX).texts is None
+    assert repr(documents_of(corpus)) == "Documents(3 texts, 3 sparse + 0 dense)"
+    learnt = training_corpus(Documents(["a", "b", "c"], MATRIX), [["x"]] * 3)
+    assert learnt.texts == ["a", "b", "c"] and learnt.features is not None

@@ -1,9 +1,23 @@
 """Which texts count as English."""
 
+import warnings
+
+import numpy as np
 import pytest
 
+from labelgrove import Linear, TfidfParams
 from labelgrove.core.strings import StringTable
-from labelgrove.data.languages import are_english, language_of, sampled, scripts_of
+from labelgrove.data.languages import (
+    are_english,
+    language_of,
+    sampled,
+    scripts_of,
+    suited,
+    unspaced_share,
+)
+from labelgrove.errors import LabelgroveWarning
+from labelgrove.methods.explaining.explain import explain
+from labelgrove.text.tfidf import Tfidf
 
 ENGLISH = "the committee has decided that these rules are to be read with the annex"
 OTHERS = {
@@ -70,3 +84,125 @@ def test_samples_of_any_kind_of_texts():
     assert sampled("one string") == ([], "one string")
     assert sampled(3) == ([], 3)
     assert sampled([1, "a"])[0] == ["a"]
+
+
+# The letters of a script, and how long its words are.
+SCRIPTS = {
+    "Chinese": (range(0x4E00, 0x5200), (1, 2)),
+    "Japanese": ([*range(0x3042, 0x3090), *range(0x4E00, 0x4F00)], (2, 4)),
+    "Thai": (range(0x0E01, 0x0E2F), (3, 6)),
+    "Khmer": (range(0x1780, 0x17B3), (3, 6)),
+}
+
+
+FILLERS = ["these", "are", "common", "words", "which", "many", "documents", "have"]
+
+
+def documents(script, count, seed=0):
+    """Sentences without spaces; a third of a document's words belong to its label."""
+    letters, (short, long) = SCRIPTS[script]
+    words = np.random.default_rng(1)  # the same language for all seeds
+
+    def word():
+        return "".join(map(chr, words.choice(list(letters), words.integers(short, long + 1))))
+
+    common = [word() for _ in range(300)]
+    own = {f"label {number}": [word() for _ in range(12)] for number in range(20)}
+    draw = np.random.default_rng(seed)
+    texts, labels = [], []
+    for _ in range(count):
+        label = str(draw.choice(list(own)))
+        chosen = [*draw.choice(common, 20), *draw.choice(own[label], 10)]
+        draw.shuffle(chosen)
+        texts.append("".join(chosen[:15]) + "\u3002" + "".join(chosen[15:]))
+        labels.append([label])
+    return texts, labels
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_linear_model_learns_such_texts(script):
+    train, test = documents(script, 400), documents(script, 200, seed=1)
+    with pytest.warns(LabelgroveWarning, match="so the texts are read by characters"):
+        model = Linear().fit(*train)
+    assert model.score(*test) > 0.9
+    with pytest.warns(LabelgroveWarning, match="reads such a sentence as one word"):
+        by_words = Linear(tfidf=TfidfParams(analyzer="word")).fit(*train)
+    assert by_words.score(*test) < 0.3  # what all versions before did
+    assert by_words.vectorizer_.fitted_params.analyzer == "word"  # the user's choice wins
+
+
+def test_the_choice_is_saved_and_explained(tmp_path):
+    texts, labels = documents("Chinese", 200)
+    model = Linear().fit(texts, labels)
+    model.save(tmp_path / "model")
+    again = Linear.load(tmp_path / "model")
+    assert again.vectorizer_.fitted_params.analyzer == "char"
+    assert again.predict(texts, k=1).ids() == model.predict(texts, k=1).ids()
+    for own in (model, again):
+        reasons = explain(own, texts[0], labels[0][0]).reasons
+        assert all(texts[0][slice(*reason.spans[0])] == reason.text for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("texts", "share"),
+    [
+        (["plain words", "12 34"], 0.0),
+        ([], 0.0),
+        (["\u6771\u4eac ab", "x"], 0.4),
+        (["\u0e01\u0e34\u0e19"], 1.0),  # a Thai word; its vowel is no letter to Python
+        (["\uac00\ub098 \ub2e4"], 0.0),  # Korean has spaces
+    ],
+)
+def test_the_share_of_letters_without_spaces(texts, share):
+    assert unspaced_share(texts) == share
+
+
+def test_texts_with_few_such_letters_stay_words():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Tfidf().fit(["red shoes", "blue hat"] * 9).fitted_params.analyzer == "word"
+        few = ["a long sentence about red shoes and blue hats \u6771\u4eac"] * 9
+        tfidf = Tfidf()
+        rows = tfidf.fit_transform(few)
+    words = Tfidf(TfidfParams(analyzer="word"))
+    assert tfidf.fitted_params.analyzer == "word"
+    assert rows.data.tobytes() == words.fit_transform(few).data.tobytes()
+    assert tfidf.terms() == words.terms() and "\u6771\u4eac" in words.terms()
+
+
+def test_texts_with_some_such_letters_are_read_by_both():
+    texts = ["Red shoes, blue hats \u6771\u4eac\u90fd a"] * 3
+    with pytest.warns(LabelgroveWarning, match="some letters .* and the rest by words"):
+        tfidf = Tfidf().fit(texts)
+    assert tfidf.fitted_params.analyzer == "mixed"
+    east, capital, city = "\u6771\u4eac\u90fd"
+    runs = [capital, capital + city, east, east + capital, east + capital + city, city]
+    assert tfidf.terms() == ["blue", "hats", "red", "shoes", *runs]
+    with pytest.warns(LabelgroveWarning, match="tfidf.analyzer=mixed reads their characters"):
+        Tfidf(TfidfParams(analyzer="word")).fit(texts)
+
+
+@pytest.mark.parametrize("script", ["Chinese", "Japanese", "Thai"])
+def test_a_corpus_of_two_languages_is_learnt_in_both(script):
+    """A third of the documents has no spaces; by words, nothing was learnt from these."""
+    (own, own_labels), (test, test_labels) = documents(script, 300), documents(script, 150, seed=1)
+    draw = np.random.default_rng(2)
+    spaced = [f"topic{number}" for number in draw.integers(0, 20, 1200)]
+    texts = [f"{topic} {' '.join(draw.choice(FILLERS, 12))}" for topic in spaced]
+    train = [*own, *texts[:1000]], [*own_labels, *([topic] for topic in spaced[:1000])]
+    with pytest.warns(LabelgroveWarning, match="some letters"):
+        model = Linear().fit(*train)
+        by_words = Linear(tfidf=TfidfParams(analyzer="word")).fit(*train)
+    assert model.score(test, test_labels) > 0.9
+    assert by_words.score(test, test_labels) < 0.3
+    rest = texts[1000:], [[topic] for topic in spaced[1000:]]
+    assert model.score(*rest) > 0.95 and by_words.score(*rest) > 0.95
+
+
+def test_ngrams_that_were_set_stay():
+    assert suited("auto", (2, 4), 1.0) == ("char", (2, 4))
+    assert suited("auto", (1, 2), 0.1) == ("mixed", (1, 2))
+    assert suited("auto", (1, 2), 0.09) == ("word", (1, 2))
+    assert suited("space", (1, 1), 1.0) == ("space", (1, 1))
+    own = Tfidf(analyzer=list).fit(["\u6771\u4eac"])
+    assert own.fitted_params.analyzer == "word" and own.terms() == ["\u4eac", "\u6771"]

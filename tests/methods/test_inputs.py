@@ -18,7 +18,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods.inputs import beside_terms, check_norm, document_parts, features_stage
-from labelgrove.text.term_reader import TermReader
+from labelgrove.text.tfidf import TermReader
 
 TEXTS = ["red hat", "blue shoe"]
 BOTH = Features(sparse=np.eye(2, 3), dense=np.array([[3.0, 4.0], [0.0, 0.0]]))

@@ -242,8 +242,7 @@ def make(
     Example: labelgrove data make --documents 100000 --labels 50000 --out shop
     """
     from labelgrove.data.formats import write_corpus
-    from labelgrove.data.shop import shop_documents
-    from labelgrove.data.shop_labels import shop_label_rows
+    from labelgrove.data.shop import shop_documents, shop_label_rows
 
     tenth = max(1, documents // 10)
     sizes: dict[Part, int] = {

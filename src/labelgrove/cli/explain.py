@@ -41,9 +41,9 @@ def explain(
 
     Example: labelgrove explain model --text "red running shoes" --k 2 --train train.jsonl
     """
-    from labelgrove.data.documents import Documents
     from labelgrove.data.features import as_features
     from labelgrove.data.formats.matrices import read_dense, read_matrix
+    from labelgrove.data.inputs import Documents
     from labelgrove.data.records import words_of
     from labelgrove.methods.explaining.explain import explain, explain_best
     from labelgrove.methods.explaining.lines import explanation_lines

@@ -109,7 +109,7 @@ class Predicting:
     def predict(self, documents: str, out: str, advance: Callable[[int], object]) -> Done:
         """Predicts a file into another, batch by batch; a table keeps the columns of a table."""
         from labelgrove.data.formats.files import STDIN
-        from labelgrove.data.formats.table_files import table_format
+        from labelgrove.data.formats.write import table_format
         from labelgrove.evaluation.prediction_files import input_columns, prediction_writer
 
         table = out != STDIN and table_format(out) is not None

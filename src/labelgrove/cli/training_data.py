@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from labelgrove.core.scratch import Scratch
+    from labelgrove.data.blocks import ShardedCorpus
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.formats import ReadOptions
-    from labelgrove.data.sharded import ShardedCorpus
 
 T = TypeVar("T", "Corpus", "ShardedCorpus")
 

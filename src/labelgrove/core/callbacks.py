@@ -71,13 +71,6 @@ class Reporter:
     """Sends events to callbacks and measures stages; ``timings`` shows where the time went.
 
     Progress is sent at most every ``interval`` seconds, so ``advance`` can be called often.
-
-    >>> events = []
-    >>> reporter = Reporter([events.append], interval=0)
-    >>> with reporter.stage("tf-idf", total=2) as stage:
-    ...     stage.advance(2)
-    >>> [event.kind for event in events], list(reporter.timings)
-    (['stage_start', 'progress', 'stage_end'], ['tf-idf'])
     """
 
     def __init__(self, callbacks: Iterable[Callback] = (), *, interval: float = 0.1) -> None:

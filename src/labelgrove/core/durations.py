@@ -11,11 +11,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
 def parse_duration(span: str | float, *, name: str) -> float:
-    """Seconds of "10m", "1.5h", "90s" or a plain number.
-
-    >>> parse_duration("1.5h", name="budget"), parse_duration(90, name="budget")
-    (5400.0, 90.0)
-    """
+    """Seconds of "10m", "1.5h", "90s" or a plain number."""
     seconds = 0.0
     if isinstance(span, str) and (match := _SPAN.fullmatch(span.strip().lower())):
         seconds = float(match[1]) * _SECONDS[match[2]]

@@ -17,9 +17,6 @@ def fit_logistic(rows: Float64, targets: Float64, ridge: float | Float64) -> Flo
 
     ``ridge`` penalises half the squared weights, each by its own number if it is an array. It
     keeps weights finite where the rows separate the targets.
-
-    >>> fit_logistic(np.ones((4, 1)), np.array([1.0, 1.0, 1.0, 0.0]), 0.0).round(4).tolist()
-    [1.0986]
     """
     weights = np.zeros(rows.shape[1])
     penalty = np.broadcast_to(np.asarray(ridge, np.float64), weights.shape)

@@ -18,11 +18,7 @@ _GROUP_FILES_2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def parse_size(size: str | int, *, name: str = "memory") -> int:
-    """Bytes of "8G", "512M", "1.5GiB" or a plain number; units are powers of 1024, as for RAM.
-
-    >>> parse_size("1.5GiB"), parse_size("512M"), parse_size(100)
-    (1610612736, 536870912, 100)
-    """
+    """Bytes of "8G", "512M", "1.5GiB" or a plain number; units are powers of 1024, as for RAM."""
     amount = size
     if isinstance(size, str) and (match := _SIZE.fullmatch(size)):
         number, unit = match.groups()

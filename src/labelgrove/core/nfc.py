@@ -32,11 +32,7 @@ def nfc(text: str) -> str:
 
 
 def nfc_places(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text in NFC, and the start and end in the given text of each of its characters.
-
-    >>> nfc_places("e\\u0301t")
-    ('ét', [(0, 2), (2, 3)])
-    """
+    """The text in NFC, and the start and end in the given text of each of its characters."""
     composed: list[str] = []
     places: list[tuple[int, int]] = []
     start = 0

@@ -276,11 +276,7 @@ def read_toml(path: str | Path) -> Settings:
 
 
 def parse_setting(setting: str) -> tuple[str, object]:
-    """One ``--set key.path=value`` flag; the value is read as TOML, else as a plain string.
-
-    >>> parse_setting("ranker.C=2"), parse_setting("tfidf.analyzer=word")
-    (('ranker.C', 2), ('tfidf.analyzer', 'word'))
-    """
+    """One ``--set key.path=value`` flag; the value is read as TOML, else as a plain string."""
     key, equals, text = setting.partition("=")
     names = [name.strip() for name in key.split(".")]
     if not equals or not all(names):
@@ -335,16 +331,7 @@ def as_table(name: str, value: object) -> object:
 
 
 def to_toml(config: Mapping[str, object]) -> str:
-    """TOML text: values first, then a table per mapping; None becomes "none".
-
-    >>> print(to_toml({"random_state": None, "ranker": {"C": 1.0, "loss": "hinge"}}))
-    random_state = "none"
-    <BLANKLINE>
-    [ranker]
-    C = 1.0
-    loss = "hinge"
-    <BLANKLINE>
-    """
+    """TOML text: values first, then a table per mapping; None becomes "none"."""
     import tomli_w
 
     try:

@@ -48,10 +48,6 @@ class using:
 
     A thread starts without it: run its work in a copy of the context (``contextvars``). It is a
     class because every prediction enters it twice, and generators cost a text 5 to 10 percent.
-
-    >>> with using(threads=2), using(device="cpu"):
-    ...     current()
-    Resources(threads=2, device='cpu')
     """
 
     __slots__ = ("_device", "_threads", "_token")

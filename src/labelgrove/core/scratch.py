@@ -31,9 +31,6 @@ class Scratch:
     """Where large arrays are made: in files of ``folder``, or in memory without one.
 
     Work that can be cut into pieces of any size should take no more than about ``memory`` bytes.
-
-    >>> Scratch().empty(3, np.int32).shape
-    (3,)
     """
 
     def __init__(self, folder: str | Path | None = None, *, memory: float = math.inf) -> None:
@@ -149,15 +146,7 @@ def row_ranges(count: int) -> Iterator[slice]:
 
 
 class ListJoiner:
-    """Joins the lists of consecutive blocks of rows.
-
-    >>> one = ColumnLists(np.array([0, 1]), np.array([0], np.int32), np.array([0.5], np.float32))
-    >>> joiner = ListJoiner(Scratch())
-    >>> joiner.add(one, first=0)
-    >>> joiner.add(one, first=4)
-    >>> joiner.joined().rows.tolist()
-    [0, 4]
-    """
+    """Joins the lists of consecutive blocks of rows."""
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch

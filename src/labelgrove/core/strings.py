@@ -14,7 +14,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Array
+from labelgrove.core.arrays import Array, offsets
 from labelgrove.errors import DataError
 
 _BLOCK = 1 << 16  # offsets that iteration holds as Python numbers
@@ -93,9 +93,9 @@ class StringTable(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         source = np.ascontiguousarray(self.blob).data
         for first in range(0, len(self), _BLOCK):
-            offsets = self.offsets[first : first + _BLOCK + 1].tolist()
-            for position in range(len(offsets) - 1):
-                piece = bytes(source[offsets[position] : offsets[position + 1]])
+            ends = self.offsets[first : first + _BLOCK + 1].tolist()
+            for position in range(len(ends) - 1):
+                piece = bytes(source[ends[position] : ends[position + 1]])
                 try:
                     yield piece.decode("utf-8", "surrogatepass")
                 except UnicodeDecodeError:
@@ -104,20 +104,18 @@ class StringTable(Sequence[str]):
     def part(self, rows: slice) -> StringTable:
         """Consecutive strings, without copying them."""
         first, last, _ = rows.indices(len(self))
-        offsets = self.offsets[first : max(first, last) + 1]
-        return StringTable(self.blob[offsets[0] : offsets[-1]], offsets - offsets[0])
+        ends = self.offsets[first : max(first, last) + 1]
+        return StringTable(self.blob[ends[0] : ends[-1]], ends - ends[0])
 
     def take(self, rows: npt.ArrayLike) -> StringTable:
         """The strings at ``rows`` (numbers or a mask), in that order, as a new table."""
         picked = row_numbers(rows, len(self))
         starts, ends = self.offsets[picked], self.offsets[picked + 1]
-        offsets = np.zeros(len(picked) + 1, dtype=np.int64)
-        np.cumsum(ends - starts, out=offsets[1:])
         # Slices of memoryviews take a third of the time of slices of arrays.
         source, blob = np.ascontiguousarray(self.blob).data, bytearray()
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             blob += source[start:end]
-        return StringTable(np.frombuffer(blob, dtype=np.uint8), offsets)
+        return StringTable(np.frombuffer(blob, dtype=np.uint8), offsets(ends - starts))
 
     def __repr__(self) -> str:
         return f"StringTable({len(self):,} strings, {self.blob.nbytes:,} bytes)"
@@ -128,9 +126,6 @@ def nearest_strings(word: str, strings: Iterable[str], most: int = 3) -> list[st
 
     Pairs of bytes in common choose few candidates for difflib, which would take a second for every
     100,000 strings.
-
-    >>> nearest_strings("Pyton", ["java", "python", "pylon"])
-    ['python', 'pylon']
     """
     import difflib
 

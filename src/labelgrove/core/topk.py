@@ -102,10 +102,6 @@ def nearest_rows(queries: CsrParts, postings: CsrParts, k: int) -> TopK:
 
     ``postings`` is an inverted index: a row per term, a column per document. Documents without a
     common term have a product of 0.
-
-    >>> index = csr_parts(as_csr([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]))
-    >>> nearest_rows(csr_parts(as_csr([[0.0, 2.0]])), index, 2).columns.tolist()
-    [[1, 2]]
     """
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")

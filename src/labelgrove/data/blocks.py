@@ -1,29 +1,23 @@
-"""Features in blocks of rows that an engine holds, so that no process needs all of them."""
+"""Features and texts in blocks that an engine holds, so that no process needs all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labelgrove.core.arrays import Int64, offsets, stacked_rows
+from labelgrove.core.arrays import CSR, Int64, offsets, stacked_rows
+from labelgrove.core.late import sparse
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.facts import Fingerprints, TrainingFacts, UInt32, limit_for
 from labelgrove.data.features import Features
+from labelgrove.data.records import joined_names, names_in
 from labelgrove.engines import Engine
-from labelgrove.engines.engine import Ref
+from labelgrove.engines.engine import Ref, Result
 
 PIECES_PER_WORKER = 4  # so that workers end at about the same time
-
-
-class Shape(NamedTuple):
-    """What the driver knows of a block."""
-
-    rows: int
-    terms: int
-    width: int
-    entries: int
-    is_sparse: bool
 
 
 @dataclass(frozen=True)
@@ -41,11 +35,9 @@ class Blocks:
     @classmethod
     def of(cls, engine: Engine, refs: Sequence[Ref]) -> Blocks:
         """Blocks that the engine holds; empty ones are fine, but not no block at all."""
-        shapes = [*engine.results(engine.map(shape_of, refs))]
-        terms, width = shapes[0].terms, shapes[0].width
-        starts = offsets([shape.rows for shape in shapes])
-        entries = sum(shape.entries for shape in shapes)
-        return cls(engine, tuple(refs), starts, terms, width, entries, shapes[0].is_sparse)
+        shapes = engine.results(engine.map(shape_of, refs))
+        rows, entries, (terms, *_), (width, *_), (is_sparse, *_) = zip(*shapes, strict=True)
+        return cls(engine, tuple(refs), offsets(rows), terms, width, sum(entries), is_sparse)
 
     @classmethod
     def cut(cls, engine: Engine, features: Features, rows: int | None = None) -> Blocks:
@@ -90,10 +82,10 @@ class Blocks:
         ]
 
 
-def shape_of(block: Features) -> Shape:
-    """What is known of a block without its numbers."""
+def shape_of(block: Features) -> tuple[int, int, int, int, bool]:
+    """Rows, entries, terms and width of a block, and whether it has a sparse part."""
     entries = 0 if block.sparse is None else int(block.sparse.nnz)
-    return Shape(len(block), block.terms, block.width, entries, block.sparse is not None)
+    return len(block), entries, block.terms, block.width, block.sparse is not None
 
 
 def selected(block: Features, groups: Sequence[Int64]) -> list[Features]:
@@ -114,12 +106,63 @@ def joined(parts: Sequence[Features]) -> Features:
 
 
 def even_cuts(work: Sequence[float] | Int64, pieces: int) -> Int64:
-    """Where to cut a list so that up to ``pieces`` pieces have about the same work.
-
-    >>> even_cuts([5, 1, 1, 1, 1, 1], 2).tolist()
-    [0, 1, 6]
-    """
+    """Where to cut a list so that up to ``pieces`` pieces have about the same work."""
     done = np.cumsum(work, dtype=np.float64)
     goals = done[-1] * np.arange(1, pieces) / pieces
     ends = np.searchsorted(done, goals) + 1
     return np.unique(np.concatenate([[0], ends, [len(done)]]))
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedCorpus:
+    """Texts in blocks, each a :class:`StringTable`; ``labels`` and ``index`` as in a Corpus."""
+
+    engine: Engine
+    texts: tuple[Ref, ...]
+    starts: Int64  # the first document of each block, and after them their number
+    labels: CSR
+    index: LabelIndex
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def with_documents(self, texts: Sequence[str], labels: CSR) -> ShardedCorpus:
+        """The corpus with further documents, as a block at its end."""
+        return replace(
+            self,
+            texts=(*self.texts, self.engine.put(StringTable.from_strings(texts))),
+            starts=np.append(self.starts, len(self) + len(texts)),
+            labels=stacked_rows([self.labels, labels]),
+        )
+
+    def texts_at(self, rows: range) -> list[str]:
+        """Some texts, by the numbers of their documents, which must ascend."""
+        numbers = np.asarray(rows, np.int64)
+        bounds = np.searchsorted(numbers, self.starts)
+        refs = [
+            self.engine.call(_strings_at, ref, numbers[bounds[n] : bounds[n + 1]] - self.starts[n])
+            for n, ref in enumerate(self.texts)
+        ]
+        return [text for part in self.engine.results(refs) for text in part]
+
+    def map(self, function: Callable[..., Result], *shared: object) -> Iterator[Result]:
+        """What ``function(texts, *shared)`` gives for each block, in order."""
+        return self.engine.results(self.engine.map(function, self.texts, *shared))
+
+    def facts(self) -> TrainingFacts:
+        """What a model remembers of these documents."""
+        counts = np.bincount(self.labels.indices, minlength=len(self.index)).astype(np.int64)
+        limit = limit_for(len(self))
+        hashes = np.unique(np.concatenate([*self.map(_hashes_of, limit)]))
+        prints = Fingerprints(hashes, limit)
+        fields = joined_names(self.map(names_in))
+        return TrainingFacts(len(self), counts, from_text=True, fingerprints=prints, fields=fields)
+
+
+def _strings_at(texts: StringTable, rows: Int64) -> list[str]:
+    return [texts[row] for row in rows.tolist()]
+
+
+def _hashes_of(texts: StringTable, limit: int) -> UInt32:
+    without_labels = sparse.csr_array((len(texts), 0), dtype=np.float32)
+    return Fingerprints.of(Corpus(texts, without_labels, LabelIndex([])), limit).hashes

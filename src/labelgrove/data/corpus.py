@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.aliases import LabelInput
-from labelgrove.core.arrays import CSR, Array, MatrixLike, as_csr, offsets
+from labelgrove.core.arrays import CSR, Array, MatrixLike, as_csr, narrow_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
@@ -118,10 +118,6 @@ class LabelIndex:
 
         Each list holds ids or names, or is a mapping from them to weights. A repeated label counts
         once (with its largest weight).
-
-        >>> matrix, unknown = LabelIndex(["a", "b"]).encode([["b", "b"], ["z"], {"a": 0.5}])
-        >>> matrix.toarray().tolist(), unknown.tolist()
-        ([[0.0, 1.0], [0.0, 0.0], [0.5, 0.0]], [0, 1, 0])
         """
         indptr = [0]
         indices: list[int] = []
@@ -136,15 +132,12 @@ class LabelIndex:
                     strangers.add(nfc(label))
                 else:
                     row[column] = max(weight, row.get(column, 0.0))
-            for column in sorted(row):
-                indices.append(column)
-                data.append(row[column])
+            indices += sorted(row)
+            data += [row[column] for column in sorted(row)]
             indptr.append(len(indices))
             unknown.append(len(strangers))
-        matrix = sparse.csr_array(
-            (np.array(data, np.float32), np.array(indices, np.int64), np.array(indptr, np.int64)),
-            shape=(len(indptr) - 1, len(self)),
-        )
+        arrays = np.array(data, np.float32), np.array(indices, np.int64), np.array(indptr, np.int64)
+        matrix = sparse.csr_array(arrays, shape=(len(indptr) - 1, len(self)))
         return as_csr(matrix), np.array(unknown, dtype=np.int64)
 
     @classmethod
@@ -176,18 +169,15 @@ class LabelIndex:
 
     def hiding(self, columns: npt.NDArray[np.bool_]) -> LabelIndex:
         """The same labels, of which some are ``hidden``: nothing is learnt from their names."""
-        if not columns.any():
-            return self
-        index = copy.copy(self)
-        index.hidden = columns
-        return index
+        return self._with_hidden(columns) if columns.any() else self
 
     def revealed(self) -> LabelIndex:
         """The same labels, none of them hidden."""
-        if self.hidden is None:
-            return self
+        return self if self.hidden is None else self._with_hidden(None)
+
+    def _with_hidden(self, columns: npt.NDArray[np.bool_] | None) -> LabelIndex:
         index = copy.copy(self)
-        index.hidden = None
+        index.hidden = columns
         return index
 
     def state(self) -> Part:
@@ -340,32 +330,57 @@ class Corpus:
         ]
 
     def reindex(self, index: LabelIndex) -> Corpus:
-        """The same documents with label columns of another index; labels it lacks become unknown.
-
-        >>> test = Corpus.from_lists(["x"], [["a", "new"]])
-        >>> moved = test.reindex(LabelIndex(["a", "b"]))
-        >>> moved.labels.toarray().tolist(), moved.unknown.tolist()
-        ([[1.0, 0.0]], [1])
-        """
+        """The same documents with columns of another index; labels it lacks become unknown."""
         if index is self.index:
             return self
-        # Ids come first; names help if another corpus has names instead of ids.
-        columns = (index.get(label) for label in self.index.ids)
-        new_column = np.array([-1 if c is None else c for c in columns], np.int64)
-        coo = self.labels.tocoo()
-        target = new_column[coo.col] if len(new_column) else np.zeros(0, np.int64)
-        known = target >= 0
-        row, column, weight = coo.row[known], target[known], coo.data[known]
-        # Two labels may get one column, by id and by name: the larger weight counts, once.
-        order = np.lexsort((-weight, column, row))
-        row, column, weight = row[order], column[order], weight[order]
-        first = np.ones(len(row), bool)
-        first[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
-        moved = sparse.coo_array(
-            (weight[first], (row[first], column[first])), shape=(len(self), len(index))
-        )
-        lost = np.bincount(coo.row[~known], minlength=len(self)).astype(np.int64)
-        return replace(self, labels=as_csr(moved), index=index, unknown=self.unknown + lost)
+        labels, lost = to_columns(self.labels, self.index.ids, index)
+        return replace(self, labels=labels, index=index, unknown=self.unknown + lost)
+
+
+def to_columns(
+    matrix: CSR, labels: Iterable[str], index: LabelIndex
+) -> tuple[CSR, npt.NDArray[np.int64]]:
+    """A matrix in columns of the index, and per row how many entries have none there.
+
+    ``labels`` are the ids of its own columns, or names if the index has names instead.
+    """
+    indexed = (index.get(label) for label in labels)
+    column_of = np.array([-1 if column is None else column for column in indexed], np.int32)
+    columns = column_of[matrix.indices]
+    known = columns >= 0
+    indptr = offsets(known)[matrix.indptr]
+    shape = (matrix.shape[0], len(index))
+    moved = narrow_csr(matrix.data[known], columns[known], indptr, shape)
+    # A document may have a label by its id and by its name: the same column twice.
+    moved, _ = merge_repeated(moved)
+    return as_csr(moved), (np.diff(matrix.indptr) - np.diff(indptr)).astype(np.int64)
+
+
+def merge_repeated(matrix: CSR) -> tuple[CSR, int]:
+    """Merges entries of the same row and column to the largest, and counts the removed ones.
+
+    >>> twice = sparse.csr_array(([1.0, 3.0], [0, 0], [0, 2]), shape=(1, 1))
+    >>> merge_repeated(twice)[0].toarray(), merge_repeated(twice)[1]
+    (array([[3.]], dtype=float32), 1)
+    """
+    # Made from its arrays, because SciPy's own conversions would add repeated entries up.
+    matrix = sparse.csr_array(
+        (matrix.data.astype(np.float32, copy=False), matrix.indices, matrix.indptr),
+        shape=matrix.shape,
+    )
+    matrix.sort_indices()
+    entries = len(matrix.indices)
+    first = np.ones(entries, dtype=bool)
+    np.not_equal(matrix.indices[1:], matrix.indices[:-1], out=first[1:])
+    row_starts = matrix.indptr[:-1]
+    first[row_starts[row_starts < entries]] = True
+    repeated = entries - int(np.count_nonzero(first))
+    if repeated == 0:
+        return matrix, 0
+    starts = np.flatnonzero(first)
+    largest = np.maximum.reduceat(matrix.data, starts)
+    indptr = offsets(first)[matrix.indptr]
+    return narrow_csr(largest, matrix.indices[starts], indptr, matrix.shape), repeated
 
 
 def merged_labels(labels: Collection[str]) -> str:

@@ -136,13 +136,8 @@ class TrainingFacts:
 
     def state(self) -> Part:
         """For the model folder."""
-        config: JsonObject = {
-            "documents": self.documents,
-            "from_text": self.from_text,
-            "width": self.width,
-            "grown": self.grown,
-            "given": self.given,
-        }
+        names = ("documents", "from_text", "width", "grown", "given")
+        config: JsonObject = {name: getattr(self, name) for name in names}
         if self.fields is not None:
             config["fields"] = self.fields.to_dict()
         arrays: dict[str, Array] = {"frequencies": self.frequencies}

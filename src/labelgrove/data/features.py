@@ -168,11 +168,7 @@ def scaled_rows(dense: DenseBlock, scale: npt.NDArray[np.float64]) -> DenseBlock
 
 
 def unit_values(indptr: Array, data: Array) -> npt.NDArray[np.float32]:
-    """The values of a CSR matrix whose rows are scaled to unit length; zero rows stay zero.
-
-    >>> unit_values(np.array([0, 2, 3]), np.array([3.0, -4.0, 0.0])).round(2)
-    array([ 0.6, -0.8,  0. ], dtype=float32)
-    """
+    """The values of a CSR matrix whose rows are scaled to unit length; zero rows stay zero."""
     unit = np.zeros(len(data), np.float32)
     for ends, values in _entry_blocks(indptr, data):
         lengths = _lengths(ends, values)

@@ -1,9 +1,9 @@
-"""What ``fit`` and ``predict`` are given, checked once, at the door."""
+"""What ``fit`` and ``predict`` are given, checked once, at the door; documents without labels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
-from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features, as_features
 from labelgrove.data.frames import (
     as_list,
@@ -26,6 +25,58 @@ from labelgrove.data.frames import (
 )
 from labelgrove.data.records import FieldNames, check_names, frame_documents, is_record
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Texts and the features that came with them, wherever a model is given documents.
+
+    ``features`` are Features, a sparse matrix or a dense array, with a row for each text.
+
+    >>> Documents(["red shoes", "a hat"], [[1.0, 0.0], [0.0, 1.0]])
+    Documents(2 texts, 0 sparse + 2 dense)
+    """
+
+    texts: Strings | None = None
+    features: Features | None = None
+
+    def __post_init__(self) -> None:
+        if self.texts is None and self.features is None:
+            raise DataError("documents need texts or features")
+        if self.features is None:
+            return
+        features = as_features(self.features)
+        object.__setattr__(self, "features", features)
+        if self.texts is not None and len(self.texts) != len(features):
+            raise DataError(f"{len(self.texts)} texts but {len(features)} feature rows")
+
+    def __len__(self) -> int:
+        return len(self.features if self.texts is None else self.texts)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        texts, features = self.texts, self.features
+        blocks = [] if texts is None else [f"{len(texts)} texts"]
+        if features is not None:
+            blocks.append(f"{features.terms} sparse + {features.width} dense")
+        return f"Documents({', '.join(blocks)})"
+
+    @property
+    def inputs(self) -> Features | Strings:
+        """The texts, or else the features."""
+        return self.features if self.texts is None else self.texts  # type: ignore[return-value]
+
+    @property
+    def plain(self) -> Documents | Features | Strings:
+        """The texts or the features alone, if there are no others; else these documents."""
+        return self if self.texts is not None and self.features is not None else self.inputs
+
+    def take(self, rows: slice) -> Documents:
+        """The documents of a slice."""
+        return Documents(
+            None if self.texts is None else self.texts[rows],
+            None if self.features is None else self.features.take(rows),
+        )
+
 
 FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
 
@@ -112,10 +163,6 @@ def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | 
     A label that only the held-out documents have would be unknown if these were new, so it is
     hidden in the index of both parts, unless a label table lists it: nothing is learnt from its
     name, until a model gets the index of all documents (``use_index``), or is saved and loaded.
-
-    >>> train, held_out = hold_out(Corpus.from_lists(["x"] * 200, [["a"]] * 200), 0.05, 0)
-    >>> len(train), len(held_out)
-    (190, 10)
     """
     if not 0 <= share < 1:
         raise ConfigError(f"held_out: must be at least 0 and below 1, got {share}")

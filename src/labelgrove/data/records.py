@@ -30,13 +30,7 @@ BETWEEN = ": "  # the name of a field and the value, in terms and for people
 
 @dataclass(frozen=True)
 class FieldNames:
-    """The names of the text fields and of the catalogue fields that a corpus or a model has.
-
-    >>> names = FieldNames(("title", "abstract"), ("creator",))
-    >>> record = names.record({"title": "On snails", "creator": ["Ada", "Ben"]})
-    >>> words_of(record), field_terms(record)
-    ('On snails', ['creator: ada', 'creator: ben'])
-    """
+    """The names of the text fields and of the catalogue fields that a corpus or a model has."""
 
     texts: tuple[str, ...]
     fields: tuple[str, ...] = ()
@@ -235,10 +229,7 @@ def field_parts(text: str) -> dict[str, list[str]]:
 
 def words_of(text: str) -> str:
     """The texts of a document, one after the other on lines of their own, without its fields."""
-    if not is_record(text):
-        return text
-    sections = text.partition(FIELD)[0].split(TEXT)[1:]
-    return "\n".join([part for section in sections if (part := section.partition(VALUE)[2])])
+    return "\n".join(filter(None, text_parts(text).values())) if is_record(text) else text
 
 
 def plain_texts(texts: Sequence[str]) -> Sequence[str]:
@@ -256,13 +247,7 @@ def plain_text(text: str) -> str:
 
 def field_terms(text: str) -> list[str]:
     """What tf-idf counts of a record's fields: every value with its field's name before it."""
-    if not is_record(text):
-        return []
-    terms = []
-    for section in text.split(FIELD)[1:]:
-        name, *values = section.split(VALUE)
-        terms += [_term(name, value) for value in values]
-    return terms
+    return [_term(name, value) for name, own in field_parts(text).items() for value in own]
 
 
 @lru_cache(1 << 16)  # many documents have the same publisher
@@ -316,14 +301,8 @@ def check_names(texts: Iterable[str], known: FieldNames | None) -> None:
 def empty_fields(texts: Iterable[str]) -> list[str]:
     """The fields in which no document has a value."""
     names = names_in(texts)
-    empty = {} if names is None else dict.fromkeys(names.fields)
-    for text in texts:
-        if not empty:
-            return []
-        for name, values in field_parts(text).items():
-            if values:
-                empty.pop(name, None)
-    return list(empty)
+    filled = {name for text in texts if names for name, own in field_parts(text).items() if own}
+    return [name for name in names.fields if name not in filled] if names else []
 
 
 def field_values(given: object, name: str) -> list[str]:

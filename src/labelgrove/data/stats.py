@@ -16,8 +16,8 @@ from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import merged_labels
 from labelgrove.data.formats.documents import Document
 from labelgrove.data.languages import UNSPACED_SCRIPTS, language_of, scripts_of
-from labelgrove.data.near_duplicates import COMPARED, Texts, digest
 from labelgrove.data.records import words_of
+from labelgrove.data.splits import string_hash
 
 # Labels by number of documents: more than 100, 11 to 100, 1 to 10.
 BINS = {"head": (101, None), "torso": (11, 100), "tail": (1, 10)}
@@ -54,7 +54,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many documents of another part have the same or nearly the same text as one here."""
+    """How many documents of another part have the text of a document here, or nearly."""
 
     documents: int
     same: int
@@ -78,7 +78,7 @@ class CorpusStats:
     empty_texts: int
     without_labels: int
     duplicate_texts: int  # documents with the same text as an earlier one
-    similar_texts: int  # different texts that are nearly the same as another, less one of each
+    similar_texts: int  # different texts that are nearly the same as an earlier one
     duplicate_ids: int
     bins: dict[str, Bin]
     top: list[tuple[str, int]]
@@ -96,7 +96,7 @@ class CorpusStats:
 def corpus_stats(
     documents: Iterable[Document], *, other: Iterable[Document] | None = None, top: int = 10
 ) -> CorpusStats:
-    """Statistics of a stream of documents; stores a hash, two counts and a sketch per document.
+    """Statistics of a stream of documents; stores two hashes and two counts per document.
 
     ``other`` is another part of the corpus, whose texts should not be in this one.
 
@@ -107,9 +107,11 @@ def corpus_stats(
     words, label_counts = array("q"), array("q")
     frequency: Counter[str] = Counter()
     spellings: set[str] = set()
-    texts, sample = Texts(), _Sample()
-    ids: set[bytes] = set()
-    empty = without = repeated_ids = characters = 0
+    sample = _Sample()
+    texts: set[int] = set()
+    folded: set[int] = set()  # of different texts
+    ids: set[int] = set()
+    empty = without = similar = repeated_texts = repeated_ids = characters = 0
     for document in documents:
         text = words_of(document.text)
         words.append(len(text.split()))
@@ -122,7 +124,10 @@ def corpus_stats(
         if not text.strip():
             empty += 1
         else:
-            texts.add(text)
+            if _new(texts, text):
+                similar += not _new(folded, _folded(text))
+            else:
+                repeated_texts += 1
             sample.add(text)
         if document.id is not None:
             repeated_ids += not _new(ids, document.id)
@@ -138,8 +143,8 @@ def corpus_stats(
         characters=characters,
         empty_texts=empty,
         without_labels=without,
-        duplicate_texts=texts.repeated,
-        similar_texts=texts.similar(),
+        duplicate_texts=repeated_texts,
+        similar_texts=similar,
         duplicate_ids=repeated_ids,
         bins={name: _bin(counts, low, high) for name, (low, high) in BINS.items()},
         top=most,
@@ -147,7 +152,7 @@ def corpus_stats(
         scripts=_shares(sum(map(scripts_of, sample.texts), Counter())),
         similar_labels=_similar_labels(frequency),
         respelled_labels=merged_labels(spellings),
-        other=None if other is None else _overlap(texts, other),
+        other=None if other is None else _overlap(texts, folded, other),
     )
 
 
@@ -181,14 +186,16 @@ def _similar_labels(labels: Iterable[str]) -> list[list[str]]:
     return sorted(sorted(group) for group in groups.values() if len(group) > 1)
 
 
-def _overlap(texts: Texts, other: Iterable[Document]) -> Overlap:
-    documents = 0
-    more = Texts(texts)
+def _overlap(texts: set[int], folded: set[int], other: Iterable[Document]) -> Overlap:
+    documents = same = similar = 0
     for document in other:
         documents += 1
-        if (text := words_of(document.text)).strip():
-            more.add(text)
-    return Overlap(documents, more.known, more.similar_to_known())
+        text = words_of(document.text)
+        if string_hash(text) in texts:
+            same += 1
+        elif text.strip():
+            similar += string_hash(_folded(text)) in folded
+    return Overlap(documents, same, similar)
 
 
 def _bin(counts: Int64, low: int, high: int | None) -> Bin:
@@ -196,10 +203,15 @@ def _bin(counts: Int64, low: int, high: int | None) -> Bin:
     return Bin(len(inside), int(inside.sum()))
 
 
-def _new(seen: set[bytes], string: str) -> bool:
+def _new(seen: set[int], string: str) -> bool:
     before = len(seen)
-    seen.add(digest(string))
+    seen.add(string_hash(string))
     return len(seen) > before
+
+
+def _folded(text: str) -> str:
+    """What nearly equal texts have in common: their letters and digits, whatever the case."""
+    return "".join(filter(str.isalnum, nfc(text).casefold())) or text
 
 
 _SHARE = 0.1  # of texts or letters: a language or script that counts
@@ -208,15 +220,7 @@ _INFLECTED = ("German", "Finnish", "Hungarian", "Turkish", "Russian", "Polish", 
 
 
 def advice(stats: CorpusStats) -> list[str]:
-    """Sentences, most important first; none for a corpus without oddities in English.
-
-    >>> from labelgrove.data.stats import corpus_stats
-    >>> from labelgrove.data.formats import Document
-    >>> rows = [Document("a list of the words", ["Tea"]), Document("the words of a song", ["tea"])]
-    >>> print(*advice(corpus_stats(rows)))
-    2 labels differ only by case or spacing, for example 'Tea' and 'tea': they are learnt as \
-different labels; write each in one way
-    """
+    """Sentences, most important first; none for a corpus without oddities in English."""
     return [*_about_texts(stats), *_about_labels(stats), *_about_languages(stats)]
 
 
@@ -239,11 +243,10 @@ def _about_texts(stats: CorpusStats) -> list[str]:
             "with the labels of all; `labelgrove data split` puts equal texts into the same part"
         )
     if stats.similar_texts:
-        among = f" (of {COMPARED:,} compared)" if stats.documents > COMPARED else ""
         sentences.append(
-            f"{_documents(stats.similar_texts)} nearly the text of another one{among}: parts drawn "
-            "at random share such texts, and figures become too good; keep one of each, or see "
-            "with --dev how many your parts share"
+            f"{_documents(stats.similar_texts)} nearly the text of another one: parts drawn at "
+            "random share such texts, and figures become too good; keep one of each, or see with "
+            "--dev how many your parts share"
         )
     if stats.duplicate_ids:
         sentences.append(

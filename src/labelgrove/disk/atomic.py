@@ -1,4 +1,6 @@
-"""Folders that appear whole or not at all: written under another name, synced, then renamed.
+"""Folders that appear whole or not at all, and lock files.
+
+A folder is written under another name, synced, then renamed.
 
 A killed writer leaves a sibling ``.NAME.labelgrove-tmp-XXXX``. Nothing reads such a folder, and the
 next write to NAME removes it. A writer locks its temporary folder while its process lives, so that
@@ -12,17 +14,24 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
+import platform
 import shutil
 import sys
+import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.storing import storing
 from labelgrove.errors import ConfigError
 
-if sys.platform != "win32":
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
 
 _TEMPORARY = ".labelgrove-tmp-"
@@ -139,9 +148,7 @@ def _turn(goal: Path) -> Iterator[None]:
     """Waits until no other process writes to ``goal``, if the system has locks."""
     while sys.platform != "win32":
         with goal.open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError:
+            if not try_lock(file.fileno(), wait=True):
                 break
             # The process that had the lock may have renamed or deleted the file.
             with contextlib.suppress(FileNotFoundError):
@@ -187,19 +194,9 @@ def _locked(folder: Path) -> Iterator[bool | None]:
         yield False
         return
     try:
-        yield _try_lock(descriptor)
+        yield try_lock(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool | None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
 
 
 def _move_into_place(temporary: Path, target: Path, *, replace: bool) -> None:
@@ -236,3 +233,70 @@ def _exchange(first: Path, second: Path) -> bool:
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     result = renameat2(here, os.fsencode(first), here, os.fsencode(second), exchange)
     return bool(result == 0)
+
+
+# Why not the package filelock: it does not record who holds the lock, which our messages say.
+class FileLock:
+    """A lock file that two processes cannot hold at once.
+
+    It tries to take the lock when made; ``taken`` is whether it did, ``previous`` the last holder.
+
+    The operating system releases the lock when its holder ends, for whatever reason. A lock file
+    left behind is only a note of who held it (``previous``). With ``wait``, the lock is taken as
+    soon as it is free.
+    """
+
+    def __init__(self, path: Path, *, wait: bool = False) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        # Forked children share the descriptor, so the finalizer must only close it.
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        self.taken = bool(try_lock(self._descriptor, wait=wait))
+        self.previous: JsonObject | None = None
+        with contextlib.suppress(OSError, ValueError):
+            note = json.loads(path.read_text())
+            self.previous = note if isinstance(note, dict) else None
+        if self.taken:
+            self.note()
+
+    def note(self, **more: object) -> None:
+        """Writes who holds the lock, and more about the holder."""
+        self._note({"pid": os.getpid(), "host": platform.node(), "since": time.time()} | more)
+
+    def release(self) -> None:
+        """Releases the lock and clears the note; does nothing when called again."""
+        if self._close.alive and self.taken:
+            self._note(None)
+            _unlock(self._descriptor)
+        self.taken = False
+        self._close()
+
+    def _note(self, holder: JsonObject | None) -> None:
+        with contextlib.suppress(OSError):  # the lock works without a note
+            os.ftruncate(self._descriptor, 0)
+            if holder is not None:
+                os.lseek(self._descriptor, 0, os.SEEK_SET)
+                os.write(self._descriptor, json.dumps(holder).encode())
+
+
+def try_lock(descriptor: int, *, wait: bool = False) -> bool | None:
+    """Locks a file while its process lives: False if another has it, None if locks do not work."""
+    try:
+        if sys.platform == "win32":
+            os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # past the note, which stays readable
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return True
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+
+
+def _unlock(descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        if sys.platform == "win32":
+            os.lseek(descriptor, 1 << 20, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)

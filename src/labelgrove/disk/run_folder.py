@@ -20,10 +20,9 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Event, JsonlLog
@@ -32,6 +31,7 @@ from labelgrove.core.processes import is_first_process
 from labelgrove.core.storing import storing
 from labelgrove.core.versions import VERSION
 from labelgrove.disk.atomic import (
+    FileLock,
     clean_up,
     clean_up_inside,
     remove_folder,
@@ -40,7 +40,6 @@ from labelgrove.disk.atomic import (
 )
 from labelgrove.disk.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
 from labelgrove.disk.hashing import content_hash
-from labelgrove.disk.locks import FileLock
 from labelgrove.errors import ConfigError, ModelFormatError
 
 _STAGE_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")
@@ -331,8 +330,7 @@ class Checkpoints:
         return self.folder / f"step-{step:012d}"
 
 
-@dataclass(frozen=True)
-class StageStatus:
+class StageStatus(NamedTuple):
     """A stored stage result, or the latest checkpoint (``step``) of one not finished."""
 
     name: str
@@ -343,8 +341,7 @@ class StageStatus:
     step: int | None = None
 
 
-@dataclass(frozen=True)
-class RunStatus:
+class RunStatus(NamedTuple):
     """The content of a run folder, in the order in which it was stored."""
 
     stages: list[StageStatus]

@@ -19,7 +19,7 @@ from labelgrove.core.late import sparse
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats.files import STDIN, lines, replacing
 from labelgrove.data.formats.jsonl import json_line
-from labelgrove.data.formats.table_files import Kind, table_format, table_writer
+from labelgrove.data.formats.write import Kind, table_format, table_writer
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import Predictions
 

@@ -55,11 +55,10 @@ from labelgrove.methods.requests import (
 from labelgrove.methods.shown import constructor_call, html_table
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
-from labelgrove.text.term_reader import TermReader
-from labelgrove.text.tfidf import Tfidf
+from labelgrove.text.tfidf import TermReader, Tfidf
 
 if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction not all the others
-    from labelgrove.data.sharded import ShardedCorpus
+    from labelgrove.data.blocks import ShardedCorpus
     from labelgrove.evaluation.calibration import Calibration
     from labelgrove.methods.cost_estimate import CostEstimate
     from labelgrove.methods.explaining.explanation import (

@@ -13,9 +13,8 @@ from labelgrove.core.arrays import CSR, CsrParts, as_csr, csr_parts, matrix_part
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.scratch import Scratch
-from labelgrove.data.blocks import Blocks
+from labelgrove.data.blocks import Blocks, ShardedCorpus
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.documents import Documents
 from labelgrove.data.features import (
     DenseBlock,
     FeatureParts,
@@ -26,8 +25,7 @@ from labelgrove.data.features import (
     with_dense,
 )
 from labelgrove.data.frames import check_texts
-from labelgrove.data.inputs import documents_of, training_corpus
-from labelgrove.data.sharded import ShardedCorpus
+from labelgrove.data.inputs import Documents, documents_of, training_corpus
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.labels.features import describe_labels, label_strings
@@ -35,8 +33,7 @@ from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.methods.terms import UNIT_TOLERANCE, Source, given_matrix, terms_stage
 from labelgrove.ranking.beam import sparse_only
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.text.term_reader import HOW_TO_GIVE, TermReader
-from labelgrove.text.tfidf import TfidfParams
+from labelgrove.text.tfidf import HOW_TO_GIVE, TermReader, TfidfParams
 
 
 def labelled_corpus(

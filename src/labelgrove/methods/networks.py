@@ -14,8 +14,7 @@ from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.documents import Documents
-from labelgrove.data.inputs import with_texts
+from labelgrove.data.inputs import Documents, with_texts
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions

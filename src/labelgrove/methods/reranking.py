@@ -21,15 +21,14 @@ from labelgrove.core.params import AutoBool, Params, fixed, param
 from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features
+from labelgrove.data.inputs import Documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.ranking.beam import OWN_MARGIN
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
-from labelgrove.text.term_reader import TermReader
-from labelgrove.text.tfidf import Tfidf
+from labelgrove.text.tfidf import TermReader, Tfidf
 
 if TYPE_CHECKING:  # exported models rerank without torch
     from labelgrove.nn.network import Runner

@@ -19,8 +19,7 @@ from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.data.features import Features, row_lengths
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import DataError
-from labelgrove.text.term_reader import HOW_TO_GIVE, TermReader
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.text.tfidf import HOW_TO_GIVE, TermReader, Tfidf, TfidfParams
 
 Source = Literal["own", "given", "both"]
 FeatureChoice = Literal["auto", "own", "given", "both"]  # what the setting ``features`` may be

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from labelgrove.core.jsonio import JsonObject
+from labelgrove.disk.atomic import FileLock
 from labelgrove.disk.bundle import MANIFEST, check_files, regular_size
-from labelgrove.disk.locks import FileLock
 
 if sys.platform != "win32":
     import fcntl

@@ -22,6 +22,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.text.feeding import feed_texts
 from labelgrove.text.tfidf_params import (
     Counter,
+    TermCounts,
     TfidfParams,
     choose_terms,
     idf_weights,
@@ -117,6 +118,11 @@ def value_counter(records: Sequence[str]) -> _native.TermCounter:
     )
     feed_texts(records, counter, analyzer=field_terms, tables=no_tables, nfc=False)
     return counter
+
+
+def count_values(texts: StringTable) -> TermCounts:
+    """Counts the values of documents' fields."""
+    return TermCounts.of(value_counter(texts), TfidfParams())
 
 
 def _tokens() -> _native.AnalyzerOptions:

@@ -18,12 +18,16 @@ from typing import Self
 import numpy as np
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, CsrParts, Float32, narrow_csr
+from labelgrove.core.arrays import CSR, CsrParts, Float32, as_csr, csr_parts, narrow_csr
+from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.resources import thread_count, using
 from labelgrove.core.scratch import GrowingCsr, Scratch, row_ranges
 from labelgrove.core.strings import StringTable
-from labelgrove.data.languages import sampled
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.features import Features
+from labelgrove.data.inputs import Documents
+from labelgrove.data.languages import sampled, suited, unspaced_share
 from labelgrove.data.records import (
     BETWEEN,
     FieldNames,
@@ -34,7 +38,6 @@ from labelgrove.data.records import (
     plain_texts,
 )
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
-from labelgrove.text.counting import TermCounts
 from labelgrove.text.feeding import (
     BUILT_IN_ANALYZERS,
     TextAnalyzer,
@@ -43,17 +46,19 @@ from labelgrove.text.feeding import (
     given_analyzer,
 )
 from labelgrove.text.field_terms import FieldTerms, check_weights
-from labelgrove.text.scripts import suited, unspaced_share
 from labelgrove.text.tfidf_params import (
+    TermCounts,
     TfidfParams,
     analyzer_options,
     choose_terms,
     idf_weights,
     tables,
+    term_counter,
+    vocabulary_of,
     weight_options,
 )
 
-__all__ = ["Tfidf", "TfidfParams"]
+__all__ = ["TermReader", "Tfidf", "TfidfParams"]
 
 
 class Tfidf:
@@ -137,11 +142,8 @@ class Tfidf:
         """Fitted to texts whose terms are counted; ``params`` must not have the analyser "auto"."""
         analyzer, counter = find_analyzer(params.analyzer), counts.counter()
         idf = idf_weights(choose_terms(counter, params, n_texts), n_texts, params)
-        vocabulary = StringTable.from_strings([])
-        if params.n_buckets is None:
-            vocabulary = StringTable(*counter.terms())
         tfidf = cls(params)
-        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary, idf, fields)
+        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary_of(counter, params), idf, fields)
         return tfidf
 
     @property
@@ -284,25 +286,16 @@ class Tfidf:
         elif params.analyzer == "auto":
             params.analyzer = "word"
         analyzer = self.analyzer or find_analyzer(params.analyzer)
-        counter = _native.TermCounter(
-            analyzer_options(params, analyzer),
-            buckets=params.n_buckets or 0,
-            binary=params.binary,
-            keep_counts=keep_counts,
-            threads=thread_count(),
-        )
+        counter = term_counter(params, analyzer, keep_counts=keep_counts)
         read = partial(tables, params)
         n_texts = feed_texts(words, counter, analyzer=analyzer, tables=read, nfc=params.nfc)
         frequencies = choose_terms(counter, params, n_texts)
         idf = idf_weights(frequencies, n_texts, params)
-        vocabulary = StringTable.from_strings([])
-        if params.n_buckets is None:
-            vocabulary = StringTable(*counter.terms())
         fields = None
         if names is not None:
             assert isinstance(texts, Sequence)
             fields = FieldTerms.fit(texts, names, params)
-        self._fitted = _Fitted.make(params, analyzer, vocabulary, idf, fields)
+        self._fitted = _Fitted.make(params, analyzer, vocabulary_of(counter, params), idf, fields)
         return counter, texts
 
 
@@ -354,4 +347,69 @@ def _matrix(parts: CsrParts) -> CSR:
     shape = (len(parts.indptr) - 1, parts.cols)
     matrix = narrow_csr(parts.data, parts.indices, parts.indptr, shape)
     matrix.has_canonical_format = True  # the kernel writes sorted, unique columns: no need to check
+    return matrix
+
+
+HOW_TO_GIVE = (
+    "give it with the texts: Documents(texts, matrix) or a Corpus in Python; --features FILE, or a "
+    "folder that has it, on the command line"
+)
+
+
+@dataclass(frozen=True)
+class TermReader:
+    """What a ranker reads of documents: columns of tf-idf, then ``given`` columns of a matrix.
+
+    Given rows are scaled to unit length, as the published features are, and so are both kinds
+    together. Without any column there is nothing to read, and rows are empty.
+    """
+
+    tfidf: Tfidf | None = None
+    given: int = 0
+
+    def rows(self, documents: Documents | Corpus) -> CSR:
+        """The documents' sparse rows; raises DataError if a matrix is missing or another one."""
+        own = None
+        if self.tfidf is not None:
+            assert documents.texts is not None
+            own = self.tfidf.transform(documents.texts)
+        if not self.given:
+            return self._empty(len(documents)) if own is None else own
+        matrix = None if documents.features is None else documents.features.sparse
+        return self.joined(own, checked_matrix(matrix, self.given))
+
+    def of_texts(self, texts: Sequence[str]) -> CSR:
+        """Rows of texts that no matrix knows, such as labels' names: given columns are zero."""
+        if self.tfidf is None:
+            return self._empty(len(texts))
+        own = self.tfidf.transform(texts)
+        if not self.given:
+            return own
+        return as_csr(sparse.hstack([own, self._empty(len(texts))], format="csr"))
+
+    def _empty(self, count: int) -> CSR:
+        return as_csr(sparse.csr_array((count, self.given), dtype="float32"))
+
+    @staticmethod
+    def joined(own: CSR | None, given: CSR) -> CSR:
+        """Both side by side, or the given rows alone, scaled to unit length."""
+        unit = Features(sparse=given).normalised().sparse
+        if own is None:
+            return unit
+        return Features(sparse=sparse.hstack([own, unit], format="csr")).normalised().sparse
+
+
+def checked_matrix(matrix: CSR | None, columns: int) -> CSR:
+    """A matrix with so many columns and finite values."""
+    if matrix is None:
+        raise DataError(
+            f"this model reads a matrix of {columns:,} columns that comes with the texts, and "
+            f"these documents have none; {HOW_TO_GIVE}"
+        )
+    if matrix.shape[1] != columns:
+        raise DataError(
+            f"this model reads a matrix of {columns:,} columns that comes with the texts, and that "
+            f"of these documents has {matrix.shape[1]:,}; give the one made as for training"
+        )
+    csr_parts(matrix, name="the matrix that came with the texts")
     return matrix

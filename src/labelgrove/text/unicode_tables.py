@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from labelgrove import _native
 from labelgrove.core.strings import StringTable
-from labelgrove.text.scripts import UNSPACED_RANGES
+from labelgrove.data.languages import UNSPACED_RANGES
 
 CODE_POINTS = 0x110000
 PLANE = 0x10000
@@ -64,11 +64,7 @@ def _changes(lowercase: bool, strip_accents: bool) -> dict[int, str]:
 
 
 def strip_marks(text: str) -> str:
-    """Compatibility decomposition without combining marks: no accents, no ligatures.
-
-    >>> strip_marks("Ångström ﬁn")
-    'Angstrom fin'
-    """
+    """Compatibility decomposition without combining marks: no accents, no ligatures."""
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 

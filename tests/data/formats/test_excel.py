@@ -14,9 +14,9 @@ from labelgrove.data.formats import (
     ReadOptions,
     ReadReport,
     detect_format,
-    excel,
     iter_documents,
     read_corpus,
+    tables,
 )
 from labelgrove.errors import DataError, LabelgroveError, MissingExtraError
 
@@ -145,7 +145,7 @@ WIDE = b"".join(b'<row r="%d"><c r="XFD%d"><v>1</v></c></row>' % (n, n) for n in
     ],
 )
 def test_rows_and_columns_out_of_bounds(tmp_path, monkeypatch, replace, message):
-    monkeypatch.setattr(excel, "MAX_CELLS", 1_000_000)
+    monkeypatch.setattr(tables, "MAX_CELLS", 1_000_000)
     with pytest.raises(DataError, match=rf"a\.xlsx: {message}"):
         read_corpus(rebuilt(tmp_path / "a.xlsx", replace))
 

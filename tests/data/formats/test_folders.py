@@ -263,20 +263,3 @@ def test_label_feature_matrices_out_of_step(tmp_path):
     pytest.raises(DataError, read_corpus, tmp_path).match(r"3 labels, lbl\.json 1")
     (tmp_path / "trn_X_Y.txt").unlink()
     pytest.raises(DataError, read_corpus, tmp_path / "trn_X_Xf.txt").match("no labels with it")
-
-
-def test_one_file_with_splits(tmp_path):
-    (tmp_path / "Toy_data.txt").write_text("3 2 2\n0 0:1\n1 1:1\n0,1 0:1 1:1\n")
-    (tmp_path / "Toy_trSplit.txt").write_text("3 1\n1 2\n")
-    (tmp_path / "Toy_tstSplit.txt").write_text("2\n")
-    report = ReadReport()
-    corpus = read_corpus(tmp_path, report=report)
-    assert corpus.labels.toarray().tolist() == [[1, 1], [1, 0]] and report.documents == 2
-    assert corpus.features.sparse.toarray().tolist() == [[1, 1], [1, 0]]
-    assert "the first of 2 splits" in str(report.notes)
-    assert read_corpus(tmp_path, options=TEST).labels.toarray().tolist() == [[0, 1]]
-    for line in ("4\n", "0\n", "x\n"):
-        (tmp_path / "Toy_tstSplit.txt").write_text(line)
-        pytest.raises(DataError, read_corpus, tmp_path, options=TEST).match("from 1 to 3")
-    (tmp_path / "Toy_tstSplit.txt").write_text("")
-    pytest.raises(DataError, read_corpus, tmp_path, options=TEST).match("no documents")

@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr, narrow_csr, offsets
-from labelgrove.core.late import sparse
+from labelgrove.core.arrays import CSR, narrow_csr
 from labelgrove.core.nfc import nfc
 from labelgrove.core.scratch import GrowingArray, Scratch
 from labelgrove.core.strings import StringTable
-from labelgrove.data.corpus import Corpus, LabelIndex, merged_labels
+from labelgrove.data.corpus import Corpus, LabelIndex, merge_repeated, merged_labels, to_columns
 from labelgrove.data.formats.documents import Document, ReadReport
 from labelgrove.data.formats.labels import LabelTable, index_with_names
 from labelgrove.data.records import is_record, words_of
@@ -139,37 +138,10 @@ def build_corpus(
         report.unused_names += len(unused)
         known = sorted(occurring | unused if all_labels else occurring)
         index = index_with_names(known, names, listed=all_labels)
-    matrix, unknown = _to_columns(matrix, list(number_of), index)
+    matrix, unknown = to_columns(matrix, number_of, index)
     if given:
         report.unknown_labels += int(unknown.sum())
     return Corpus(texts.table(), matrix, index, doc_ids, unknown=unknown)
-
-
-def merge_repeated(matrix: CSR) -> tuple[CSR, int]:
-    """Merges entries of the same row and column to the largest, and counts the removed ones.
-
-    >>> twice = sparse.csr_array(([1.0, 3.0], [0, 0], [0, 2]), shape=(1, 1))
-    >>> merge_repeated(twice)[0].toarray(), merge_repeated(twice)[1]
-    (array([[3.]], dtype=float32), 1)
-    """
-    # Made from its arrays, because SciPy's own conversions would add repeated entries up.
-    matrix = sparse.csr_array(
-        (matrix.data.astype(np.float32, copy=False), matrix.indices, matrix.indptr),
-        shape=matrix.shape,
-    )
-    matrix.sort_indices()
-    entries = len(matrix.indices)
-    first = np.ones(entries, dtype=bool)
-    np.not_equal(matrix.indices[1:], matrix.indices[:-1], out=first[1:])
-    row_starts = matrix.indptr[:-1]
-    first[row_starts[row_starts < entries]] = True
-    repeated = entries - int(np.count_nonzero(first))
-    if repeated == 0:
-        return matrix, 0
-    starts = np.flatnonzero(first)
-    largest = np.maximum.reduceat(matrix.data, starts)
-    indptr = offsets(first)[matrix.indptr]
-    return narrow_csr(largest, matrix.indices[starts], indptr, matrix.shape), repeated
 
 
 def label_rows(labels: CSR, ids: Sequence[str]) -> Iterator[dict[str, float] | list[str]]:
@@ -179,22 +151,6 @@ def label_rows(labels: CSR, ids: Sequence[str]) -> Iterator[dict[str, float] | l
         own = slice(labels.indptr[row], labels.indptr[row + 1])
         names = [ids[column] for column in labels.indices[own].tolist()]
         yield dict(zip(names, labels.data[own].tolist(), strict=True)) if weighted else names
-
-
-def _to_columns(
-    matrix: CSR, labels: list[str], index: LabelIndex
-) -> tuple[CSR, npt.NDArray[np.int64]]:
-    """Label numbers replaced by columns of the index, and per row the labels without a column."""
-    indexed = (index.get(label) for label in labels)
-    column_of = np.array([-1 if column is None else column for column in indexed], np.int32)
-    columns = column_of[matrix.indices]
-    known = columns >= 0
-    indptr = offsets(known)[matrix.indptr]
-    shape = (matrix.shape[0], len(index))
-    moved = narrow_csr(matrix.data[known], columns[known], indptr, shape)
-    # A document may have a label by its id and by its name: the same column twice.
-    moved, _ = merge_repeated(moved)
-    return as_csr(moved), (np.diff(matrix.indptr) - np.diff(indptr)).astype(np.int64)
 
 
 def _report_duplicate_ids(

@@ -6,6 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+import numpy as np
+
+from labelgrove.core.arrays import CSR
 from labelgrove.data.records import FieldNames, listed
 from labelgrove.errors import ConfigError, DataError
 
@@ -91,9 +94,6 @@ class ReadReport:
     """Counts of what a reader found, and the first bad lines with file, line and reason.
 
     Duplicate ids and labels are counted only when a whole corpus is read, not while streaming.
-
-    >>> print(ReadReport(documents=3, empty_texts=1))
-    3 documents; 1 empty text
     """
 
     documents: int = 0
@@ -114,6 +114,11 @@ class ReadReport:
         self.bad_lines += 1
         if len(self.bad_examples) < MAX_EXAMPLES:
             self.bad_examples.append(str(error))
+
+    def count(self, labels: CSR) -> None:
+        """Counts the rows of a label matrix as documents."""
+        self.documents += labels.shape[0]
+        self.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
 
     def note(self, text: str) -> None:
         """Stores a remark once, however often it is made."""

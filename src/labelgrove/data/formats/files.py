@@ -14,7 +14,6 @@ import gzip
 import io
 import lzma
 import os
-import re
 import secrets
 import stat
 import sys
@@ -29,10 +28,8 @@ from labelgrove.core.memory import check_unpacked
 from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import storing
 from labelgrove.data.formats.documents import BadLine, ReadOptions, ReadReport
+from labelgrove.disk.atomic import try_lock
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
-
-if sys.platform != "win32":
-    import fcntl
 
 STDIN = "-"
 BUFFER = 1 << 20
@@ -58,6 +55,9 @@ _COMPRESSORS: dict[str, Callable[[IO[bytes]], Stream]] = {
     "zstd": lambda raw: _zstd("CompressedOutputStream", raw, "w"),
 }
 Parsed = TypeVar("Parsed")
+ENCODING_ADVICE = (
+    "convert the file to UTF-8 or set encoding (--read encoding=cp1252 is usual on Windows)"
+)
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
@@ -94,12 +94,9 @@ def existing(path: str | os.PathLike[str]) -> Path:
         names = sorted(entry.name for entry in file.parent.iterdir()) if is_folder else []
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise DataError(f"cannot be opened: {error}", file=file) from error
-    if not is_folder:
-        hint = f"the folder {file.parent} does not exist either"
-    elif names:
+    hint = f"the folder {file.parent} {'is empty' if is_folder else 'does not exist either'}"
+    if names:
         hint = "the folder contains " + ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
-    else:
-        hint = f"the folder {file.parent} is empty"
     if " " in file.name and not file.suffix:
         hint = "give a text with echo: echo 'a text' | labelgrove predict MODEL -"
     raise DataError(f"does not exist; {hint}", file=file)
@@ -253,27 +250,8 @@ def decode(raw: bytes, encoding: str) -> str:
     except UnicodeDecodeError as error:
         raise BadLine(
             f"not valid {encoding}: byte 0x{raw[error.start]:02x} at position {error.start}; "
-            f"{encoding_advice(raw, error.start)}"
+            f"{ENCODING_ADVICE}"
         ) from error
-
-
-def encoding_advice(raw: bytes, place: int) -> str:
-    """What to do about a line that is not UTF-8 because of the byte at ``place``.
-
-    The word around it shows whether the file has the usual encoding of Windows.
-
-    >>> encoding_advice("für 5 €".encode("cp1252"), 1)
-    "convert the file to UTF-8 or, if 'für' is right, set encoding (--read encoding=cp1252)"
-    """
-    start = max(raw.rfind(space, 0, place) for space in (b" ", b"\t", b'"', b",", b";")) + 1
-    try:
-        word = raw[max(start, place - 20) : place + 20].decode("cp1252")
-    except UnicodeDecodeError:
-        return "convert the file to UTF-8 or set encoding (--read encoding=latin-1)"
-    word = re.split(r"[\s\",;]", word, maxsplit=1)[0]
-    return (
-        f"convert the file to UTF-8 or, if {word!r} is right, set encoding (--read encoding=cp1252)"
-    )
 
 
 def check_encoding(encoding: str) -> str:
@@ -331,7 +309,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     with storing(path):
         raw = unfinished.open("xb")
     try:
-        _lock(raw)
+        if sys.platform != "win32":  # an open file cannot be deleted there anyway
+            try_lock(raw.fileno())
         with raw, _compressed(raw, target) as stream:
             yield stream
         with storing(path):
@@ -348,21 +327,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise
 
 
-def _lock(file: IO[bytes]) -> bool:
-    """Locks a file while its process lives; False if another process has it."""
-    if sys.platform == "win32":
-        return False  # an open file cannot be deleted there anyway
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 def _remove_abandoned(file: Path) -> None:
     """Deletes what a killed process had written, unless a process still writes it."""
     with contextlib.suppress(OSError), file.open("rb") as content:
-        if _lock(content):
+        if sys.platform != "win32" and try_lock(content.fileno()):
             file.unlink()
 
 

@@ -82,10 +82,6 @@ def index_with_names(
 
     If some labels have a text, the name of every other label becomes its text. ``listed`` says
     whether the ids have all labels of the table, so that a label of it is known without documents.
-
-    >>> index = index_with_names(["c1", "c9"], [LabelRow("c1", "cats")])
-    >>> list(index.names)
-    ['cats', 'c9']
     """
     distinct = set(ids) if names else set()
     row_of = {id: row for row in names or () if (id := nfc(row.id)) in distinct}

@@ -128,8 +128,7 @@ def _read_matrices(
     index = index or LabelIndex([str(number) for number in range(labels.shape[1])])
     if len(index) != labels.shape[1]:
         raise DataError(f"has {labels.shape[1]:,} labels, lbl.json {len(index):,}", file=files[1])
-    report.documents += labels.shape[0]
-    report.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
+    report.count(labels)
     return Corpus(None, labels, index, features=features)
 
 

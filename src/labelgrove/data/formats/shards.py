@@ -22,13 +22,12 @@ from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import FULL, storing
 from labelgrove.core.strings import StringTable
+from labelgrove.data.blocks import ShardedCorpus
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.formats.detect import EXTENSIONS
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.data.formats.files import bare_name, existing
 from labelgrove.data.formats.labels import find_label_table, index_with_names, read_label_table
-from labelgrove.data.formats.read import read_corpus
-from labelgrove.data.sharded import ShardedCorpus
+from labelgrove.data.formats.read import EXTENSIONS, read_corpus
 from labelgrove.engines import Engine, LocalEngine
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, UnsupportedError
 

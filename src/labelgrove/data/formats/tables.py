@@ -1,9 +1,9 @@
-"""CSV and TSV: a header line (or given column names), then one document per row.
+"""CSV, TSV and Excel: a header line (or given column names), then one document per row.
 
 The labels column has labels with a separator between them, or a list in JSON or in Python, as
 pandas writes it; a JSON object gives weights. In CSV, double quotes protect separators and line
 ends; in TSV, a quote is an ordinary character, so that a text that begins with one does not swallow
-the lines after it.
+the lines after it. Of an Excel workbook (.xlsx), the first sheet is read.
 """
 
 from __future__ import annotations
@@ -13,17 +13,27 @@ import csv
 import itertools
 import json
 import re
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, time
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from labelgrove.core.jsonio import JsonObject
+from labelgrove.core.memory import check_unpacked
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import STDIN, check_encoding, encoding_advice, lines, refuse
+from labelgrove.data.formats.files import (
+    ENCODING_ADVICE,
+    STDIN,
+    check_encoding,
+    lines,
+    open_bytes,
+    refuse,
+)
 from labelgrove.data.formats.jsonl import document_id, document_labels, text_reader
 from labelgrove.data.records import listed
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, LabelgroveError, MissingExtraError
 
 Labels: TypeAlias = list[object] | dict[object, object]  # the latter with weights
 SEPARATORS = ("|", ";")
@@ -122,17 +132,16 @@ def _rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """The number of the first line and the fields of every row; rows with bad bytes are refused."""
     encoding = check_encoding(options.encoding)
-    first_line, bad_line, advice = 0, 0, ""
+    first_line, bad_line = 0, 0
 
     def decoded() -> Iterator[str]:
-        nonlocal first_line, bad_line, advice
+        nonlocal first_line, bad_line
         for number, raw in lines(path):
             first_line = first_line or number
             try:
                 text = raw.decode(encoding)
-            except UnicodeDecodeError as error:
+            except UnicodeDecodeError:
                 # The row may continue on the next lines: read all of it before refusing it.
-                advice = advice if bad_line else encoding_advice(raw, error.start)
                 bad_line = bad_line or number
                 text = raw.decode(encoding, "replace")
             yield text + "\n"
@@ -149,7 +158,7 @@ def _rows(
         try:
             row = next(reader, None)
             if bad_line:
-                raise BadLine(f"not valid {encoding}; {advice}")
+                raise BadLine(f"not valid {encoding}; {ENCODING_ADVICE}")
         except (csv.Error, BadLine) as error:
             where = bad_line or first_line
             refuse(DataError(str(error), file=path, line=where), options, report)
@@ -207,11 +216,7 @@ def check_columns(
 
 
 def join_labels(labels: Sequence[str]) -> str:
-    """Labels as one cell, from which :func:`split_labels` gets them again.
-
-    >>> join_labels(["red", "blue"]), join_labels(["a|b", "c"])
-    ('red|blue', '["a|b", "c"]')
-    """
+    """Labels as one cell, from which :func:`split_labels` gets them again."""
     plain = not any(
         not label or label != label.strip() or label[0] in "[({" or set(SEPARATORS) & set(label)
         for label in labels
@@ -223,9 +228,6 @@ def split_labels(cell: str, separator: str) -> Labels:
     """The labels of one cell, without white space around them; a mapping if they have weights.
 
     Empty labels are dropped, because spreadsheets often have too many separators.
-
-    >>> split_labels("red | blue;|", "|"), split_labels("['red', 'blue']", "|")
-    (['red', 'blue;'], ['red', 'blue'])
     """
     if not separator:
         raise ConfigError("label_separator: must not be empty")
@@ -318,3 +320,70 @@ def cell_text(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return value.isoformat() if isinstance(value, (date, time)) else str(value)
+
+
+EXCEL_ROWS = 1_048_576  # that Excel can open
+MAX_CELLS = 100_000_000  # a row has all cells before its last one
+
+
+def iter_excel(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
+    """The documents of a workbook's first sheet, one at a time; cells are read as their texts."""
+    try:
+        import openpyxl
+    except ImportError as error:
+        raise MissingExtraError("excel", "reading Excel files") from error
+    if str(path) == STDIN:
+        raise DataError("Excel files cannot be read from standard input; give a file")
+    with open_bytes(path) as file:
+        with _reading(path):
+            with zipfile.ZipFile(file) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+            check_unpacked(unpacked, Path(path).stat().st_size, file=path)
+            # Formulas give the values that were saved with them.
+            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        if not book.worksheets:
+            raise DataError("has no sheet with cells", file=path)
+        sheet = book.worksheets[0]
+        if len(book.worksheets) > 1:
+            report.note(
+                f"{path}: only the first of {len(book.worksheets)} sheets is read, "
+                f"{sheet.title!r}; move another to the front to read it"
+            )
+        yield from row_documents(path, _sheet_rows(sheet, path, options), options, report)
+
+
+def _sheet_rows(
+    sheet: Any, path: Path | str, options: ReadOptions
+) -> Iterator[tuple[int, list[str]]]:
+    """The number and the cells of every row that is not empty, in the columns that have a name."""
+    sheet.reset_dimensions()  # some programs write wrong ones
+    given = options.column_names
+    places = None if given is None else list(range(len(given)))
+    size = 0
+    with _reading(path):
+        for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
+            size += len(values)
+            if number > EXCEL_ROWS or size > MAX_CELLS:
+                raise DataError(
+                    f"has more than {EXCEL_ROWS:,} rows or {MAX_CELLS:,} cells, most of them "
+                    "empty; save the filled part as CSV",
+                    file=path,
+                )
+            if not any(cell_text(value) for value in values if value is not None):
+                continue
+            if places is None:
+                cells = enumerate(map(cell_text, values))
+                places = [place for place, cell in cells if cell.strip()]
+            yield number, [cell_text(values[p]) if p < len(values) else "" for p in places]
+
+
+@contextmanager
+def _reading(path: Path | str) -> Iterator[None]:
+    """Makes whatever openpyxl and zipfile raise for a damaged file a DataError."""
+    try:
+        yield
+    except (LabelgroveError, MemoryError):
+        raise
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise DataError(f"cannot be read as an Excel file: {reason}", file=path) from error

@@ -1,12 +1,17 @@
-"""Write a corpus as JSON lines, as a table or as a repository file."""
+"""Write a corpus as JSON lines, a table or a repository file, and tables for other programs."""
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Literal
 
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.corpus import Corpus
@@ -14,9 +19,9 @@ from labelgrove.data.formats.building import label_rows
 from labelgrove.data.formats.documents import Document
 from labelgrove.data.formats.files import bare_name, replacing
 from labelgrove.data.formats.jsonl import document_record, dump_document
-from labelgrove.data.formats.tables import join_labels
+from labelgrove.data.formats.tables import EXCEL_ROWS, join_labels
 from labelgrove.data.formats.xc import write_xc
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, MissingExtraError
 
 EXTENSIONS = {
     ".jsonl": "jsonl",
@@ -75,9 +80,6 @@ def write_table(documents: Iterable[Document], target: Path, format: str) -> Non
 
     In CSV, labels are one cell as :func:`join_labels` writes it, or a JSON object with weights.
     """
-    # Few corpora become tables.
-    from labelgrove.data.formats.table_files import Kind, table_format, table_writer
-
     table_format(target)  # refuses a.parquet.gz
     rows = (_row(document, format) for document in documents)
     first = list(itertools.islice(rows, FIRST_ROWS))
@@ -122,3 +124,111 @@ def corpus_documents(corpus: Corpus) -> Iterator[Document]:
     rows = label_rows(corpus.labels, corpus.index.ids)
     for row, (text, labels) in enumerate(zip(corpus.texts, rows, strict=True)):
         yield Document(text, labels, (corpus.ids[row] or None) if corpus.ids is not None else None)
+
+
+Kind = Literal["string", "int64", "float32", "strings", "floats"]
+Rows = Iterable[Sequence[object]]
+Writer = Callable[[Rows], None]
+TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".xlsx": "xlsx"}
+EXCEL_CHARACTERS = 32_767  # that Excel can show in a cell
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # XML has no way to write them
+
+
+def table_format(path: str | os.PathLike[str]) -> str | None:
+    """The format of a table by the name of its file: csv, parquet or xlsx; None for others."""
+    file = Path(path)
+    format = TABLES.get(Path(bare_name(file)).suffix.lower())
+    if format in ("parquet", "xlsx") and bare_name(file) != file.name:
+        raise ConfigError(f"{file}: {format} files are compressed already; leave out {file.suffix}")
+    return format
+
+
+@contextmanager
+def table_writer(
+    path: str | os.PathLike[str], columns: Mapping[str, Kind], format: str
+) -> Iterator[Writer]:
+    """A function that adds rows to a table, whose file appears when all of them are written."""
+    writer = {"csv": _csv, "parquet": _parquet, "xlsx": _excel}[format]
+    with replacing(path) as file, writer(file, columns, Path(path)) as write:
+        yield write
+
+
+@contextmanager
+def _csv(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Writer]:
+    # A lone surrogate, which JSON can put into a string, has no form in UTF-8.
+    text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
+    plain = csv.writer(text, lineterminator="\n")
+    # The writer does not quote a lone carriage return, which readers take for the end of a row.
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+
+    def write(rows: Rows) -> None:
+        for row in rows:
+            odd = any(isinstance(cell, str) and "\r" in cell for cell in row)
+            (quoted if odd else plain).writerow(row)
+
+    write([list(columns)])
+    yield write
+    text.flush()
+    text.detach()  # the file is closed by those who opened it
+
+
+@contextmanager
+def _parquet(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Writer]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtraError("data", "writing Parquet") from error
+    kinds = {
+        "string": pa.string(),
+        "int64": pa.int64(),
+        "float32": pa.float32(),
+        "strings": pa.list_(pa.string()),
+        "floats": pa.list_(pa.float32()),
+    }
+    schema = pa.schema([(name, kinds[kind]) for name, kind in columns.items()])
+    with pq.ParquetWriter(file, schema) as writer:
+
+        def write(rows: Rows) -> None:
+            cells = list(zip(*rows, strict=True)) or [()] * len(columns)
+            try:
+                writer.write_table(pa.table(dict(zip(columns, cells, strict=True)), schema))
+            except UnicodeEncodeError as error:
+                raise DataError(f"a text cannot be written in UTF-8: {error}", file=path) from None
+
+        yield write
+
+
+@contextmanager
+def _excel(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Writer]:
+    try:
+        from openpyxl import Workbook
+        from openpyxl.cell import WriteOnlyCell
+    except ImportError as error:
+        raise MissingExtraError("excel", "writing Excel files") from error
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("labelgrove")
+    sheet.append(list(columns))
+    count = 1
+
+    def cell(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        own = WriteOnlyCell(sheet, _CONTROL.sub(" ", value)[:EXCEL_CHARACTERS])
+        own.data_type = "s"  # a label that begins with = is no formula
+        return own
+
+    def write(rows: Rows) -> None:
+        nonlocal count
+        for row in rows:
+            count += 1
+            if count > EXCEL_ROWS:
+                raise DataError(f"Excel opens {EXCEL_ROWS:,} rows; write .csv", file=path)
+            sheet.append([cell(value) for value in row])
+
+    try:
+        yield write
+    except BaseException:
+        sheet.close()  # it writes to a file of its own until the book is saved
+        raise
+    book.save(file)

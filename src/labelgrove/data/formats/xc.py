@@ -23,25 +23,22 @@ from labelgrove._native import parse_xc_text
 from labelgrove.core.arrays import CSR, Array, as_csr, narrow_csr, offsets
 from labelgrove.core.memory import check_announced
 from labelgrove.core.resources import thread_count
-from labelgrove.data.corpus import Corpus
-from labelgrove.data.formats.building import merge_repeated, no_documents
+from labelgrove.data.corpus import Corpus, merge_repeated
+from labelgrove.data.formats.building import no_documents
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.data.formats.files import (
     MAX_LINE,
     READ_ERRORS,
-    bare_name,
     damaged,
     line_too_long,
     lines,
     open_bytes,
-    part_names,
     refuse,
     sibling,
 )
 from labelgrove.data.formats.labels import LabelTable, index_with_names
 from labelgrove.errors import DataError
 
-SPLITS = {"train": "trSplit", "test": "tstSplit"}
 CHUNK = 1 << 23
 MAX_COLUMNS = int(np.iinfo(np.int32).max)
 # Every label of the header gets an id; more than this means that the header is damaged.
@@ -80,6 +77,12 @@ def kind_of_lines(first: bytes, second: bytes) -> str | None:
     return "svmlight" if _SVMLIGHT.match(first) else None
 
 
+def first_lines(file: Path) -> tuple[bytes, bytes]:
+    """The first two lines of a file, empty where it has none."""
+    first, second = (*(line for _, line in islice(lines(file), 2)), b"", b"")[:2]
+    return first, second
+
+
 def find_repository_file(folder: Path, part: str) -> Path | None:
     """The bag of words of a data set folder's part, as AttentionXML's downloads have it.
 
@@ -87,52 +90,9 @@ def find_repository_file(folder: Path, part: str) -> Path | None:
     """
     for name in (f"{part}_v1.txt", f"{part}.txt"):
         file = sibling(folder, name)
-        if file is not None:
-            first, second = (*(line for _, line in islice(lines(file), 2)), b"", b"")[:2]
-            if kind_of_lines(first, second):
-                return file
+        if file is not None and kind_of_lines(*first_lines(file)):
+            return file
     return None
-
-
-def find_split(folder: Path, options: ReadOptions) -> tuple[Path, Path] | None:
-    """``NAME_data.txt`` and ``NAME_trSplit.txt``, as the repository published older data sets."""
-    part = SPLITS.get(part_names(options)[0])
-    for data in sorted(folder.glob("*_data.txt*")):
-        split = sibling(folder, f"{bare_name(data).removesuffix('_data.txt')}_{part}.txt")
-        if split is not None:
-            return data, split
-    return None
-
-
-def read_split(
-    folder: Path, options: ReadOptions, report: ReadReport, *, names: LabelTable | None = None
-) -> Corpus:
-    """The documents of a folder's part: lines of a split file have their numbers, from 1 on."""
-    files = find_split(folder, options)
-    if files is None:
-        kind = SPLITS.get(part_names(options)[0], "trSplit")
-        raise DataError(f"this folder has no NAME_data.txt with NAME_{kind}.txt", file=folder)
-    data, split = files
-    corpus = read_xc(data, options, ReadReport(), has_header=True, names=names)
-    numbers: list[int] = []
-    splits = 1
-    for number, line in lines(split):
-        words = line.split()
-        if not words:
-            continue
-        if not words[0].isdigit() or not 1 <= int(words[0]) <= len(corpus):
-            reason = f"the line must begin with a whole number from 1 to {len(corpus):,}"
-            raise DataError(reason, file=split, line=number)
-        numbers.append(int(words[0]) - 1)
-        splits = len(words)
-    if not numbers:
-        raise DataError("contains no documents", file=split)
-    if splits > 1:
-        report.note(f"{split}: the first of {splits} splits")
-    corpus = corpus.take(numbers)
-    report.documents += len(corpus)
-    report.without_labels += int(np.count_nonzero(np.diff(corpus.labels.indptr) == 0))
-    return corpus
 
 
 def read_xc(

@@ -20,10 +20,9 @@ from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.params import Settings, to_toml
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex, Strings
-from labelgrove.data.documents import Documents
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import DenseBlock, Features
-from labelgrove.data.inputs import texts_only
+from labelgrove.data.inputs import Documents, texts_only
 from labelgrove.disk.bundle import regular_size
 from labelgrove.disk.model_folder import StoredModel, reading_parts, save_model
 from labelgrove.errors import (

@@ -19,8 +19,7 @@ from labelgrove.core.params import (
     unknown_key,
     with_setting,
 )
-from labelgrove.data.formats.detect import detect_format
-from labelgrove.data.formats.read import source_files
+from labelgrove.data.formats.read import detect_format, source_files
 from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 from labelgrove.experiments.bench.table import METRICS

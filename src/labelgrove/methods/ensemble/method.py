@@ -13,10 +13,10 @@ from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.callbacks import Callback, Reporter, StageTiming
 from labelgrove.core.part import Part
 from labelgrove.core.resources import current, with_own_resources
+from labelgrove.data.blocks import ShardedCorpus
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import hold_out, training_corpus
-from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine, engine_for

@@ -19,8 +19,7 @@ from labelgrove.core.aliases import DenseInput, Table, TextInput
 from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.documents import Documents
-from labelgrove.data.inputs import check_k, documents_of
+from labelgrove.data.inputs import Documents, check_k, documents_of
 from labelgrove.data.records import words_of
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.evaluation.predictions import check_fitted

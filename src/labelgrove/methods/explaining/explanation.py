@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 from labelgrove.core.aliases import DenseInput, Table, TextInput
 from labelgrove.core.arrays import Int32
 from labelgrove.core.notebook import cut, table
-from labelgrove.data.documents import Documents
-from labelgrove.data.inputs import documents_of
+from labelgrove.data.inputs import Documents, documents_of
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import ScoreKind
 

@@ -48,7 +48,7 @@ from labelgrove.nn.network import Network
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import OWN_MARGIN, SearchParams
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.text.term_reader import TermReader
+from labelgrove.text.tfidf import TermReader
 
 Rows = npt.NDArray[np.float64]
 

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from labelgrove.core.nfc import nfc, nfc_places
+from labelgrove.data.languages import UNSPACED, UNSPACED_NGRAMS
 from labelgrove.data.records import words_of
 from labelgrove.methods.explaining.explanation import (
     BOUND_CHARS,
@@ -21,9 +22,7 @@ from labelgrove.methods.explaining.explanation import (
     Terms,
 )
 from labelgrove.text.feeding import TextAnalyzer, find_analyzer
-from labelgrove.text.scripts import UNSPACED, UNSPACED_NGRAMS
-from labelgrove.text.term_reader import TermReader
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
 from labelgrove.text.unicode_tables import strip_marks
 
 # A unit of n-grams (a word or a character) and its position; a padding space has none.

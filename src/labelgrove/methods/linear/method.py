@@ -22,10 +22,9 @@ from labelgrove.core.part import Part
 from labelgrove.core.resources import with_own_resources
 from labelgrove.core.scratch import Scratch
 from labelgrove.core.strings import StringTable
-from labelgrove.data.blocks import Blocks
+from labelgrove.data.blocks import Blocks, ShardedCorpus
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import FeatureParts, Features
-from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.engines import Engine, open_engine
@@ -58,8 +57,7 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.text.term_reader import TermReader
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
 
 if TYPE_CHECKING:
     from labelgrove.methods.cost_estimate import CostEstimate

@@ -6,22 +6,19 @@ from dataclasses import replace
 
 from labelgrove.core.arrays import narrow_csr
 from labelgrove.core.strings import StringTable
-from labelgrove.data.blocks import Blocks
+from labelgrove.data.blocks import Blocks, ShardedCorpus
 from labelgrove.data.features import Features
-from labelgrove.data.languages import sample_rows
+from labelgrove.data.languages import sample_rows, suited, unspaced_share
 from labelgrove.data.records import joined_names, names_in, plain_texts
-from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref
 from labelgrove.methods.terms import said_of_fields
-from labelgrove.text.counting import TermCounts, count_terms, count_values, merge_counts
 from labelgrove.text.feeding import find_analyzer
-from labelgrove.text.field_terms import FieldTerms, check_weights
-from labelgrove.text.scripts import suited, unspaced_share
-from labelgrove.text.term_reader import TermReader
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.text.field_terms import FieldTerms, check_weights, count_values
+from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
+from labelgrove.text.tfidf_params import TermCounts, count_terms, merge_counts
 
 MERGED_AT_ONCE = 8  # counts, so that no worker holds many vocabularies
 

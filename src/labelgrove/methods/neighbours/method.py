@@ -36,8 +36,7 @@ from labelgrove.methods.terms import (
     without_matrix,
 )
 from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
-from labelgrove.text.term_reader import TermReader
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
 
 if TYPE_CHECKING:
     from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest, Step

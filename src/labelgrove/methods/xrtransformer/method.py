@@ -57,8 +57,7 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
-from labelgrove.text.term_reader import TermReader
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
 
 # All linear models (those that start and shortlist levels, and the last one) beside the last: 2.2
 # (tibkat), 3.8 (eurlex57k), 3.9 (commits) and 4.4 (debian) in benchmarks/results/neural.jsonl.
