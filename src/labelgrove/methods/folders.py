@@ -18,7 +18,11 @@ from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.settings import GONE
 
 # Values of settings that have gone, and what stands for them now.
-REPLACED = {"heads.loss=zlpr": "bce", "training.average=ema": "swa"}
+REPLACED = {
+    "heads.bootstrap=inherit": "none",
+    "heads.loss=zlpr": "bce",
+    "training.average=ema": "swa",
+}
 
 
 def write_folder(

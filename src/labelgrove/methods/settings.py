@@ -24,6 +24,8 @@ from labelgrove.errors import ConfigError
 P = TypeVar("P", bound=Params)
 # Settings that have gone, and their defaults: files with these values still load.
 GONE: Table = {
+    "heads.lr": [],
+    "heads.matcher": "linear",
     "heads.name_logit": 0,
     "heads.soft_targets": False,
     "training.ema_decay": 0.999,

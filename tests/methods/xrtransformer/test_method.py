@@ -18,7 +18,6 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from labelgrove.methods.xrtransformer.method import XRTransformer
-from reference.xrtransformer import inherited
 from support.run_logs import computed, interrupted, resumed
 from support.small_models import FEW_STEPS, planted, same, tiny_training
 
@@ -56,7 +55,7 @@ def fitted_blindly(heads: dict[str, Any], **training: Any) -> Any:
         pytest.param({"bootstrap": "cost-linear", "alpha": 0.5}, id="the paper's bootstrap"),
         pytest.param({"bootstrap": "linear", "bootstrap_first": True}, id="first level, too"),
         pytest.param({"row_table_from": 3, "negatives": "tfn"}, id="row by row"),
-        pytest.param({"negatives": "man", "matcher": "mean", "loss": "bce"}, id="bce"),
+        pytest.param({"negatives": "man", "loss": "bce"}, id="bce"),
         # A head that begins without knowing anything needs more updates.
         pytest.param({"bootstrap": "none", "steps": [60, 100, 300]}, id="no bootstrap"),
     ],
@@ -84,23 +83,6 @@ def test_a_bootstrapped_head_begins_where_a_linear_model_ends() -> None:
         losses[bootstrap] = second[0]["loss"]
     assert losses["linear"] < 0.3 * losses["none"]
     assert losses["weighted-linear"] < 0.3 * losses["none"]
-
-
-def test_an_heir_begins_with_its_parents_weights(tmp_path: Path) -> None:
-    with RunFolder(tmp_path / "run") as run:
-        heads = {"bootstrap": "inherit", "matcher": "head", "steps": [20, 3, 3]}
-        model = new(heads).fit(*planted(80), run=run)
-    start, before = (
-        read_bundle(next((tmp_path / "run" / "stages" / name).iterdir()), kind="stage")
-        .parts["result"]
-        .arrays
-        for name in ("bootstrap-2", "network-1")
-    )
-    weights, bias = inherited(
-        before["heads/table.weight"], before["heads/table.bias"], model.tree_.parents[1]
-    )
-    assert np.array_equal(start["weights"], weights)
-    assert np.array_equal(start["bias"], bias)
 
 
 def test_levels_that_are_too_wide_are_not_fine_tuned() -> None:
@@ -155,11 +137,10 @@ def test_a_run_with_another_ranker_trains_only_the_ranker(tmp_path: Path) -> Non
         new({"kept": [2, 3]}, **training).fit(texts, labels, run=run)
     below = ["matcher-2", "bootstrap-3", "network-3", "vectors-3", "refined-tree", "ranker"]
     assert computed(folder, last_run=True) == below
-    inherit = {"matcher": "head", "bootstrap": "inherit"}
-    for heads, matcher in ((inherit, {}), (inherit | {"bootstrap_C": 2.0}, {"C": 2.0})):
+    for heads in ({"bootstrap": "none"}, {"bootstrap": "none", "bootstrap_C": 2.0}):
         with RunFolder(folder) as run:
-            new(heads, **training, matcher=matcher).fit(texts, labels, run=run)
-    assert computed(folder, last_run=True) == []  # neither of the two is asked for
+            new(heads, **training).fit(texts, labels, run=run)
+    assert computed(folder, last_run=True) == []  # C is not asked for
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])

@@ -257,14 +257,11 @@ def test_levels_above_the_limit_are_left_out():
     pytest.raises(ConfigError, fine_tuned_levels, tree, 3).match("first level has 4 nodes already")
 
 
-def test_every_level_has_its_own_steps_and_rate():
-    params = XrParams(steps=[600, 800, 1200], lr=[1e-4, 5e-5, 2e-5])
-    loops = level_training(params, LoopParams(lr=1.0, warmup=100), 3)
-    assert [(loop.max_steps, loop.lr, loop.warmup) for loop in loops] == [
-        (600, 1e-4, 100),
-        (800, 5e-5, 100),
-        (1200, 2e-5, 100),
-    ]
+def test_every_level_has_its_own_steps():
+    params = XrParams(steps=[600, 800, 1200])
+    loops = level_training(params, LoopParams(warmup=100), 3)
+    steps = [(loop.max_steps, loop.warmup) for loop in loops]
+    assert steps == [(600, 100), (800, 100), (1200, 100)]
     shared = level_training(XrParams(), LoopParams(epochs=8), 3)
     assert [loop.epochs for loop in shared] == [2, 2, 4]
     for given, most, expected in [

@@ -40,13 +40,13 @@ from labelgrove.methods.terms import FeatureChoice, without_matrix
 from labelgrove.methods.training import joined_histories
 from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.updating.views import extended_tree
-from labelgrove.methods.xrtransformer.descending import found_share
 from labelgrove.methods.xrtransformer.levels import go_down, make_descent
 from labelgrove.methods.xrtransformer.net import XrParams
 from labelgrove.methods.xrtransformer.vectors import (
     Standard,
     beside,
     embedded,
+    found_share,
     restore,
 )
 from labelgrove.nn.encoders.encoder import Encoder

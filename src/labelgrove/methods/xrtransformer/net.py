@@ -68,23 +68,17 @@ class XrParams(LabelHeadParams):
         help="updates per level, at most training.max_steps in all; empty = half on the last "
         "level, the rest on the others",
     )
-    lr: list[float] = param([], gt=0, help="learning rate of each level; empty = training.lr")
     negatives: Literal["tfn", "man", "tfn+man"] = param(
         "tfn+man",
         help="whose children are candidates: those of the true nodes of the level above (tfn), of "
         "the nodes predicted for the document (man), or of both",
     )
-    matcher: Literal["linear", "head", "mean"] = param(
-        "linear",
-        help="what predicts the nodes of a level: a linear model on tf-idf and text vectors, the "
-        "level's own head, or the mean of both",
-    )
     kept: int | list[int] = param(20, ge=1, help="nodes predicted on each level but the last")
-    bootstrap: Literal["linear", "weighted-linear", "cost-linear", "inherit", "none"] = param(
+    bootstrap: Literal["linear", "weighted-linear", "cost-linear", "none"] = param(
         "weighted-linear",
         help="where a level's head starts: from a linear model on the text vectors of the level "
         "before (weighted: errors cost the number of labels below a node; cost: their share, and "
-        "alpha for other nodes, as in the paper), from its parents' weights, or at random",
+        "alpha for other nodes, as in the paper), or at random (none)",
     )
     bootstrap_C: float = param(1.0, gt=0, help="C of that linear model (code: 100, not scaled)")
     bootstrap_scaled: bool = param(True, help="this C is for vectors of length 1, not for raw ones")
@@ -135,10 +129,9 @@ def level_training(params: XrParams, training: LoopParams, levels: int) -> list[
         parts = given or shares
         ends = [round(most * sum(parts[: n + 1]) / sum(parts)) for n in range(levels)]
         steps = [max(1, end - start) for start, end in zip([0, *ends], ends, strict=False)]
-    rates = per_level(params.lr or training.lr, levels, "lr")
     return [
-        replace(training, epochs=training.epochs * share, max_steps=count, lr=rate)
-        for share, count, rate in zip(shares, steps, rates, strict=True)
+        replace(training, epochs=training.epochs * share, max_steps=count)
+        for share, count in zip(shares, steps, strict=True)
     ]
 
 
