@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.methods.cascadexml.params import CascadeParams  # noqa: E402
+from labelgrove.methods.cascadexml.net import CascadeParams  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlParams  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from support.nn_problems import cascade_problem, light_problem  # noqa: E402

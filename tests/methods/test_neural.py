@@ -24,8 +24,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from labelgrove.methods.cascadexml.method import CascadeHeads
 from labelgrove.methods.lightxml.method import LightXmlHeads
-from labelgrove.methods.neural import comparison
-from labelgrove.methods.training import make_runner
+from labelgrove.methods.neural import comparison, make_runner
 from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.ragged import RaggedLabels
@@ -238,6 +237,7 @@ def test_held_out_documents_have_labels() -> None:
     [
         ({"held_out": "0.1"}, "held_out: must be a number"),
         ({"baseline": "no"}, "baseline: must be true or false"),
+        ({"label_texts": "all"}, "label_texts: must be"),
         (
             {"rerank": {"enabled": True}, "ranker": {"negatives": "given"}},
             r"ranker\.negatives: has no effect",
@@ -283,6 +283,21 @@ def test_a_label_that_only_held_out_documents_bear_stays_in_the_model() -> None:
 ALL_METHODS = [*METHODS, "xtransformer", "xrtransformer"]
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["lightxml", "cascadexml in three levels", "xrtransformer in three levels", "xtransformer"],
+)
+def test_every_network_learns_from_names(kind: str) -> None:
+    texts, labels = planted(60)
+    plain, named = (small_models.shortened(small_models.new(kind), 10) for _ in range(2))
+    named.label_texts = "names"
+    for model in (plain, named):
+        model.fit(texts, labels)
+    assert named.facts_.documents == plain.facts_.documents == 60
+    one, other = (model.predict(texts[:20], k=3).scores for model in (plain, named))
+    assert one.shape == other.shape and (one != other).any()
+
+
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_fit_reports_itself_beside_the_linear_method(method: str, tmp_path: Path) -> None:
     texts, labels = planted(120)
@@ -309,7 +324,7 @@ def test_where_cores_are_idle_the_linear_method_is_trained_meanwhile(
 ) -> None:
     texts, labels = planted(120)
     before = new("cascadexml", held_out=0.1).fit(texts, labels)
-    monkeypatch.setattr("labelgrove.methods.neural.has_idle_cores", lambda: True)
+    monkeypatch.setattr("labelgrove.methods.preparation.has_idle_cores", lambda: True)
     model = new("cascadexml", held_out=0.1).fit(texts, labels)
     assert model.report_ == before.report_
     assert same(model.predict(texts, k=5), before.predict(texts, k=5))

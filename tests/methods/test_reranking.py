@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("torch")
 
 import labelgrove
+from labelgrove.methods.neural import make_runner
 from labelgrove.methods.reranking import Reranker
-from labelgrove.methods.training import make_runner
 from support.small_models import new, planted
 
 METHODS = ["lightxml", "lightxml in groups", "lightxml with a full head", "cascadexml"]

@@ -58,7 +58,7 @@ UNREAD: dict[str, set[str]] = {
     },
     # Rankers learn the same, however margins become a score.
     "xtransformer": {
-        *("ranking.cluster_transform", "ranking.combine", "ranking.label_transform"),
+        "ranking.combine",
         *("baseline", "indexing.embeddings"),
     },
     # A level more or less is read off the tree, which is too small for this limit.

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.cascadexml.net import CascadeNet
-from labelgrove.methods.cascadexml.params import CascadeParams
+from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 

@@ -62,7 +62,7 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "heads": {"dropout": 0.0},
             "training": FEW_UPDATES,
             "indexing": {"vectors": "text-emb"},
-            "ranking": {"combine": "product", "scale": "blocks"},
+            "ranking": {"scale": "blocks"},
             "ranker": {"negatives": "man"},
         },
     ),
@@ -90,7 +90,7 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "xrtransformer in three levels": (
         "xrtransformer",
         {
-            "heads": {"dropout": 0.0, "kept": 2, "matcher": "mean"},
+            "heads": {"dropout": 0.0, "kept": 2},
             "training": FEW_STEPS,
             "tree": SMALL_LEAVES | {"top_width": None},
             "refined": SMALL_LEAVES,

@@ -28,6 +28,7 @@ from labelgrove.core.aliases import (
 from labelgrove.core.arrays import CSR, Int32
 from labelgrove.core.callbacks import Callback, StageTiming
 from labelgrove.core.late import sparse
+from labelgrove.core.notebook import table
 from labelgrove.core.params import argument_names, refuse_unknown
 from labelgrove.core.part import Part
 from labelgrove.core.resources import using
@@ -52,7 +53,6 @@ from labelgrove.methods.requests import (
     masked_scores,
     probabilities,
 )
-from labelgrove.methods.shown import constructor_call, html_table
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
 from labelgrove.text.term_reader import TermReader
@@ -143,7 +143,7 @@ class Model:
         settings.check_settings(self)
 
     def __repr__(self) -> str:
-        return constructor_call(self)
+        return settings.constructor_call(self)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.base import BaseEstimator
@@ -567,4 +567,18 @@ class Model:
         return updating.update(self, X, y, **options)
 
     def _repr_html_(self) -> str:
-        return html_table(self)
+        if not self.fitted:
+            return table(repr(self), [["fitted", "not yet"]])
+        facts, calibration = self.facts_, self.calibration_
+        rows = [
+            ["labels", f"{len(self.index_):,}"],
+            ["trained on", f"{facts.documents:,} documents"],
+        ]
+        if facts.fields is not None:
+            rows.append(["fields", str(facts.fields)])
+        if self.created_ is not None:
+            rows.append(["trained at", self.created_])
+        chosen = "no" if calibration is None else f"yes, threshold {calibration.threshold:.3f}"
+        rows.append(["calibrated", chosen])
+        rows += [[name, f"{value:.2%}"] for name, value in (self.dev_metrics_ or {}).items()]
+        return table(repr(self), rows)

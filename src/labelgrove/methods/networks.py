@@ -21,12 +21,13 @@ from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods import neural
-from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods import neural, preparation
+from labelgrove.methods.cost_estimate import RERANK_SPACE, TRAINING_SPACE, CostEstimate
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import network_paths
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.preparation import Prepared, TrainingExamples
+from labelgrove.methods.neural import best_labels, make_runner, train_heads
+from labelgrove.methods.preparation import Neural, Prepared, TrainingExamples
 from labelgrove.methods.reranking import (
     Reranker,
     RerankParams,
@@ -35,9 +36,7 @@ from labelgrove.methods.reranking import (
     reranker_features,
     shortlist_matrix,
 )
-from labelgrove.methods.spaces import RERANK_SPACE, TRAINING_SPACE
 from labelgrove.methods.terms import Terms, without_matrix
-from labelgrove.methods.training import best_labels, make_runner, train_heads
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, Runner, network_part
 from labelgrove.ranking.ranker import Ranker, train_ranker
@@ -57,13 +56,15 @@ class TableParams(Protocol):
     def divides(self) -> bool: ...
 
 
-class LabelNetwork(neural.Compared, Protocol):
+class LabelNetwork(Neural, Protocol):
     """What both methods have.
 
+    ``baseline`` also trains the linear method and reports both on the held-out documents.
     ``rerank`` is a linear ranker over the shortlists of the network and of the linear method, with
     settings in ``ranker``.
     """
 
+    baseline: bool
     tree: TreeParams
     rerank: RerankParams
     index_: LabelIndex
@@ -90,8 +91,8 @@ def check(model: LabelNetwork) -> None:
 
 def prepare(model: LabelNetwork, corpus: Corpus, stages: Stages) -> Prepared:
     """The documents; the linear method is trained for the comparison or for its shortlists."""
-    baseline, linear = neural.compares(model), model.rerank.proposes
-    return neural.prepare(model, corpus, stages, baseline=baseline, linear=linear)
+    linear = model.rerank.proposes
+    return preparation.prepare(model, corpus, stages, baseline=model.baseline, linear=linear)
 
 
 def train_network(

@@ -11,13 +11,12 @@ from scipy import sparse  # noqa: E402
 
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree  # noqa: E402
-from labelgrove.methods.cascadexml.net import CascadeNet  # noqa: E402
-from labelgrove.methods.cascadexml.params import (  # noqa: E402
-    CascadeParams,
+from labelgrove.methods.cascadexml.method import (  # noqa: E402
     cascade_clusters,
     cascade_layers,
     cascade_tree_params,
 )
+from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from reference import cascadexml as reference  # noqa: E402
 from reference.metrics import propensity_costs  # noqa: E402

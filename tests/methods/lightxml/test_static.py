@@ -17,7 +17,7 @@ from labelgrove.disk.run_folder import RunFolder  # noqa: E402
 from labelgrove.errors import ConfigError, UnsupportedError  # noqa: E402
 from labelgrove.methods import create  # noqa: E402
 from labelgrove.methods.lightxml.static import TwoEncoders, best_groups  # noqa: E402
-from labelgrove.methods.training import make_runner  # noqa: E402
+from labelgrove.methods.neural import make_runner  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from support.nn_problems import light_problem  # noqa: E402

@@ -19,7 +19,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
 from labelgrove.labels.features import pifa
 from labelgrove.methods import create
-from labelgrove.methods.training import make_runner
+from labelgrove.methods.neural import make_runner
 from labelgrove.methods.xtransformer.matching import (
     IndexingParams,
     cluster_tree,
@@ -111,7 +111,7 @@ def test_other_ranker_settings_train_only_the_ranker(tmp_path: Path) -> None:
     first = computed(tmp_path / "run")
     assert first == ["tfidf", "tokens", "clusters", "network", "matching", "ranker"]
     with RunFolder(tmp_path / "run") as run:
-        again = new(ranking={"combine": "product"}).fit(texts, labels, run=run)
+        again = new(n_jobs=2).fit(texts, labels, run=run)
     assert computed(tmp_path / "run") == first
     with RunFolder(tmp_path / "run") as run:
         new(ranker={"C": 2.0}).fit(texts, labels, run=run)
@@ -121,7 +121,7 @@ def test_other_ranker_settings_train_only_the_ranker(tmp_path: Path) -> None:
     with RunFolder(tmp_path / "run") as run:
         new(ranking={"clusters_kept": 50}).fit(texts, labels, run=run)
     assert computed(tmp_path / "run") == [*first, "ranker", "ranker", "ranker"]
-    fresh = new(ranking={"combine": "product"}).fit(texts, labels)
+    fresh = new().fit(texts, labels)
     assert again.predict(texts, k=3).scores.tobytes() == fresh.predict(texts, k=3).scores.tobytes()
 
 

@@ -12,8 +12,7 @@ pytest.importorskip("torch")
 import torch
 
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.cascadexml.net import CascadeNet
-from labelgrove.methods.cascadexml.params import CascadeParams
+from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
 from labelgrove.nn.heads.candidates import AllowedNodes, TreeIndex
 

@@ -35,7 +35,7 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import Model
 from labelgrove.methods.dual.search import label_vectors, search
 from labelgrove.methods.explaining.explanation import ExplanationRequest
-from labelgrove.methods.folders import check_trees
+from labelgrove.methods.folders import check_trees, without_gone
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.neighbours.memory import Memory, Queries
 from labelgrove.methods.neighbours.voting import VotingParams
@@ -262,7 +262,7 @@ Engine: TypeAlias = NetworkEngine | MatcherEngine | VectorEngine | NeighboursEng
 
 def make_engine(stored: StoredModel, index: LabelIndex) -> Engine:
     """The engine of a stored model; a missing part is a KeyError."""
-    method, params, parts = stored.method, stored.params, stored.parts
+    method, params, parts = stored.method, without_gone(stored.params), stored.parts
     encoder = OnnxEncoder(stored.path, parts["encoder"].config)
     vectorizer = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
     if method in ("lightxml", "cascadexml"):
@@ -275,7 +275,7 @@ def make_engine(stored: StoredModel, index: LabelIndex) -> Engine:
         learnt = parts["score"].config["learnt"]
         ranker = ClusterRanker(
             Ranker.from_state(parts["ranker"]),
-            RankingParams(**params["ranking"]),
+            RankingParams.from_dict(params["ranking"], "ranking"),
             None if learnt is None else LearntScore(**learnt),
         )
         heads = Heads(parts["heads"], None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -16,26 +18,19 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import CachedResult
+from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import networks, neural
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.cascadexml.net import CascadeNet, mix_name
-from labelgrove.methods.cascadexml.params import (
-    CascadeParams,
-    cascade_clusters,
-    cascade_layers,
-    cascade_tree_params,
-    idle_settings,
-)
+from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams, Layers, mix_name
 from labelgrove.methods.cost_estimate import CostEstimate, expected_widths
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.networks import layer_arrays
 from labelgrove.methods.reranking import Reranker, RerankParams
-from labelgrove.methods.settings import Group, group
+from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams, layer_count
@@ -43,6 +38,9 @@ from labelgrove.nn.network import network_from_part
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
+
+LABELS_PER_CLUSTER, APART = 10, 8
+FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -190,3 +188,92 @@ class CascadeHeads:
         levels = cascade_layers(encoder.depth, len(tree.widths), params.layers)
         net = CascadeNet(encoder.width, tree, params, device=device)
         return net, [layer for level in levels for layer in level]
+
+
+def cascade_layers(depth: int, levels: int, kind: Layers = "spread") -> list[tuple[int, ...]]:
+    """Which layers of an encoder each level reads; layer ``depth`` is the last, 0 the embeddings.
+
+    Levels are a sixth of the depth apart, with the labels at the end; the first level reads two
+    layers. With ``kind="last"``, all are at the end. A list says it for each level.
+
+    >>> cascade_layers(12, 4), cascade_layers(6, 3)
+    ([(5, 6), (8,), (10,), (12,)], [(3, 4), (5,), (6,)])
+    >>> cascade_layers(12, 3, [[9, 10], 11, 12])
+    [(9, 10), (11,), (12,)]
+    """
+    if depth < 1 or levels < 1:
+        raise ConfigError(f"CascadeXML needs layers and levels, got {depth} and {levels}")
+    if isinstance(kind, list):
+        chosen = [tuple(own) if isinstance(own, list) else (own,) for own in kind]
+        if len(chosen) != levels or not all(chosen):
+            raise ConfigError(
+                f"heads.layers: must have a layer, or a list of layers, for each of {levels} "
+                f"levels, got {kind}"
+            )
+        if outside := [layer for own in chosen for layer in own if not 0 <= layer <= depth]:
+            raise ConfigError(
+                f"heads.layers: the encoder has layers 1 to {depth} (0 are its embeddings), "
+                f"got {outside[0]}"
+            )
+        return chosen
+    apart = 1 / 6 if kind == "spread" else 0.0
+    shares = [1 - (levels - 1 - level) * apart for level in range(levels)]
+    layers = [max(1, math.floor(depth * share + 0.5)) for share in shares]
+    return [(layers[0] - 1, layers[0]), *((layer,) for layer in layers[1:])]
+
+
+def cascade_clusters(labels: int) -> tuple[int, ...]:
+    """Clusters per cluster level: powers of two; a small label set has none."""
+    if labels < FEWEST_CLUSTERS * LABELS_PER_CLUSTER:
+        return ()
+    widths = [2 ** round(math.log2(labels / LABELS_PER_CLUSTER))]
+    while widths[0] > MOST_CLUSTERS or (
+        len(widths) < CLUSTER_LEVELS and widths[0] // APART >= FEWEST_CLUSTERS
+    ):
+        widths.insert(0, widths[0] // APART)
+    return tuple(widths)
+
+
+def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) -> TreeParams:
+    """``tree`` with the levels of ``params.clusters`` or :func:`cascade_clusters`."""
+    if tree.kind != "balanced":
+        raise ConfigError(f"tree.kind: CascadeXML needs a balanced tree, got {tree.kind!r}")
+    widths = params.clusters or cascade_clusters(labels)
+    shape: Table = {"max_leaf_size": max(1, labels)}
+    coarser = [width for width in widths if width < labels]
+    _check_lists(params, len(coarser), labels)
+    if widths:
+        steps = {after / before for before, after in pairwise(widths)} or {APART}
+        if len(steps) > 1 or min(steps) < 2 or any(width & (width - 1) for width in widths):
+            raise ConfigError(
+                "heads.clusters: must be powers of two that grow by the same factor, "
+                f"got {list(widths)}"
+            )
+        if coarser:
+            leaf = -(-labels // coarser[-1])
+            shape = {"branching": int(min(steps)), "max_leaf_size": leaf, "top_width": coarser[0]}
+    return TreeParams(**tree.get_params() | shape)
+
+
+def idle_settings(params: CascadeParams, labels: int) -> list[str]:
+    """Names of changed settings that have no effect, because so few labels get no clusters.
+
+    >>> idle_settings(CascadeParams(clusters=[512], kept=64), 100)
+    ['heads.clusters', 'heads.kept']
+    """
+    if any(width < labels for width in params.clusters or cascade_clusters(labels)):
+        return []
+    return params.changed(("clusters", "kept", "truth", "score", "rescale"), "heads")
+
+
+def _check_lists(params: CascadeParams, clusters: int, labels: int) -> None:
+    """Refuses, before any training, lists that do not fit the number of levels."""
+    all_levels = {"layers": "'spread'", "dropout": "a single number", "level_weights": "[]"}
+    for name, serves in ({"kept": "a single number"} | all_levels).items():
+        values, levels = getattr(params, name), clusters + (name in all_levels)
+        if isinstance(values, list) and values and len(values) != levels:
+            raise ConfigError(
+                f"heads.{name}: must have {levels} values, got {len(values)}: {labels:,} labels "
+                f"get {clusters} levels of clusters (heads.clusters), and the labels are one more "
+                f"level; {serves} serves all levels"
+            )

@@ -8,9 +8,9 @@ reaches the layers it reads and those below.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Float32
-from labelgrove.core.params import fixed
+from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, fixed, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.cascadexml.params import CascadeParams, layers_joined
 from labelgrove.nn.heads.candidates import (
     AllowedNodes,
     Candidates,
@@ -35,6 +34,7 @@ from labelgrove.nn.heads.candidates import (
 )
 from labelgrove.nn.heads.layers import (
     LabelTable,
+    LogitForm,
     NodeLogit,
     TopLabels,
     as_numpy,
@@ -45,11 +45,74 @@ from labelgrove.nn.heads.layers import (
     top_labels,
 )
 from labelgrove.nn.heads.losses import document_losses, label_weights
+from labelgrove.nn.heads.params import SHARDED, LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.heads.sharded import divide
 
 ROWS_PER_COPY = 1 << 16
+
+Layers: TypeAlias = Literal["spread", "last"] | list[int | list[int]]
+
+
+@dataclass
+class CascadeParams(LabelHeadParams):
+    """CascadeXML's levels; a list has one value per level, a single value serves all."""
+
+    standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
+    priors: bool = param(True, help="biases start from log odds; published: false")
+    layers: Layers = param(
+        "spread",
+        help="spread: coarse levels read earlier layers, the first one two of them; last: all read "
+        "the last; a list has the layer of each level, or its layers to join: [[9, 10], 11, 12]",
+    )
+    clusters: list[int] = param(
+        [],
+        ge=1,
+        help="nodes of the cluster levels: powers of two that grow by the same factor; levels with "
+        "as many nodes as labels are left out; empty = by the number of labels, with a factor of 8",
+    )
+    row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
+    sharded: bool = param(False, help=SHARDED)
+    kept: AutoInt | list[int] = param(
+        "auto", ge=1, help="best clusters kept on each cluster level; auto = by their number"
+    )
+    dropout: AutoFloat | list[float] | None = param(
+        "auto",
+        ge=0,
+        le=1,
+        help="dropout before each level's head; auto = by the epochs, none = as published for the "
+        "depth",
+    )
+    mix_dropout: float = param(0.2, ge=0, le=1, help="dropout before the first level's layers mix")
+    truth: Literal["forced", "joined"] = param(
+        "forced",
+        help="forced: true clusters are always kept (code); joined: true nodes are added to the "
+        "children of the best clusters (paper)",
+    )
+    loss: Literal["bce"] = param("bce", help="cross-entropy of each label")
+    reduction: Literal["mean", "sum"] = param("mean", help="of the losses over candidates")
+    rescale: bool = param(
+        True,
+        help="multiply a level's mean loss by its candidates / the fewest of any level (paper); "
+        "false = all means count the same (code); sums need no rescaling",
+    )
+    level_weights: AutoFloats = param(
+        "auto",
+        ge=0,
+        help="factor on each level's loss; empty = 1; auto = less for clusters that are all kept",
+    )
+    score: Literal["level", "weighted", "path"] = param(
+        "level",
+        help="level: the label's probability; weighted: times that of its cluster (public code); "
+        "path: times those of all clusters above it",
+    )
+    logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
+
+    @property
+    def divides(self) -> bool:
+        """Whether processes that train together divide the table of the labels."""
+        return self.sharded
 
 
 class Level(NamedTuple):
@@ -359,3 +422,10 @@ def _dropouts(given: float | list[float] | None, levels: int) -> float | list[fl
     published = {3: [0.3, 0.3, 0.4], 4: [0.2, 0.25, 0.4, 0.5]}
     steps = [0.3 + 0.2 * level / max(1, levels - 1) for level in range(levels)]
     return published.get(levels, steps)
+
+
+def layers_joined(kind: Layers, levels: int) -> list[int]:
+    """How many layers each level joins."""
+    if isinstance(kind, list):
+        return [len(own) if isinstance(own, list) else 1 for own in kind]
+    return [2] + [1] * (levels - 1)

@@ -28,22 +28,12 @@ from labelgrove.methods.cost_estimate import CostEstimate, expected_widths
 from labelgrove.methods.defaults import TrainingNeeds
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.label_texts import LabelTexts
+from labelgrove.methods.lightxml import static
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
-from labelgrove.methods.lightxml.static import (
-    StaticTraining,
-    TwoEncoders,
-    kept_both,
-    train_groups,
-    train_groups_again,
-    train_labels,
-    two_encoders,
-    with_recall,
-)
 from labelgrove.methods.networks import layer_arrays
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.reranking import Reranker, RerankParams
-from labelgrove.methods.settings import Group, group
+from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams
@@ -128,27 +118,27 @@ class LightXML(Model):
         same = replace(heads, params=replace(heads.params, negatives="static"))
         examples, seed = data.examples(stages), self.random_state
         shared = stages.derive(
-            lambda: StaticTraining(examples.value, same, self.training, seed),
+            lambda: static.StaticTraining(examples.value, same, self.training, seed),
             examples=examples,
             heads=same,
             training=self.training,
             seed=seed,
         )
-        recall = stages("network-groups", train_groups, shared=shared, encoder=data.encoder)
+        recall = stages("network-groups", static.train_groups, shared=shared, encoder=data.encoder)
         labels = stages(
             "network-labels",
-            train_labels,
+            static.train_labels,
             shared=shared,
             recall=recall,
             tree=tree,
         )
         if self.heads.negatives == "static-two":
             return stages.derive(
-                lambda: kept_both(recall.value, labels.value), recall=recall, labels=labels
+                lambda: static.kept_both(recall.value, labels.value), recall=recall, labels=labels
             )
         return stages(
             "network",
-            train_groups_again,
+            static.train_groups_again,
             shared=shared,
             recall=recall,
             labels=labels,
@@ -175,7 +165,7 @@ class LightXML(Model):
         return networks.network_pieces(self.network_, self._exported_heads() | ranker)
 
     def _refuse_two(self, what: str) -> None:
-        if isinstance(self.network_, TwoEncoders):
+        if isinstance(self.network_, static.TwoEncoders):
             raise UnsupportedError(
                 f"a lightxml model with two encoders cannot be {what}; train one with "
                 "heads.negatives=dynamic"
@@ -230,9 +220,9 @@ class LightXML(Model):
     def parts(self) -> dict[str, Part]:
         """The network with its tree and ranker, and the second encoder if there is one."""
         parts = networks.parts(self)
-        if isinstance(self.network_, TwoEncoders):
+        if isinstance(self.network_, static.TwoEncoders):
             recall = network_part(self.network_.recall, {})
-            parts["network"] = with_recall(parts["network"], recall)
+            parts["network"] = static.with_recall(parts["network"], recall)
         return parts
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
@@ -263,7 +253,7 @@ class LightXmlHeads:
 
 def stored_network(part: Part, heads: LightXmlHeads) -> Network:
     """The network of a part, with its second encoder if there is one."""
-    return two_encoders(part, network_from_part(part, heads))
+    return static.two_encoders(part, network_from_part(part, heads))
 
 
 def check_heads(params: LightXmlParams) -> None:

@@ -27,36 +27,20 @@ from labelgrove.errors import UnsupportedError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods import neural
+from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods.cost_estimate import CostEstimate, linear_space
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import NetworkInput, vector_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import scaled
-from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.preparation import tokens_stage
 from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
-from labelgrove.methods.settings import Group, check_count, group
-from labelgrove.methods.spaces import linear_space
-from labelgrove.methods.terms import (
-    FeatureChoice,
-    choose_features,
-    terms_stage,
-    without_matrix,
-)
-from labelgrove.methods.training import make_runner
+from labelgrove.methods.settings import Group, LabelTexts, check_count, group
+from labelgrove.methods.terms import FeatureChoice, choose_features, terms_stage, without_matrix
 from labelgrove.methods.updating.growth import GrowthView
-from labelgrove.methods.xtransformer.matching import (
-    BYTES_PER_VECTOR,
-    ClusterMatcher,
-    IndexingParams,
-    match,
-    stored_matcher,
-)
-from labelgrove.methods.xtransformer.net import MatcherParams
+from labelgrove.methods.xtransformer import matching
 from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
@@ -101,8 +85,8 @@ class LinearVectors(Model):
     word2vec: Group[Word2vecParams] = group(Word2vecParams)
     encoder: Group[EncoderParams] = group(EncoderParams)
     training: Group[TrainingParams] = group(TrainingParams)
-    indexing: Group[IndexingParams] = group(IndexingParams)
-    heads: Group[MatcherParams] = group(MatcherParams)
+    indexing: Group[matching.IndexingParams] = group(matching.IndexingParams)
+    heads: Group[matching.MatcherParams] = group(matching.MatcherParams)
     tfidf: Group[TfidfParams] = group(TfidfParams)
     tree: Group[TreeParams] = group(TreeParams)
     ranker: Group[RankerParams] = group(RankerParams)
@@ -174,7 +158,7 @@ class LinearVectors(Model):
             "vectors",
             embed_texts,
             encoder=stages.derive(lambda: encoder, content=EncoderContent(self.encoder)),
-            tokens=tokens_stage(stages, "tokens", corpus.texts, encoder),
+            tokens=preparation.tokens_stage(stages, "tokens", corpus.texts, encoder),
             precision=self.training.precision,
         )
         return encoder, corpus, vectors.value.arrays["dense"]
@@ -182,10 +166,8 @@ class LinearVectors(Model):
     def _from_fine_tuned(
         self, corpus: Corpus, stages: Stages
     ) -> tuple[Embedder, Corpus, DenseBlock]:
-        data = neural.prepare(
-            self, corpus, stages, baseline=False
-        )  # this method is a baseline itself
-        training = ClusterMatcher(data, stages, self, self.indexing, self.heads)
+        data = preparation.prepare(self, corpus, stages, baseline=False)  # it is a baseline itself
+        training = matching.ClusterMatcher(data, stages, self, self.indexing, self.heads)
         matcher = training.train(training.index_labels())
         self.history_ = matcher.value.history
         vectors = training.match(matcher, data.tokens).value.vectors
@@ -224,8 +206,8 @@ class LinearVectors(Model):
         encoder = embedder.encoder if isinstance(embedder, Network) else embedder
         tokens = tokenize(texts, encoder, encoder.max_tokens)
         if isinstance(embedder, Network):
-            runner = make_runner(embedder, self.training.precision)
-            return match(runner, tokens, 1).vectors
+            runner = neural.make_runner(embedder, self.training.precision)
+            return matching.match(runner, tokens, 1).vectors
         precision = self.training.precision
         return embed_texts(embedder, tokens, precision).arrays["dense"]
 
@@ -276,7 +258,7 @@ class LinearVectors(Model):
         return linear_space(self.tree) | {"ranker.dense_C": [None, 0.3, 1.0, 3.0, 10.0]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        vectors = BYTES_PER_VECTOR * len(corpus)
+        vectors = matching.BYTES_PER_VECTOR * len(corpus)
         if self.vectors.kind == "word2vec":
             linear = Linear(tfidf=self.tfidf, features=self.features)
             return linear.estimate_memory(corpus) + vectors
@@ -304,7 +286,7 @@ class LinearVectors(Model):
         elif self.vectors.kind == "pretrained":
             self.embedder_ = Encoder.from_state(stored)
         else:
-            self.embedder_ = stored_matcher(stored, self.heads)
+            self.embedder_ = matching.stored_matcher(stored, self.heads)
             self.history_ = stored.config["story"]
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         check_count("n_trees", self.n_trees)

@@ -24,10 +24,9 @@ from labelgrove.disk.stages import CachedResult, Session, Stages
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.neural import Neural
-from labelgrove.methods.preparation import CHOSEN_BY, Prepared, TrainingExamples
+from labelgrove.methods.neural import make_batches
+from labelgrove.methods.preparation import CHOSEN_BY, Neural, Prepared, TrainingExamples
 from labelgrove.methods.terms import Terms
-from labelgrove.methods.training import make_batches
 from labelgrove.methods.xrtransformer import net
 from labelgrove.methods.xrtransformer import vectors as reading
 from labelgrove.methods.xrtransformer.net import XrParams, level_tree

@@ -24,20 +24,17 @@ from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods import neural
+from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods.cost_estimate import C_SPACE, TRAINING_SPACE, CostEstimate
 from labelgrove.methods.defaults import TrainingNeeds
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import NetworkInput, vector_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import tree_stages
-from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
-from labelgrove.methods.settings import Group, group
-from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
+from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice, without_matrix
-from labelgrove.methods.training import joined_histories
 from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.updating.views import extended_tree
 from labelgrove.methods.xrtransformer.levels import go_down, make_descent
@@ -115,7 +112,7 @@ class XRTransformer(Model):
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
         with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
             model._check(len(corpus.index))
-            data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
+            data = preparation.prepare(model, corpus, stages, baseline=model.baseline)
             seed = model.random_state
             tree = data.tree(stages, model.tree, seed=seed)
             inputs = make_descent(model, data, stages, tree)
@@ -152,7 +149,7 @@ class XRTransformer(Model):
             model.rankers_, model.tree_ = [ranker.value], tree.value
             read = corpus if model.ranker_input == "both" else without_matrix(corpus)
             model.remember(read, stages.reporter.timings)
-            model.history_, model.report_ = joined_histories(histories), {}
+            model.history_, model.report_ = neural.joined_histories(histories), {}
             if data.held_out is not None:
                 judged = model._seen(inputs.value.features(vectors.value, held_out=True))
                 predictions = search_labels(model, judged, 10, mask=None)

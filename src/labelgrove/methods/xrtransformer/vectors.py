@@ -22,7 +22,7 @@ from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features, row_blocks
 from labelgrove.labels.tree import LabelTree, children_of
 from labelgrove.methods.inputs import beside_terms
-from labelgrove.methods.training import make_runner
+from labelgrove.methods.neural import make_runner
 from labelgrove.methods.xrtransformer.net import XrParams
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.batches.padded import Batch

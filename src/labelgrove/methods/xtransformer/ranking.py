@@ -25,19 +25,12 @@ from labelgrove.evaluation.predictions import ScoreKind
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
-from labelgrove.ranking.beam import OWN_MARGIN, transformed
+from labelgrove.ranking.beam import OWN_MARGIN
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.relevance import targets
 from labelgrove.ranking.solver import RankerParams, refuse_idle
 
 PAIRS_AT_ONCE = 1 << 22  # pairs of a document and a label
-SCORE_KINDS: dict[str, ScoreKind] = {
-    "ranker": "margin",
-    "product": "product",
-    "learnt": "probability",
-}
-
-Transform = Literal["sigmoid", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge"]
 
 
 @dataclass(frozen=True)
@@ -73,20 +66,16 @@ class RankingParams(Params):
     clusters_kept: int = param(
         10, ge=1, help="best clusters of the matcher, whose labels are ranked or are negatives"
     )
-    combine: Literal["ranker", "product", "learnt"] = param(
+    combine: Literal["ranker", "learnt"] = param(
         "ranker",
-        help="score: the ranker's margin alone (published code), the product of both transformed, "
-        "or a logistic of both learnt on the held-out documents",
+        help="score: the ranker's margin alone (published code), or a logistic of both margins "
+        "learnt on the held-out documents",
     )
-    cluster_transform: Transform = param(
-        "l4-hinge", help="of the matcher's margin, for the product (published code: l2-hinge)"
-    )
-    label_transform: Transform = param("l4-hinge", help="of the ranker's margin, for the product")
 
     @property
     def score_kind(self) -> ScoreKind:
         """The kind of the scores."""
-        return SCORE_KINDS[self.combine]
+        return "probability" if self.combine == "learnt" else "margin"
 
 
 def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool) -> None:
@@ -96,7 +85,7 @@ def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool
     refuse_idle(ranker, "ranker", ["mined_weight"], "all documents of a cluster count the same")
     if params.combine == "learnt" and not held_out:
         raise ConfigError(
-            "ranking.combine: learnt needs held-out documents; raise held_out, or choose product"
+            "ranking.combine: learnt needs held-out documents; raise held_out, or choose ranker"
         )
 
 
@@ -221,7 +210,7 @@ class ClusterRanker:
         counts = np.zeros(len(columns), np.int32)
         clusters = self.clusters_for(k, mask)
         for rows, g, h in self._margins(terms, matched, clusters, mask):
-            g.data = self._combined(g.data, h)
+            g.data = h if self.learnt is None else self.learnt(g.data, h)
             best = top_k(g, k)
             width = best.columns.shape[1]
             columns[rows, :width], scores[rows, :width] = best.columns, best.scores
@@ -310,15 +299,6 @@ class ClusterRanker:
         matrix = sparse.csr_array((values, columns, indptr), shape=shape)
         matrix.sort_indices()
         return as_csr(matrix)
-
-    def _combined(self, g: Float32, h: Float32) -> Float32:
-        params = self.params
-        if params.combine == "ranker":
-            return h
-        if params.combine == "product":
-            return transformed(g, params.cluster_transform) * transformed(h, params.label_transform)
-        assert self.learnt is not None
-        return self.learnt(g, h)
 
 
 def _is_label(labels: CSR, pattern: CSR) -> Array:
