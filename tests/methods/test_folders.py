@@ -67,11 +67,6 @@ def test_counts_begin_at_one() -> None:
             check_count("n_trees", wrong)
 
 
-def test_a_group_of_the_wrong_kind_is_refused_by_fit() -> None:
-    with pytest.raises(ConfigError, match="tree: must be TreeParams"):
-        Linear(tree="bonsai").fit(["a", "b"], [["x"], ["y"]])  # type: ignore[arg-type]
-
-
 def test_unknown_methods_are_refused_with_the_nearest() -> None:
     pytest.raises(ConfigError, method_class, "lineal").match("did you mean 'linear'")
     pytest.raises(ConfigError, method_class, "zzz").match("methods: ")

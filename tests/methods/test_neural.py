@@ -207,31 +207,6 @@ def test_lightxml_says_which_settings_its_form_does_not_read(
     assert len(found) == bool(sentence) and all(sentence in text for text in found)
 
 
-def test_held_out_documents_are_a_share_and_never_all() -> None:
-    texts, labels = planted(100)
-    corpus = Corpus.from_lists(texts, labels)
-    train, held_out = hold_out(corpus, 0.1, seed=3)
-    assert held_out is not None
-    assert len(held_out) == 10
-    assert sorted([*train.texts, *held_out.texts]) == sorted(texts)  # type: ignore[misc]
-    again = hold_out(corpus, 0.1, seed=3)[1]
-    assert again is not None and list(again.texts) == list(held_out.texts)  # type: ignore[arg-type]
-    assert hold_out(corpus, 0.01, seed=3)[1] is None  # too few to choose by
-    with pytest.raises(ConfigError, match="held_out: must be at least 0 and below 1"):
-        hold_out(corpus, 1.0, seed=0)
-
-
-def test_held_out_documents_have_labels() -> None:
-    texts, labels = planted(100)
-    labels = [row if number % 3 == 0 else [] for number, row in enumerate(labels)]
-    train, held_out = hold_out(Corpus.from_lists(texts, labels), 0.2, seed=0)
-    assert held_out is not None
-    assert (len(train), len(held_out)) == (80, 20)
-    assert np.diff(held_out.labels.indptr).min() > 0
-    few = Corpus.from_lists(texts, [*labels[:1], *([[]] * 99)])
-    assert hold_out(few, 0.2, seed=0)[1] is None
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

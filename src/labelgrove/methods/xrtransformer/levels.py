@@ -310,7 +310,8 @@ def fine_tune(
         assert examples.held_out_tokens is not None
         vectors = inputs.embedded(encoder, examples.held_out_tokens)
         children = inputs.tree.children(level - 1)
-        margins = reading.head_margins(vectors, *network.heads.weights(), children)
+        weights, bias = network.heads.weights()
+        margins = reading.head_margins(vectors, weights, bias, children)
         best = top_k(inputs.predicted(level, margins, above, 5, "held_out"), 5)
         predictions = Predictions(*best, nodes, "margin")
         truth = with_values(inputs.held_out_counts[level - 1], 1)
