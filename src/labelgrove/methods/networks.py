@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from labelgrove.core.aliases import DocumentInput, Table, TableView
+from labelgrove.core.aliases import DenseInput, DocumentInput, Table, TableView
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
@@ -26,7 +26,7 @@ from labelgrove.methods.cost_estimate import RERANK_SPACE, TRAINING_SPACE, CostE
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import network_paths
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.neural import best_labels, make_runner, train_heads
+from labelgrove.methods.neural import make_runner, train_heads
 from labelgrove.methods.preparation import Neural, Prepared, TrainingExamples
 from labelgrove.methods.reranking import (
     Reranker,
@@ -163,15 +163,15 @@ def remember(model: LabelNetwork, data: Prepared, stages: Stages, history: Table
     model.report_ = neural.compared(model.method, data, stages, predictions, recall)
 
 
-def predict(
-    model: LabelNetwork, X: DocumentInput, k: int, *, mask: LabelMask | None
+def best_labels(
+    self: LabelNetwork, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
 ) -> Predictions:
     """The k best labels of documents."""
-    documents = with_texts(model.method, X)
+    documents = with_texts(self.method, X)
     assert documents.texts is not None
-    encoder = model.network_.encoder
+    encoder = self.network_.encoder
     tokens = tokenize(documents.texts, encoder, encoder.max_tokens)
-    return rank_labels(model, documents, tokens, k, mask=mask)
+    return rank_labels(self, documents, tokens, k, mask=mask)
 
 
 def rank_labels(
@@ -185,21 +185,21 @@ def rank_labels(
     """The k best labels by the network and, if there is one, the ranker over its shortlist."""
     runner = make_runner(model.network_, model.training.precision)
     if model.reranker_ is None:
-        return best_labels(runner, tokens, model.index_, k=k, mask=mask)
+        return neural.best_labels(runner, tokens, model.index_, k=k, mask=mask)
     most = min(k, len(model.index_ if mask is None else mask))
     columns, scores = model.reranker_.best_labels(runner, documents, tokens, most, mask=mask)
     counts = (columns >= 0).sum(axis=1).astype(np.int32)
     return Predictions(columns, scores, counts, model.index_, "product")
 
 
-def paths(model: LabelNetwork, question: ExplanationRequest) -> DecisionPaths:
+def paths(self: LabelNetwork, question: ExplanationRequest) -> DecisionPaths:
     """The network's own way to the label, and the reranker's."""
     options: Table = {}
-    if model.reranker_ is not None:
-        params = model.reranker_.params
+    if self.reranker_ is not None:
+        params = self.reranker_.params
         options = {"share": params.share, "unit": params.normalise}
-        options |= {"ranker": model.reranker_.ranker, "terms": model.reranker_.terms}
-    return network_paths(model.network_, question, tree=model.tree_, **options)
+        options |= {"ranker": self.reranker_.ranker, "terms": self.reranker_.terms}
+    return network_paths(self.network_, question, tree=self.tree_, **options)
 
 
 def cost_estimate(
@@ -232,13 +232,13 @@ def memory(model: LabelNetwork, corpus: Corpus, **options: int) -> int:
     return neural.estimate_memory(model, corpus, shortlist=shortlist, **options)
 
 
-def parts(model: LabelNetwork) -> dict[str, Part]:
+def parts(self: LabelNetwork) -> dict[str, Part]:
     """The network, its tree, and the ranker over its shortlists."""
-    parts = {"network": network_part(model.network_, model.history_ or {}, dict(model.report_))}
-    if model.tree_ is not None:
-        parts["tree"] = model.tree_.state()
-    if model.reranker_ is not None:
-        parts |= model.reranker_.parts()
+    parts = {"network": network_part(self.network_, self.history_ or {}, dict(self.report_))}
+    if self.tree_ is not None:
+        parts["tree"] = self.tree_.state()
+    if self.reranker_ is not None:
+        parts |= self.reranker_.parts()
     return parts
 
 

@@ -7,8 +7,8 @@ network learns from, ``defaults.py`` derives the settings that are "auto".
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -70,40 +70,42 @@ D = TypeVar("D", bound=Derivable)
 M = TypeVar("M", bound=Neural)
 
 
-@contextmanager
-def fitting(
-    model: M,
+def fit(
+    self: M,
     X: DocumentInput,
-    y: LabelInput,
-    index: LabelIndex | None,
-    callbacks: Sequence[Callback],
-    run: RunFolder | None,
-) -> Iterator[tuple[M, Corpus, Stages]]:
-    """What a training starts from: the model with nothing "auto", checked documents, and stages.
+    y: LabelInput = None,
+    *,
+    index: LabelIndex | None = None,
+    callbacks: Sequence[Callback] = (),
+    run: RunFolder | None = None,
+) -> M:
+    """Trains from texts and labels; with a ``run`` folder, continues where it stopped.
 
-    The arguments of ``model`` stay as they came. What was fitted is set in it at the end.
+    Arguments of the model stay as they came: ``_train`` is called on a copy with nothing "auto",
+    and what was fitted is set in the model at the end.
     """
-    model.check_settings()
-    corpus = labelled_corpus(model.method, X, y, index, ranker=model.ranker)
-    check_fields(model.encoder, corpus)
-    plain = model.resolve_defaults(corpus)
+    self.check_settings()
+    corpus = labelled_corpus(self.method, X, y, index, ranker=self.ranker)
+    check_fields(self.encoder, corpus)
+    plain = self.resolve_defaults(corpus)
     with (
-        using(threads=model.n_jobs, device=model.device),
+        using(threads=self.n_jobs, device=self.device),
         closing(Stages(Reporter(callbacks), run)) as stages,
     ):
-        choice = choose_features(model.features, corpus)
+        choice = choose_features(self.features, corpus)
         if choice.message:
             stages.reporter.message(choice.message)
-        yield plain, choice.corpus, stages
+        plain._train(choice.corpus, stages)
         if given_matrix(choice.corpus) is not None and not plain.facts_.given:
             stages.reporter.message(
                 "features: predictions do not read the matrix that came with the texts; at "
                 "most the label tree and the linear comparison were made from it"
             )
-    if plain is model:
-        model.derived_ = {}
+    if plain is self:
+        self.derived_ = {}
     else:
-        vars(model).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
+        vars(self).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
+    return self
 
 
 def resolve_defaults(

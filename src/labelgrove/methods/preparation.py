@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
+from functools import cache, partial
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -52,9 +52,6 @@ from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
 SAMPLED_TEXTS = 1000  # whose tokens are counted
 # The checkpoint is chosen by the mean of the first three; all are reported for held-out documents.
 CHOSEN_BY = ("P@1", "P@3", "P@5")
@@ -87,6 +84,7 @@ class Neural(Protocol):
     def check_settings(self) -> None: ...
     def resolve_defaults(self, corpus: Corpus) -> Self: ...
     def to_config(self) -> Table: ...
+    def _train(self, corpus: Corpus, stages: Stages) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,7 @@ def situation(
         gpu=kind != "cpu",
         compiles=kind == "cuda" and importlib.util.find_spec("triton") is not None,
         processes=process_count(),
-        lengths=LengthSample(corpus.texts, encoder).lengths,
+        lengths=length_sample(corpus.texts, encoder),
     )
 
 
@@ -335,22 +333,10 @@ def held_out_measures(
     return {name: float(values[name]) for name in names}
 
 
-class LengthSample:
-    """Tokens of texts that are spread over the corpus: the same ones whenever it is asked."""
-
-    def __init__(self, texts: Sequence[str], encoder: EncoderParams) -> None:
-        count = min(len(texts), SAMPLED_TEXTS)
-        sample = [texts[row * len(texts) // count] for row in range(count)]
-        self.texts = [
-            read_record(text, encoder.fields, "\n") if is_record(text) else text for text in sample
-        ]
-        self.encoder = encoder
-
-    @cached_property
-    def _tokenizer(self) -> PreTrainedTokenizerFast:
-        return load_tokenizer(self.encoder)
-
-    def lengths(self, most: int) -> Int64:
-        """How many tokens are read of each text, at most ``most``."""
-        tokens = tokenize(self.texts, self._tokenizer, most)
-        return np.asarray(tokens.lengths, np.int64)
+def length_sample(texts: Sequence[str], encoder: EncoderParams) -> Callable[[int], Int64]:
+    """Counts tokens, at most so many, of texts that are spread over the corpus: always the same."""
+    count = min(len(texts), SAMPLED_TEXTS)
+    sample = [texts[row * len(texts) // count] for row in range(count)]
+    read = [read_record(text, encoder.fields, "\n") if is_record(text) else text for text in sample]
+    tokenizer = cache(lambda: load_tokenizer(encoder))
+    return lambda most: np.asarray(tokenize(read, tokenizer(), most).lengths, np.int64)

@@ -11,22 +11,17 @@ from typing import ClassVar, Self
 
 import torch
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
-from labelgrove.core.callbacks import Callback
+from labelgrove.core.aliases import Table
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import CachedResult
+from labelgrove.data.corpus import Corpus
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError
-from labelgrove.evaluation.predictions import Predictions
-from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import networks, neural
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams, Layers, mix_name
 from labelgrove.methods.cost_estimate import CostEstimate, expected_widths
-from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.networks import layer_arrays
 from labelgrove.methods.reranking import Reranker, RerankParams
@@ -71,35 +66,29 @@ class CascadeXML(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        X: DocumentInput,
-        y: LabelInput = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            networks.check(model)
-            labels = len(corpus.index)
-            shape = cascade_tree_params(labels, model.heads, model.tree)
-            depth = layer_count(model.encoder.folder())
-            cascade_layers(depth, len(model._clusters(labels)) + 1, model.heads.layers)
-            idle = [n for n in idle_settings(model.heads, labels) if n not in model.derived_]
-            if idle:
-                few = f"{labels:,} labels get no clusters"
-                stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
-            data = networks.prepare(model, corpus, stages)
-            tree = data.tree(stages, shape, seed=model.random_state)
-            heads = CascadeHeads(tree.value, model.heads)
-            trained = networks.train_network(model, data, stages, heads)
-            network = CachedResult(lambda: network_from_part(trained.value, heads), trained.key)
-            model.tree_, model.network_ = tree.value, network.value
-            model.reranker_ = networks.rerank(model, data, stages, network, tree)
-            networks.remember(model, data, stages, trained.value.config["story"])
-        return self
+    fit = neural.fit
+    _best_labels = networks.best_labels
+    paths = networks.paths
+    parts = networks.parts
+
+    def _train(self, corpus: Corpus, stages: Stages) -> None:
+        networks.check(self)
+        labels = len(corpus.index)
+        shape = cascade_tree_params(labels, self.heads, self.tree)
+        depth = layer_count(self.encoder.folder())
+        cascade_layers(depth, len(self._clusters(labels)) + 1, self.heads.layers)
+        idle = [n for n in idle_settings(self.heads, labels) if n not in self.derived_]
+        if idle:
+            few = f"{labels:,} labels get no clusters"
+            stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
+        data = networks.prepare(self, corpus, stages)
+        tree = data.tree(stages, shape, seed=self.random_state)
+        heads = CascadeHeads(tree.value, self.heads)
+        trained = networks.train_network(self, data, stages, heads)
+        network = CachedResult(lambda: network_from_part(trained.value, heads), trained.key)
+        self.tree_, self.network_ = tree.value, network.value
+        self.reranker_ = networks.rerank(self, data, stages, network, tree)
+        networks.remember(self, data, stages, trained.value.config["story"])
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
@@ -109,15 +98,6 @@ class CascadeXML(Model):
         """Clusters per level, without the labels."""
         widths = self.heads.clusters or cascade_clusters(labels)
         return tuple(width for width in widths if width < labels)
-
-    def _best_labels(
-        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
-    ) -> Predictions:
-        return networks.predict(self, X, k, mask=mask)
-
-    def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        """The network's own way to the label, and the reranker's."""
-        return networks.paths(self, question)
 
     def exported_parts(self) -> ExportedParts:
         """The encoder for the graph; heads and ranker beside it."""
@@ -161,10 +141,6 @@ class CascadeXML(Model):
 
     def estimate_memory(self, corpus: Corpus) -> int:
         return networks.memory(self, corpus)
-
-    def parts(self) -> dict[str, Part]:
-        """The network, its tree, and the ranker over its shortlists."""
-        return networks.parts(self)
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         self.tree_ = tree = LabelTree.from_state(parts["tree"])

@@ -9,18 +9,15 @@ from typing import ClassVar, Self
 
 import torch
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
-from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.aliases import Table
+from labelgrove.core.callbacks import Reporter
 from labelgrove.core.memory import format_size
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
-from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError, UnsupportedError
-from labelgrove.evaluation.predictions import Predictions
-from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import networks, neural
 from labelgrove.methods.base import Model, Workers
@@ -72,39 +69,31 @@ class LightXML(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        X: DocumentInput,
-        y: LabelInput = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            networks.check(model)
-            check_heads(model.heads)
-            labels = len(corpus.index)
-            grouped = model.heads.groups_labels(labels)
-            data = networks.prepare(model, corpus, stages)
-            say_what_is_idle(model.heads, labels, data.encoder.value.depth, stages.reporter)
-            tree = None
-            if grouped or model.rerank.reranks:  # of the groups, or for the ranker alone
-                tree = data.tree(stages, model.tree, seed=model.random_state)
-            groups = tree.value if tree is not None and grouped else None
-            heads = LightXmlHeads(labels, groups, model.heads)
-            if model.heads.is_full:
-                stages.reporter.message(size_of_full(heads, data.encoder.value))
-            if groups is None or model.heads.negatives == "dynamic":
-                trained = networks.train_network(model, data, stages, heads)
-            else:
-                trained = model._train_static(data, stages, heads, groups)
-            network = CachedResult(lambda: stored_network(trained.value, heads), trained.key)
-            model.tree_, model.network_ = groups, network.value
-            model.reranker_ = networks.rerank(model, data, stages, network, tree)
-            networks.remember(model, data, stages, trained.value.config["story"])
-        return self
+    fit = neural.fit
+    _best_labels = networks.best_labels
+
+    def _train(self, corpus: Corpus, stages: Stages) -> None:
+        networks.check(self)
+        check_heads(self.heads)
+        labels = len(corpus.index)
+        grouped = self.heads.groups_labels(labels)
+        data = networks.prepare(self, corpus, stages)
+        say_what_is_idle(self.heads, labels, data.encoder.value.depth, stages.reporter)
+        tree = None
+        if grouped or self.rerank.reranks:  # of the groups, or for the ranker alone
+            tree = data.tree(stages, self.tree, seed=self.random_state)
+        groups = tree.value if tree is not None and grouped else None
+        heads = LightXmlHeads(labels, groups, self.heads)
+        if self.heads.is_full:
+            stages.reporter.message(size_of_full(heads, data.encoder.value))
+        if groups is None or self.heads.negatives == "dynamic":
+            trained = networks.train_network(self, data, stages, heads)
+        else:
+            trained = self._train_static(data, stages, heads, groups)
+        network = CachedResult(lambda: stored_network(trained.value, heads), trained.key)
+        self.tree_, self.network_ = groups, network.value
+        self.reranker_ = networks.rerank(self, data, stages, network, tree)
+        networks.remember(self, data, stages, trained.value.config["story"])
 
     def _train_static(
         self, data: Prepared, stages: Stages, heads: LightXmlHeads, tree: LabelTree
@@ -147,11 +136,6 @@ class LightXML(Model):
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus, TrainingNeeds(dropouts=(0.3, 0.5)))
-
-    def _best_labels(
-        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
-    ) -> Predictions:
-        return networks.predict(self, X, k, mask=mask)
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """The network's own way to the label, and the reranker's; refused for two encoders."""

@@ -6,22 +6,20 @@ or from word2vec on the corpus; they are used alone or beside tf-idf.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Progress, Table
-from labelgrove.core.callbacks import Callback
+from labelgrove.core.aliases import DenseInput, DocumentInput, Progress, Table
 from labelgrove.core.params import AutoFloat, Params, param
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex, Strings
+from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.data.records import plain_texts
-from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
@@ -55,6 +53,8 @@ from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.word2vec import Word2vec, Word2vecParams
 
 Embedder = Word2vec | Encoder | Network
+# What makes vectors, the documents to learn from, and theirs.
+Embedded: TypeAlias = tuple[Embedder, Corpus, DenseBlock]
 
 
 @dataclass
@@ -99,50 +99,41 @@ class LinearVectors(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        X: DocumentInput,
-        y: LabelInput = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            check_texts_alone(model.method, corpus)
-            make = {
-                "word2vec": model._from_words,
-                "pretrained": model._from_pretrained,
-                "fine-tuned": model._from_fine_tuned,
-            }[model.vectors.kind]
-            embedder, learnt_from, dense = make(corpus, stages)
-            rows, vectorizer, read = None, None, without_matrix(corpus)
-            if model.vectors.beside_tfidf:
-                source = choose_features(model.features, corpus).source
-                stage = terms_stage(stages, learnt_from, model.tfidf, source)
-                rows, vectorizer, read = stage.value.rows, stage.value.reader.tfidf, corpus
-            features = Features(rows, dense)
-            linear = Linear(
-                tree=model.tree,
-                ranker=model.ranker,
-                search=model.search,
-                n_trees=model.n_trees,
-                sparse_norm=None,  # rows are scaled already, or are tf-idf as its settings say
-                random_state=model.random_state,
-            ).fit(
-                Corpus(None, learnt_from.labels, corpus.index, features=features),
-                callbacks=stages.reporter.callbacks,
-                run=stages.run,
-            )
-            model.embedder_ = embedder
-            model.vectorizer_ = vectorizer
-            model.rankers_ = linear.rankers()
-            model.remember(read, {**stages.reporter.timings, **linear.timings_})
-            model.facts_ = replace(model.facts_, width=features.width)
-        return self
+    fit = neural.fit
 
-    def _from_words(self, corpus: Corpus, stages: Stages) -> tuple[Embedder, Corpus, DenseBlock]:
+    def _train(self, corpus: Corpus, stages: Stages) -> None:
+        check_texts_alone(self.method, corpus)
+        make = {
+            "word2vec": self._from_words,
+            "pretrained": self._from_pretrained,
+            "fine-tuned": self._from_fine_tuned,
+        }[self.vectors.kind]
+        embedder, learnt_from, dense = make(corpus, stages)
+        rows, vectorizer, read = None, None, without_matrix(corpus)
+        if self.vectors.beside_tfidf:
+            source = choose_features(self.features, corpus).source
+            stage = terms_stage(stages, learnt_from, self.tfidf, source)
+            rows, vectorizer, read = stage.value.rows, stage.value.reader.tfidf, corpus
+        features = Features(rows, dense)
+        linear = Linear(
+            tree=self.tree,
+            ranker=self.ranker,
+            search=self.search,
+            n_trees=self.n_trees,
+            sparse_norm=None,  # rows are scaled already, or are tf-idf as its settings say
+            random_state=self.random_state,
+        ).fit(
+            Corpus(None, learnt_from.labels, corpus.index, features=features),
+            callbacks=stages.reporter.callbacks,
+            run=stages.run,
+        )
+        self.embedder_ = embedder
+        self.vectorizer_ = vectorizer
+        self.rankers_ = linear.rankers()
+        self.remember(read, {**stages.reporter.timings, **linear.timings_})
+        self.facts_ = replace(self.facts_, width=features.width)
+
+    def _from_words(self, corpus: Corpus, stages: Stages) -> Embedded:
         assert corpus.texts is not None
         texts = plain_texts(corpus.texts)
         words = stages(
@@ -150,9 +141,7 @@ class LinearVectors(Model):
         ).value
         return words, corpus, words.transform(texts)
 
-    def _from_pretrained(
-        self, corpus: Corpus, stages: Stages
-    ) -> tuple[Embedder, Corpus, DenseBlock]:
+    def _from_pretrained(self, corpus: Corpus, stages: Stages) -> Embedded:
         encoder = load_encoder(self.encoder)
         vectors = stages(
             "vectors",
@@ -163,9 +152,7 @@ class LinearVectors(Model):
         )
         return encoder, corpus, vectors.value.arrays["dense"]
 
-    def _from_fine_tuned(
-        self, corpus: Corpus, stages: Stages
-    ) -> tuple[Embedder, Corpus, DenseBlock]:
+    def _from_fine_tuned(self, corpus: Corpus, stages: Stages) -> Embedded:
         data = preparation.prepare(self, corpus, stages, baseline=False)  # it is a baseline itself
         training = matching.ClusterMatcher(data, stages, self, self.indexing, self.heads)
         matcher = training.train(training.index_labels())

@@ -6,20 +6,19 @@ from what it makes of the texts, and a linear ranker learns on tf-idf and text v
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
+from labelgrove.core.aliases import DenseInput, DocumentInput, Table
 from labelgrove.core.arrays import Float32
-from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex, Strings
+from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
@@ -100,63 +99,54 @@ class XRTransformer(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        X: DocumentInput,
-        y: LabelInput = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            model._check(len(corpus.index))
-            data = preparation.prepare(model, corpus, stages, baseline=model.baseline)
-            seed = model.random_state
-            tree = data.tree(stages, model.tree, seed=seed)
-            inputs = make_descent(model, data, stages, tree)
-            network, vectors, shortlists, histories = go_down(model, stages, inputs)
-            model.encoder_ = restore(data.encoder.value, network.value).eval()
-            model.standard_ = inputs.value.standard
-            model.vectorizer_ = data.terms.value.reader.tfidf
-            features = stages.derive(
-                lambda: model._seen(beside(data.terms.value.rows, vectors.value.train)),
-                terms=data.terms,
-                vectors=vectors,
-                input=model.ranker_input,
+    fit = neural.fit
+
+    def _train(self, corpus: Corpus, stages: Stages) -> None:
+        self._check(len(corpus.index))
+        data = preparation.prepare(self, corpus, stages, baseline=self.baseline)
+        seed = self.random_state
+        tree = data.tree(stages, self.tree, seed=seed)
+        inputs = make_descent(self, data, stages, tree)
+        network, vectors, shortlists, histories = go_down(self, stages, inputs)
+        self.encoder_ = restore(data.encoder.value, network.value).eval()
+        self.standard_ = inputs.value.standard
+        self.vectorizer_ = data.terms.value.reader.tfidf
+        features = stages.derive(
+            lambda: self._seen(beside(data.terms.value.rows, vectors.value.train)),
+            terms=data.terms,
+            vectors=vectors,
+            input=self.ranker_input,
+        )
+        searched = tree
+        if self.refine:
+            (searched,) = tree_stages(
+                stages,
+                features,
+                data.learnt_from,
+                self.refined,
+                transform=lambda texts: self._of_texts(texts, data.terms.value.reader),
+                seeds={"refined-tree": seed},
             )
-            searched = tree
-            if model.refine:
-                (searched,) = tree_stages(
-                    stages,
-                    features,
-                    data.learnt_from,
-                    model.refined,
-                    transform=lambda texts: model._of_texts(texts, data.terms.value.reader),
-                    seeds={"refined-tree": seed},
-                )
-            ranker = stages(
-                "ranker",
-                train_ranker,
-                features=features,
-                labels=data.learnt_from.labels,
-                tree=searched,
-                params=model.ranker,
-                search=mining_search(model.search, model.ranker),
-                seed=seed,
-            )
-            model.rankers_, model.tree_ = [ranker.value], tree.value
-            read = corpus if model.ranker_input == "both" else without_matrix(corpus)
-            model.remember(read, stages.reporter.timings)
-            model.history_, model.report_ = neural.joined_histories(histories), {}
-            if data.held_out is not None:
-                judged = model._seen(inputs.value.features(vectors.value, held_out=True))
-                predictions = search_labels(model, judged, 10, mask=None)
-                pairs = zip(shortlists, inputs.value.held_out_counts, strict=False)
-                recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
-                model.report_ = neural.compared(model.method, data, stages, predictions, recall)
-        return self
+        ranker = stages(
+            "ranker",
+            train_ranker,
+            features=features,
+            labels=data.learnt_from.labels,
+            tree=searched,
+            params=self.ranker,
+            search=mining_search(self.search, self.ranker),
+            seed=seed,
+        )
+        self.rankers_, self.tree_ = [ranker.value], tree.value
+        read = corpus if self.ranker_input == "both" else without_matrix(corpus)
+        self.remember(read, stages.reporter.timings)
+        self.history_, self.report_ = neural.joined_histories(histories), {}
+        if data.held_out is not None:
+            judged = self._seen(inputs.value.features(vectors.value, held_out=True))
+            predictions = search_labels(self, judged, 10, mask=None)
+            pairs = zip(shortlists, inputs.value.held_out_counts, strict=False)
+            recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
+            self.report_ = neural.compared(self.method, data, stages, predictions, recall)
 
     def _check(self, labels: int) -> None:
         """Refuses settings that contradict each other, before hours of training."""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
+from labelgrove.core.aliases import DenseInput, DocumentInput, Table
 from labelgrove.core.arrays import CSR
-from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
-from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import CachedResult
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
@@ -78,50 +76,41 @@ class XTransformer(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        X: DocumentInput,
-        y: LabelInput = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            data = preparation.prepare(model, corpus, stages, baseline=model.baseline)
-            ordering.check_ranking(model.ranking, model.ranker, held_out=data.held_out is not None)
-            training = matching.ClusterMatcher(data, stages, model, model.indexing, model.heads)
-            tree = training.index_labels()
-            matcher = training.train(tree)
-            matched = training.match(matcher, data.tokens, at_least=model.ranking.clusters_kept)
-            read = model.ranking.only("features", "scale")
-            mines = "man" in model.ranker.negatives
-            ranker = stages(
-                "ranker",
-                ordering.train_cluster_ranker,
-                features=stages.derive(
-                    lambda: ordering.ranker_features(
-                        data.terms.value.rows, matched.value.vectors, read
-                    ),
-                    terms=data.terms,
-                    matched=matched,
-                    params=read,
+    fit = neural.fit
+
+    def _train(self, corpus: Corpus, stages: Stages) -> None:
+        data = preparation.prepare(self, corpus, stages, baseline=self.baseline)
+        ordering.check_ranking(self.ranking, self.ranker, held_out=data.held_out is not None)
+        training = matching.ClusterMatcher(data, stages, self, self.indexing, self.heads)
+        tree = training.index_labels()
+        matcher = training.train(tree)
+        matched = training.match(matcher, data.tokens, at_least=self.ranking.clusters_kept)
+        read = self.ranking.only("features", "scale")
+        mines = "man" in self.ranker.negatives
+        ranker = stages(
+            "ranker",
+            ordering.train_cluster_ranker,
+            features=stages.derive(
+                lambda: ordering.ranker_features(
+                    data.terms.value.rows, matched.value.vectors, read
                 ),
-                labels=data.learnt_from.labels,
-                tree=tree,
+                terms=data.terms,
                 matched=matched,
-                params=model.ranking.only("clusters_kept") if mines else ordering.RankingParams(),
-                ranker=model.ranker,
-                seed=model.random_state,
-            )
-            model.network_, model.history_ = matcher.value
-            model.vectorizer_ = data.terms.value.reader.tfidf
-            model.orderer_ = ordering.ClusterRanker(ranker.value, model.ranking)
-            known = without_matrix(corpus) if model.ranking.features == "neural" else corpus
-            model.remember(known, stages.reporter.timings)
-            model.report_ = model._held_out_report(data, training, matcher)
-        return self
+                params=read,
+            ),
+            labels=data.learnt_from.labels,
+            tree=tree,
+            matched=matched,
+            params=self.ranking.only("clusters_kept") if mines else ordering.RankingParams(),
+            ranker=self.ranker,
+            seed=self.random_state,
+        )
+        self.network_, self.history_ = matcher.value
+        self.vectorizer_ = data.terms.value.reader.tfidf
+        self.orderer_ = ordering.ClusterRanker(ranker.value, self.ranking)
+        known = without_matrix(corpus) if self.ranking.features == "neural" else corpus
+        self.remember(known, stages.reporter.timings)
+        self.report_ = self._held_out_report(data, training, matcher)
 
     def _held_out_report(
         self,

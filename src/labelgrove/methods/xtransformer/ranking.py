@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -233,20 +233,13 @@ class ClusterRanker:
         half has no label on its shortlists to learn from.
         """
         even = np.arange(len(matched.clusters)) % 2 == 0
-        parts: list[tuple[Any, tuple[Any, ...]]] = []
-        for rows, others in ((even, ~even), (~even, even)):
-            score = self._fit_score(terms[others], matched.take(others), labels[others])
-            if score is None:
-                return None
-            half = replace(self, learnt=score)
-            best = half.best_labels(terms[rows], matched.take(rows), k)
-            parts.append((rows, best))
-        joined = [np.empty((len(even), *part.shape[1:]), part.dtype) for part in parts[0][1]]
-        for rows, best in parts:
-            for target, values in zip(joined, best, strict=True):
-                target[rows] = values
-        columns, scores, counts = joined
-        return columns, scores, counts
+        fits = [self._fit_score(terms[h], matched.take(h), labels[h]) for h in (~even, even)]
+        if None in fits:
+            return None
+        one, other = (replace(self, learnt=fit).best_labels(terms, matched, k) for fit in fits)
+        rows = even[:, None]
+        columns, scores = (np.where(rows, a, b) for a, b in zip(one[:2], other[:2], strict=True))
+        return columns, scores, np.where(even, one[2], other[2])
 
     def _fit_score(self, terms: CSR, matched: Matched, labels: CSR) -> LearntScore | None:
         pairs = []
