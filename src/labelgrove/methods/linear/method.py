@@ -195,7 +195,8 @@ class Linear(Model):
                 sparse_norm=self.sparse_norm,
             )
             if engine is not None:
-                features = in_blocks(features, engine)
+                plain, opened = features, engine  # the same key, as results are the same
+                features = CachedResult(lambda: Blocks.cut(opened, plain.value), plain.key)
         if label_tree is None:
             trees = inputs.tree_stages(
                 stages,
@@ -341,11 +342,6 @@ class Linear(Model):
         per_label = 4 + 6 + 3 * self.n_trees
         dense = corpus.width * (8 * len(corpus) + per_label * len(corpus.index))
         return streaming.BASE_BYTES + text_bytes + strings + work + dense
-
-
-def in_blocks(features: CachedResult[Features], engine: Engine) -> CachedResult[Blocks]:
-    """The same features held by the engine; known by the same key, as results are the same."""
-    return CachedResult(lambda: Blocks.cut(engine, features.value), features.key)
 
 
 def _suffix(number: int) -> str:

@@ -267,7 +267,6 @@ class LinearVectors(Model):
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         stored = parts["embedder"]
-        self.embedder_: Embedder
         if self.vectors.kind == "word2vec":
             self.embedder_ = Word2vec.from_state(stored)
         elif self.vectors.kind == "pretrained":

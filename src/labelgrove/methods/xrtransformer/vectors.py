@@ -140,13 +140,7 @@ def candidates(above: CSR, children: Int64) -> CSR:
 
 def linear_margins(features: Features, ranker: Ranker) -> Margins:
     """Margins by a linear model of one level."""
-
-    def margins(rows: slice, pattern: CSR) -> Float32:
-        scores = ranker.score(features.take(rows), pattern, params=OWN_MARGIN)
-        values: Float32 = scores.data
-        return values
-
-    return margins
+    return lambda rows, pattern: ranker.score(features.take(rows), pattern, params=OWN_MARGIN).data
 
 
 def head_margins(vectors: Array, weights: Float32, bias: Float32, children: Int64) -> Margins:
