@@ -86,8 +86,8 @@ class Linear(Model):
     n_trees: int = 1
     label_texts: LabelTexts = None
     features: FeatureChoice = "auto"
-    sparse_norm: str | None = "l2"
-    dense_norm: str | None = "l2"
+    sparse_norm: inputs.Norm = "l2"
+    dense_norm: inputs.Norm = "l2"
     random_state: int = 0
     n_jobs: int | None = None
     engine: str | None = None
@@ -148,8 +148,6 @@ class Linear(Model):
         if label_tree is not None and self.n_trees > 1:
             message = f"n_trees: must be 1 with a label_tree of your own, got {self.n_trees}"
             raise ConfigError(message)
-        inputs.check_norm("sparse_norm", self.sparse_norm)
-        inputs.check_norm("dense_norm", self.dense_norm)
         stages = Stages(Reporter(callbacks), run)
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
         weights = None if sample_weight is None else np.asarray(sample_weight)
