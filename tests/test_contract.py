@@ -48,6 +48,7 @@ from support.small_models import (
     planted,
     same,
     shortened,
+    stored,
 )
 
 TEXTS, LABELS = planted()
@@ -108,14 +109,12 @@ def test_fit_returns_self_and_forgets_the_earlier_fit(kind: str) -> None:
 
 def test_save_and_load_are_bit_equal(method: str, tmp_path: Any) -> None:
     model = fitted(method)
-    model.save(tmp_path / "model")
-    for loaded in (labelgrove.load(tmp_path / "model"), type(model).load(tmp_path / "model")):
+    for loaded in (stored(model, tmp_path / "model"), type(model).load(tmp_path / "model")):
         assert same(model.predict(TEXTS, k=4), loaded.predict(TEXTS, k=4))
         assert loaded.index_ == model.index_
         assert loaded.get_params()["random_state"] == model.random_state
         assert np.array_equal(loaded.facts_.frequencies, model.facts_.frequencies)
-    loaded.save(tmp_path / "again")
-    assert same(model.predict(TEXTS, k=4), labelgrove.load(tmp_path / "again").predict(TEXTS, k=4))
+    assert same(model.predict(TEXTS, k=4), stored(loaded, tmp_path / "again").predict(TEXTS, k=4))
 
 
 def test_clone_and_nested_parameters(method: str) -> None:
@@ -208,8 +207,7 @@ def test_a_matrix_that_comes_with_the_texts(kind: str, source: str, tmp_path: Pa
     model = comparable(kind, features=source).fit(documents, LABELS)
     assert model.facts_.given in (0, len(COLOURS) + len(THINGS))
     predictions = model.predict(documents, k=4)
-    model.save(tmp_path / "model")
-    loaded = labelgrove.load(tmp_path / "model")
+    loaded = stored(model, tmp_path / "model")
     assert same(predictions, loaded.predict(documents, k=4))
     longer = Documents(TEXTS, scaled_by_powers(GIVEN))
     assert same(predictions, loaded.predict(longer, k=4))
@@ -341,8 +339,7 @@ def test_calibrated_scores_are_probabilities_until_the_next_fit(kind: str, tmp_p
     model = copy.deepcopy(fitted(kind))
     raw = model.predict(TEXTS, k=5)
     labelgrove.calibrate(model, TEXTS[80:], LABELS[80:], k=5)
-    model.save(tmp_path / "model")
-    for calibrated in (model, labelgrove.load(tmp_path / "model")):
+    for calibrated in (model, stored(model, tmp_path / "model")):
         found = calibrated.predict(TEXTS, k=5)
         assert found.score_kind == "probability"
         assert ((found.scores >= 0) & (found.scores <= 1)).all()
@@ -389,8 +386,7 @@ def test_labels_without_documents_do_no_harm(kind: str, tmp_path: Path) -> None:
     )
     assert np.isfinite(values["PSP@1"])
     labelgrove.calibrate(model, TEXTS[100:], LABELS[100:], k=5)
-    model.save(tmp_path / "model")
-    loaded = labelgrove.load(tmp_path / "model")
+    loaded = stored(model, tmp_path / "model")
     assert same(loaded.predict(TEXTS, k=4), model.predict(TEXTS, k=4))
     if grows(model):
         assert model.update(["an item that is a sundial"] * 3, [["kind sundial"]] * 3).added == ()
@@ -501,8 +497,7 @@ def test_grows_or_says_what_to_do_instead(kind: str, tmp_path: Any) -> None:
     found = model.predict(documents[0], k=4).names()
     assert sum(bottle in names for names in found) >= len(late) / 4
     assert model.add_labels(["green lamp"]).added == ("green lamp",)
-    model.save(tmp_path / "grown")
-    loaded = labelgrove.load(tmp_path / "grown")
+    loaded = stored(model, tmp_path / "grown")
     assert same(model.predict(texts, k=4), loaded.predict(texts, k=4))
     assert same(
         model.predict(texts, k=2, deny=["green lamp"]),

@@ -26,7 +26,7 @@ from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.files import layer_count, longest_text, states_width
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.training.params import LoopParams
-from support.small_models import COLOURS, THINGS, planted
+from support.small_models import COLOURS, THINGS, planted, stored
 from support.tiny_encoders import FAMILIES, LAYERS, WIDTH, make_encoder
 
 pytestmark = pytest.mark.slow
@@ -91,8 +91,7 @@ def test_a_model_learns_and_predicts_the_same_after_loading(
     best = model.predict(texts, k=1).names()
     first = [ranked[0] in true for ranked, true in zip(best, labels, strict=True)]
     assert np.mean(first) > 0.5  # of 12 labels, two are right
-    model.save(tmp_path / "model")
-    again = labelgrove.load(tmp_path / "model")
+    again = stored(model, tmp_path / "model")
     found, back = model.predict(texts, k=4), again.predict(texts, k=4)
     np.testing.assert_array_equal(found.columns, back.columns)
     assert found.scores.tobytes() == back.scores.tobytes()

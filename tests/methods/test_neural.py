@@ -32,7 +32,7 @@ from labelgrove.nn.heads.rows import row_tables
 from labelgrove.nn.network import MakeHeads
 from support import divided_models, small_models
 from support.run_logs import computed, interrupted, resumed
-from support.small_models import planted, same, tiny_training
+from support.small_models import planted, same, stored, tiny_training
 from support.together import run_together
 
 pytestmark = pytest.mark.slow
@@ -287,8 +287,7 @@ def test_fit_reports_itself_beside_the_linear_method(method: str, tmp_path: Path
     assert all(0 <= share <= 1 for share in model.report_["shortlist_recall"])
     (sentence,) = filter(None, said)
     assert "linear" in sentence and method in sentence
-    model.save(tmp_path / "model")
-    loaded = labelgrove.load(tmp_path / "model")
+    loaded = stored(model, tmp_path / "model")
     assert (loaded.report_, loaded.history_) == (model.report_, model.history_)
     without = small_models.new(method, **settings, baseline=False).fit(texts, labels)
     assert without.report_["linear"] == {}
@@ -355,8 +354,7 @@ def test_reranking_reads_words_that_the_encoder_does_not_see(method: str, tmp_pa
     model.fit(texts[:120], labels[:120])
     assert blind.score(texts[120:], labels[120:]) < 0.6
     assert model.score(texts[120:], labels[120:]) > 0.9
-    model.save(tmp_path / "model")
-    again = labelgrove.load(tmp_path / "model").predict(texts[120:], k=2)
+    again = stored(model, tmp_path / "model").predict(texts[120:], k=2)
     assert np.array_equal(again.columns, model.predict(texts[120:], k=2).columns)
 
 

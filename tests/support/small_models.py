@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import labelgrove
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods import METHODS, create
 
@@ -227,3 +228,9 @@ def made_small(method: str, config: dict[str, Any]) -> dict[str, Any]:
         small |= {"tree": leaves, "refined": leaves}
         small["heads"] |= {"steps": [], "row_table_from": 3}
     return small | {"held_out": 0.1, "device": "cpu"}
+
+
+def stored(model: Any, folder: Path) -> Any:
+    """The model as its folder gives it back."""
+    model.save(folder)
+    return labelgrove.load(folder)

@@ -43,16 +43,8 @@ from labelgrove.evaluation.diversity import label_clusters
 from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods import folders, settings
+from labelgrove.methods import folders, requests, settings
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.requests import (
-    Allowed,
-    PredictionRequest,
-    Threshold,
-    calibrated_scores,
-    masked_scores,
-    probabilities,
-)
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
 from labelgrove.text.term_reader import TermReader
@@ -330,9 +322,9 @@ class Model:
         k: int = 5,
         *,
         dense: DenseInput = None,
-        allow: Allowed = None,
+        allow: requests.Allowed = None,
         deny: Iterable[str] | None = None,
-        threshold: Threshold = None,
+        threshold: requests.Threshold = None,
         diversity: float = 0.0,
         raw: bool = False,
         threads: int | None = None,
@@ -358,7 +350,7 @@ class Model:
         check_fitted(self)
         self._check_dense(dense)
         calibration = None if raw else self.calibration_
-        request = PredictionRequest.of(
+        request = requests.PredictionRequest.of(
             self.index_,
             k,
             calibration,
@@ -418,7 +410,7 @@ class Model:
         threads = self.n_jobs if threads is None else check_threads(threads)
         with using(threads=threads, device=self.device):
             scores = self._label_scores(self.documents(X), labels, dense=dense)
-        return scores if raw else calibrated_scores(self.calibration_, scores, labels)
+        return scores if raw else requests.calibrated_scores(self.calibration_, scores, labels)
 
     def documents(self, X: DocumentInput) -> DocumentInput:
         """Documents as the model reads them; those with fields may be mappings or a data frame."""
@@ -430,7 +422,7 @@ class Model:
         def predict(documents: DocumentInput, k: int, mask: LabelMask) -> Predictions:
             return self._best_labels(documents, k, dense=dense, mask=mask)
 
-        return masked_scores(predict, X, labels, count=len(self.index_))
+        return requests.masked_scores(predict, X, labels, count=len(self.index_))
 
     def _check_dense(self, dense: DenseInput) -> None:
         if dense is not None and "dense" not in self.takes:
@@ -492,7 +484,7 @@ class Model:
         ([[1.0, 0.0]], ['hats', 'shoes'])
         """
         check_fitted(self)
-        return probabilities(self, X, k, options)
+        return requests.probabilities(self, X, k, options)
 
     def calibrate(self, X: DocumentInput, y: LabelInput = None, **options: Any) -> Calibration:
         """Learns probabilities and a threshold from documents that the model was not trained on.

@@ -21,21 +21,13 @@ from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods import neural, preparation
+from labelgrove.methods import neural, preparation, reranking
 from labelgrove.methods.cost_estimate import RERANK_SPACE, TRAINING_SPACE, CostEstimate
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import network_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.neural import make_runner, train_heads
 from labelgrove.methods.preparation import Neural, Prepared, TrainingExamples
-from labelgrove.methods.reranking import (
-    Reranker,
-    RerankParams,
-    check_reranking,
-    proposed,
-    reranker_features,
-    shortlist_matrix,
-)
 from labelgrove.methods.terms import Terms, without_matrix
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, Runner, network_part
@@ -66,11 +58,11 @@ class LabelNetwork(Neural, Protocol):
 
     baseline: bool
     tree: TreeParams
-    rerank: RerankParams
+    rerank: reranking.RerankParams
     index_: LabelIndex
     tree_: LabelTree | None
     network_: Network
-    reranker_: Reranker | None
+    reranker_: reranking.Reranker | None
     history_: TableView | None
     report_: TableView
 
@@ -86,7 +78,7 @@ def check(model: LabelNetwork) -> None:
             "heads.sharded: one process holds all labels; start several (torchrun "
             "--nproc_per_node 2 -m labelgrove train ...), or leave it unset"
         )
-    check_reranking(model.rerank, model.ranker)
+    reranking.check_reranking(model.rerank, model.ranker)
 
 
 def prepare(model: LabelNetwork, corpus: Corpus, stages: Stages) -> Prepared:
@@ -120,7 +112,7 @@ def rerank(
     stages: Stages,
     network: CachedResult[Network],
     tree: CachedResult[LabelTree] | None,
-) -> Reranker | None:
+) -> reranking.Reranker | None:
     """The ranker over the shortlists of a trained network, if the settings ask for it."""
     if not model.rerank.reranks:
         return None
@@ -144,7 +136,7 @@ def rerank(
         **more,
     ).value
     linear = more["linear"].value if more else None
-    return Reranker(data.terms.value.reader, ranker, model.rerank, linear)
+    return reranking.Reranker(data.terms.value.reader, ranker, model.rerank, linear)
 
 
 def remember(model: LabelNetwork, data: Prepared, stages: Stages, history: TableView) -> None:
@@ -247,14 +239,14 @@ def train_reranker(
     examples: TrainingExamples,
     terms: Terms,
     tree: LabelTree,
-    params: RerankParams,
+    params: reranking.RerankParams,
     ranker: RankerParams,
     seed: int,
     linear: Ranker | None = None,
 ) -> Ranker:
     """The ranker that puts the shortlists of a trained network, and of the linear one, in order."""
     length = min(params.shortlist, tree.labels)
-    more = None if linear is None else proposed(linear, terms.rows, length)
+    more = None if linear is None else reranking.proposed(linear, terms.rows, length)
     columns, _, vectors = runner.read(examples.tokens, length, vectors=True, more=more)
     settings, start = ranker.get_params(), None
     if params.start != "none":
@@ -263,14 +255,14 @@ def train_reranker(
         # The layer was trained with longer vectors; this is their mean length.
         scale = np.linalg.norm(vectors, axis=1).mean() if params.normalise else 1.0
         start = Start(weights * scale, bias)
-    features = reranker_features(terms.rows, vectors, params)
+    features = reranking.reranker_features(terms.rows, vectors, params)
     del vectors  # large, and the features are a copy
     return train_ranker(
         features,
         examples.labels,
         tree,
         RankerParams(**settings),
-        shortlist=shortlist_matrix(columns, tree.labels),
+        shortlist=reranking.shortlist_matrix(columns, tree.labels),
         start=start,
         seed=seed,
     )

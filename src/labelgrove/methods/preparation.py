@@ -35,16 +35,8 @@ from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.settings import LabelTexts
 from labelgrove.methods.terms import FeatureChoice, Terms, choose_features, terms_stage
+from labelgrove.nn.encoders import files
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder, load_tokenizer
-from labelgrove.nn.encoders.files import (
-    EncoderContent,
-    EncoderParams,
-    layer_count,
-    longest_text,
-    parameter_count,
-    states_width,
-    trained_pooling,
-)
 from labelgrove.nn.encoders.tokens import Tokens, read_record, tokenize
 from labelgrove.nn.training.devices import choose_device, choose_precision
 from labelgrove.nn.training.params import LoopParams, TrainingParams
@@ -68,7 +60,7 @@ class Neural(Protocol):
     """
 
     method: ClassVar[str]
-    encoder: EncoderParams
+    encoder: files.EncoderParams
     training: TrainingParams
     tfidf: TfidfParams
     ranker: RankerParams
@@ -183,7 +175,8 @@ def prepare(
     def train(own: Stages) -> TrainedLinear:
         if not (linear or compares):
             return TrainedLinear(None, {})
-        ranker = linear_stage(own, terms, learnt_from.labels)
+        given: Table = {"terms": terms, "labels": learnt_from.labels, "stops": own.stops}
+        ranker = own("linear", fit_linear, **given)
         if held_out is None or not baseline:
             return TrainedLinear(ranker, {})
         return TrainedLinear(ranker, baseline_stage(own, ranker, terms, learnt_from, held_out))
@@ -193,7 +186,7 @@ def prepare(
     tokens, held_out_tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader), None
     if held_out is not None:
         held_out_tokens = tokens_stage(stages, "held-out-tokens", held_out.texts, reader)
-    encoder = stages.derive(lambda: reader, content=EncoderContent(model.encoder))
+    encoder = stages.derive(lambda: reader, content=files.EncoderContent(model.encoder))
     return Prepared(corpus, learnt_from, held_out, terms, trained, encoder, tokens, held_out_tokens)
 
 
@@ -211,7 +204,7 @@ def padding_note(encoder: Encoder, params: LoopParams) -> str | None:
 
 
 def situation(
-    corpus: Corpus, encoder: EncoderParams, *, clusters: tuple[int, ...] = ()
+    corpus: Corpus, encoder: files.EncoderParams, *, clusters: tuple[int, ...] = ()
 ) -> DefaultInputs:
     """What settings are derived from, for an encoder that reads the texts of a corpus."""
     folder = encoder.folder()
@@ -221,11 +214,11 @@ def situation(
         documents=len(corpus),
         labels=len(corpus.index),
         clusters=clusters,
-        width=states_width(folder),
-        layers=layer_count(folder),
-        parameters=parameter_count(folder),
-        positions=longest_text(folder),
-        pooling=trained_pooling(folder),
+        width=files.states_width(folder),
+        layers=files.layer_count(folder),
+        parameters=files.parameter_count(folder),
+        positions=files.longest_text(folder),
+        pooling=files.trained_pooling(folder),
         gpu=kind != "cpu",
         compiles=kind == "cuda" and importlib.util.find_spec("triton") is not None,
         processes=process_count(),
@@ -233,7 +226,7 @@ def situation(
     )
 
 
-def check_fields(encoder: EncoderParams, corpus: Corpus) -> None:
+def check_fields(encoder: files.EncoderParams, corpus: Corpus) -> None:
     """Refuses fields to read that the documents do not have."""
     names = None if corpus.texts is None else names_in(corpus.texts)
     known = () if names is None else names.fields
@@ -272,11 +265,6 @@ def tokens_stage(
         how["fields"] = encoder.fields
     reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str(), **how)
     return stages(name, tokenize, texts=texts, tokenizer=reader, max_tokens=encoder.max_tokens)
-
-
-def linear_stage(stages: Stages, terms: CachedResult[Terms], labels: CSR) -> CachedResult[Ranker]:
-    """The ranker of the linear method with its defaults, over sparse features."""
-    return stages("linear", fit_linear, terms=terms, labels=labels, stops=stages.stops)
 
 
 def fit_linear(terms: Terms, labels: CSR, *, stops: Sequence[Callback]) -> Ranker:
@@ -333,7 +321,7 @@ def held_out_measures(
     return {name: float(values[name]) for name in names}
 
 
-def length_sample(texts: Sequence[str], encoder: EncoderParams) -> Callable[[int], Int64]:
+def length_sample(texts: Sequence[str], encoder: files.EncoderParams) -> Callable[[int], Int64]:
     """Counts tokens, at most so many, of texts that are spread over the corpus: always the same."""
     count = min(len(texts), SAMPLED_TEXTS)
     sample = [texts[row * len(texts) // count] for row in range(count)]

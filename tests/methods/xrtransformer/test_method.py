@@ -12,13 +12,12 @@ import pytest
 pytest.importorskip("torch")
 
 
-import labelgrove
 from labelgrove.disk.bundle import read_bundle
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from labelgrove.methods.xrtransformer.method import XRTransformer
 from support.run_logs import computed, fitted_in, interrupted, resumed
-from support.small_models import FEW_STEPS, planted, same, tiny_training
+from support.small_models import FEW_STEPS, planted, same, stored, tiny_training
 
 pytestmark = pytest.mark.slow
 DOCUMENTS = TEXTS, LABELS = planted(80)
@@ -160,8 +159,7 @@ def test_text_vectors_may_be_standardised(tmp_path: Path) -> None:
     vectors = read_bundle(first, kind="stage").parts["result"].arrays["train"]
     assert np.allclose(vectors.mean(0), 0, atol=1e-3)
     assert vectors.std(0).max() < 1.1
-    model.save(tmp_path / "model")
-    loaded = labelgrove.load(tmp_path / "model")
+    loaded = stored(model, tmp_path / "model")
     assert same(loaded.predict(TEXTS, k=3), model.predict(TEXTS, k=3))
     plain = new({"bootstrap_first": True}).fit(*DOCUMENTS)
     assert plain.standard_ is None

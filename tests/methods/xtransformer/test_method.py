@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("torch")
 
 
-import labelgrove
 from labelgrove.core.callbacks import Event
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError
@@ -28,7 +27,7 @@ from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
 from support.run_logs import computed, fitted_in, interrupted, resumed
-from support.small_models import COLOURS, FEW_UPDATES, THINGS, planted, same, tiny_training
+from support.small_models import COLOURS, FEW_UPDATES, THINGS, planted, same, stored, tiny_training
 from support.tiny_encoders import make_encoder
 
 pytestmark = pytest.mark.slow
@@ -94,8 +93,7 @@ def test_a_learnt_score_is_a_probability_and_needs_held_out_documents(tmp_path: 
     assert model.report_["xtransformer"]["P@1"] > 0.8
     found = model.predict(texts, k=3)
     assert found.score_kind == "probability"
-    model.save(tmp_path / "model")
-    assert same(labelgrove.load(tmp_path / "model").predict(texts, k=3), found)
+    assert same(stored(model, tmp_path / "model").predict(texts, k=3), found)
     with pytest.raises(ConfigError, match="held-out"):
         new(**learnt).fit(texts, labels)
 

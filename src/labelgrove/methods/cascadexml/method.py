@@ -45,7 +45,7 @@ class CascadeXML(Model):
     ``tree`` says what labels are clustered by; the widths of its levels come from ``heads``.
     ``rerank`` is a linear ranker over the shortlists of the network and of the linear method, with
     settings in ``ranker``. Scores are probabilities (see ``heads.score``).
-    ``methods/neural.py`` explains the settings that all methods with an encoder have.
+    ``methods/preparation.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "cascadexml"

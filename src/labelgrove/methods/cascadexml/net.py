@@ -22,28 +22,8 @@ from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, fixed, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.nn.heads.candidates import (
-    AllowedNodes,
-    Candidates,
-    TreeIndex,
-    best,
-    contains,
-    favour,
-    found_labels,
-    shortlist,
-)
-from labelgrove.nn.heads.layers import (
-    LabelTable,
-    LogitForm,
-    NodeLogit,
-    TopLabels,
-    as_numpy,
-    full_logits,
-    log_odds,
-    per_level,
-    shortlist_logits,
-    top_labels,
-)
+from labelgrove.nn.heads import candidates as lists
+from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads.losses import document_losses, label_weights
 from labelgrove.nn.heads.params import SHARDED, LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
@@ -107,7 +87,9 @@ class CascadeParams(LabelHeadParams):
         help="level: the label's probability; weighted: times that of its cluster (public code); "
         "path: times those of all clusters above it",
     )
-    logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
+    logits: scoring.LogitForm = param(
+        "auto", help="how candidates are scored; all give the same logits"
+    )
 
     @property
     def divides(self) -> bool:
@@ -118,7 +100,7 @@ class CascadeParams(LabelHeadParams):
 class Level(NamedTuple):
     """One level's result for a batch: its candidates, their logits, and the nodes it kept."""
 
-    listed: Candidates
+    listed: lists.Candidates
     logits: Tensor
     kept: Tensor
     kept_mask: Tensor
@@ -154,19 +136,19 @@ class CascadeNet(nn.Module):
         )
         large = tree.labels >= self.params.row_table_from
         table = RowTable(tree.labels, width, bias=True, device=device) if large else None
-        self.index = TreeIndex(tree)
+        self.index = lists.TreeIndex(tree)
         self.register_buffer("costs", None, persistent=False)
         levels = len(tree.widths)
-        self.kept = per_level(params.kept, levels - 1, "kept")
-        self.dropout = per_level(_dropouts(params.dropout, levels), levels, "dropout")
-        self.weights = per_level(params.level_weights or 1.0, levels, "level_weights")
+        self.kept = scoring.per_level(params.kept, levels - 1, "kept")
+        self.dropout = scoring.per_level(_dropouts(params.dropout, levels), levels, "dropout")
+        self.weights = scoring.per_level(params.level_weights or 1.0, levels, "level_weights")
         self.joined = layers_joined(params.layers, levels)
         for level, count in enumerate(self.joined):
             if count > 1:
                 self.add_module(mix_name(level), nn.Linear(count * width, width))
         self.text_width = width
-        above = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
-        self.tables = nn.ModuleList([*above, table or LabelTable(tree.labels, width)])
+        above = [scoring.LabelTable(nodes, width) for nodes in tree.widths[:-1]]
+        self.tables = nn.ModuleList([*above, table or scoring.LabelTable(tree.labels, width)])
 
     @property
     def _tables(self) -> Any:
@@ -189,7 +171,7 @@ class CascadeNet(nn.Module):
         counts = self.index.bearers(labels)
         for table, bearers, share in zip(self._tables, counts, kept, strict=True):
             scored = np.maximum(min(share, 1.0) * labels.shape[0], bearers)
-            table.bias.copy_(log_odds(bearers, scored))
+            table.bias.copy_(scoring.log_odds(bearers, scored))
 
     def divide(self, rank: int, count: int, device: torch.device) -> None:
         """Leaves the last level only the rows of one process of several that train together."""
@@ -236,9 +218,9 @@ class CascadeNet(nn.Module):
         mean = total.mean()
         return mean, {"loss": mean.detach()} | stats
 
-    def allowing(self, allowed: npt.NDArray[np.bool_]) -> AllowedNodes:
+    def allowing(self, allowed: npt.NDArray[np.bool_]) -> lists.AllowedNodes:
         """The argument ``allowed`` of :meth:`predict`, from a flag per label column."""
-        return AllowedNodes(self.index, allowed)
+        return lists.AllowedNodes(self.index, allowed)
 
     def predict(
         self,
@@ -246,8 +228,8 @@ class CascadeNet(nn.Module):
         k: int,
         *,
         enough: bool = False,
-        allowed: AllowedNodes | None = None,
-    ) -> TopLabels:
+        allowed: lists.AllowedNodes | None = None,
+    ) -> scoring.TopLabels:
         """The best ``k`` labels by ``params.score``, without dropout.
 
         With ``enough``, enough clusters are kept to have ``k`` labels. ``allowed`` is from
@@ -262,7 +244,7 @@ class CascadeNet(nn.Module):
             listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
             if len(levels) > 1 and self.params.score != "level":
                 scores = scores * self._chances_above(levels).gather(1, listed.slots)
-            return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
+            return scoring.top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
 
     def scores(self, states: Sequence[Tensor], columns: Tensor) -> Tensor:
         """What :meth:`predict` gives to label columns of each document; meaningless where -1."""
@@ -272,7 +254,9 @@ class CascadeNet(nn.Module):
             levels = list(enumerate(self._vectors(states, dropout=False)))
             for level, vectors in reversed(levels[-self._counted :]):
                 table = self._tables[level]
-                logits = shortlist_logits(vectors, table, nodes, real, form=self.params.logits)
+                logits = scoring.shortlist_logits(
+                    vectors, table, nodes, real, form=self.params.logits
+                )
                 scores = scores.to(logits.device) * logits.sigmoid()
                 nodes = self.index.parents(level)[nodes]
         return scores
@@ -301,7 +285,7 @@ class CascadeNet(nn.Module):
             levels = self._levels(states, None, dropout=False)
             truth = self.index.true_nodes(positives)
             rows = [
-                found_labels(level.kept, level.kept_mask, true)
+                lists.found_labels(level.kept, level.kept_mask, true)
                 for level, true in zip(levels[:-1], truth, strict=False)
             ]
             if not rows:
@@ -312,7 +296,7 @@ class CascadeNet(nn.Module):
         """What the level of the labels reads, without dropout."""
         return self._vectors(states, dropout=False)[-1]
 
-    def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
+    def path(self, states: Sequence[Tensor], column: int) -> list[scoring.NodeLogit]:
         """Logits on the path to a label, even if it is on no shortlist."""
         nodes = [int(self.index.leaf_positions[column])]
         for level in range(len(self.tables) - 1, 0, -1):
@@ -324,7 +308,7 @@ class CascadeNet(nn.Module):
             bias = float(table.bias[node].detach())
             logit = vectors.float() @ table.weight[node].detach().float() + bias
             counts = level >= len(nodes) - self._counted
-            steps.append(NodeLogit(level + 1, node, width, logit, bias, counts))
+            steps.append(scoring.NodeLogit(level + 1, node, width, logit, bias, counts))
         return steps
 
     def output_layer(self) -> tuple[Float32, Float32]:
@@ -336,8 +320,8 @@ class CascadeNet(nn.Module):
         # In pieces: a GPU has no memory for a second table of millions of rows.
         for start in range(0, len(columns), ROWS_PER_COPY):
             piece = slice(start, start + ROWS_PER_COPY)
-            weights[columns[piece]] = as_numpy(table.weight[piece])
-            biases[columns[piece]] = as_numpy(table.bias[piece])
+            weights[columns[piece]] = scoring.as_numpy(table.weight[piece])
+            biases[columns[piece]] = scoring.as_numpy(table.bias[piece])
         return weights, biases
 
     def _levels(
@@ -347,7 +331,7 @@ class CascadeNet(nn.Module):
         *,
         dropout: bool,
         kept: Sequence[int] | None = None,
-        allowed: AllowedNodes | None = None,
+        allowed: lists.AllowedNodes | None = None,
     ) -> list[Level]:
         keep = self.kept if kept is None else kept
         levels: list[Level] = []
@@ -358,8 +342,8 @@ class CascadeNet(nn.Module):
                 levels.append(Level(listed, logits, nothing, nothing, nothing, nothing))
                 continue
             forced = truth is not None and self.params.truth == "forced"
-            scores = favour(logits, listed.targets) if forced else logits
-            places, kept_mask = best(scores, listed.mask, keep[number])
+            scores = lists.favour(logits, listed.targets) if forced else logits
+            places, kept_mask = lists.best(scores, listed.mask, keep[number])
             nodes = listed.ids.gather(1, places)
             slots = listed.slots.gather(1, places)
             levels.append(Level(listed, logits, nodes, kept_mask, logits.gather(1, places), slots))
@@ -371,22 +355,22 @@ class CascadeNet(nn.Module):
         vectors: Tensor,
         levels: list[Level],
         truth: list[Tensor] | None,
-        allowed: AllowedNodes | None,
-    ) -> tuple[Candidates, Tensor]:
+        allowed: lists.AllowedNodes | None,
+    ) -> tuple[lists.Candidates, Tensor]:
         table = self._tables[number]
         if number == 0:
-            logits = full_logits(vectors, table)
+            logits = scoring.full_logits(vectors, table)
             ids = torch.arange(logits.shape[1], device=logits.device).repeat(len(logits), 1)
             everything = torch.ones_like(ids, dtype=torch.bool)
-            targets = contains(truth[0], ids) if truth else torch.zeros_like(everything)
-            listed = Candidates(ids, everything, torch.zeros_like(ids), targets)
+            targets = lists.contains(truth[0], ids) if truth else torch.zeros_like(everything)
+            listed = lists.Candidates(ids, everything, torch.zeros_like(ids), targets)
             return (listed if allowed is None else allowed.only(0, listed)), logits
         above = levels[-1]
-        listed = shortlist(self.index, number, above.kept, above.kept_mask, truth)
+        listed = lists.shortlist(self.index, number, above.kept, above.kept_mask, truth)
         if allowed is not None:
             listed = allowed.only(number, listed)
         form = self.params.logits
-        return listed, shortlist_logits(vectors, table, listed.ids, listed.mask, form=form)
+        return listed, scoring.shortlist_logits(vectors, table, listed.ids, listed.mask, form=form)
 
     def _vectors(self, states: Sequence[Tensor], *, dropout: bool) -> list[Tensor]:
         """What each level's head reads."""
@@ -406,9 +390,9 @@ class CascadeNet(nn.Module):
     def _unforced(self, level: Level, keep: int, true: Tensor) -> Tensor:
         kept, mask = level.kept, level.kept_mask
         if self.params.truth == "forced":
-            places, mask = best(level.logits, level.listed.mask, keep)
+            places, mask = lists.best(level.logits, level.listed.mask, keep)
             kept = level.listed.ids.gather(1, places)
-        return found_labels(kept, mask, true)
+        return lists.found_labels(kept, mask, true)
 
 
 def mix_name(level: int) -> str:

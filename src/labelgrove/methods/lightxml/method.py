@@ -48,7 +48,7 @@ class LightXML(Model):
 
     ``rerank`` is a linear ranker over the shortlists of the network and of the linear method, with
     settings in ``ranker``. Scores are probabilities of labels (``heads.score``).
-    ``methods/neural.py`` explains the settings that all methods with an encoder have.
+    ``methods/preparation.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "lightxml"

@@ -36,15 +36,9 @@ from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice, without_matrix
 from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.updating.views import extended_tree
+from labelgrove.methods.xrtransformer import vectors as reading
 from labelgrove.methods.xrtransformer.levels import go_down, make_descent
 from labelgrove.methods.xrtransformer.net import XrParams
-from labelgrove.methods.xrtransformer.vectors import (
-    Standard,
-    beside,
-    embedded,
-    found_share,
-    restore,
-)
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams, states_width
 from labelgrove.nn.encoders.tokens import tokenize
@@ -69,7 +63,7 @@ class XRTransformer(Model):
     ranker descends; without ``refine`` the ranker keeps the preliminary one. ``ranker_input`` is
     "both" or "vectors": the ranker and its tree may do without tf-idf. ``matcher`` are the linear
     models that shortlist for the next level. Scores are margins, or products as ``search`` says.
-    ``methods/neural.py`` explains the settings that all methods with an encoder have.
+    ``methods/preparation.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "xrtransformer"
@@ -108,11 +102,11 @@ class XRTransformer(Model):
         tree = data.tree(stages, self.tree, seed=seed)
         inputs = make_descent(self, data, stages, tree)
         network, vectors, shortlists, histories = go_down(self, stages, inputs)
-        self.encoder_ = restore(data.encoder.value, network.value).eval()
+        self.encoder_ = reading.restore(data.encoder.value, network.value).eval()
         self.standard_ = inputs.value.standard
         self.vectorizer_ = data.terms.value.reader.tfidf
         features = stages.derive(
-            lambda: self._seen(beside(data.terms.value.rows, vectors.value.train)),
+            lambda: self._seen(reading.beside(data.terms.value.rows, vectors.value.train)),
             terms=data.terms,
             vectors=vectors,
             input=self.ranker_input,
@@ -145,7 +139,9 @@ class XRTransformer(Model):
             judged = self._seen(inputs.value.features(vectors.value, held_out=True))
             predictions = search_labels(self, judged, 10, mask=None)
             pairs = zip(shortlists, inputs.value.held_out_counts, strict=False)
-            recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
+            recall = [
+                reading.found_share(s.held_out, c) for s, c in pairs if s.held_out is not None
+            ]
             self.report_ = neural.compared(self.method, data, stages, predictions, recall)
 
     def _check(self, labels: int) -> None:
@@ -186,16 +182,16 @@ class XRTransformer(Model):
         documents = with_texts(self.method, X)
         assert documents.texts is not None
         vectors = self._vectors_of(documents.texts)
-        return self._seen(beside(self.term_reader().rows(documents), vectors))
+        return self._seen(reading.beside(self.term_reader().rows(documents), vectors))
 
     def _of_texts(self, texts: Strings, reader: TermReader) -> Features:
         """Labels' own texts, as documents without a row in a given matrix."""
-        return self._seen(beside(reader.of_texts(texts), self._vectors_of(texts)))
+        return self._seen(reading.beside(reader.of_texts(texts), self._vectors_of(texts)))
 
     def _vectors_of(self, texts: Strings) -> Float32:
         encoder = self.encoder_
         tokens = tokenize(texts, encoder, encoder.max_tokens)
-        return embedded(encoder, tokens, self.standard_, precision=self.training.precision)
+        return reading.embedded(encoder, tokens, self.standard_, precision=self.training.precision)
 
     def _seen(self, features: Features) -> Features:
         """What the ranker is given of tf-idf and vectors."""
@@ -203,14 +199,13 @@ class XRTransformer(Model):
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Down the refined tree; text vectors are traced back to words."""
-        reading = NetworkInput(self.encoder_, None, question)
         return vector_paths(
             self.rankers_,
             self.read(question.documents),
             question,
             search=self.search,
             terms=self.term_reader(),
-            reading=reading,
+            reading=NetworkInput(self.encoder_, None, question),
         )
 
     def growth(self) -> GrowthView:
@@ -269,7 +264,7 @@ class XRTransformer(Model):
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         stored = parts["encoder"]
         self.encoder_ = Encoder.from_state(Part(stored.config["encoder"], stored.arrays)).eval()
-        self.standard_ = Standard.from_state(stored) if "mean" in stored.arrays else None
+        self.standard_ = reading.Standard.from_state(stored) if "mean" in stored.arrays else None
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         self.tree_: LabelTree = LabelTree.from_state(parts["tree"])
         self.rankers_ = [Ranker.from_state(parts["ranker"])]

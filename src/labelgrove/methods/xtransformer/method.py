@@ -54,7 +54,7 @@ class XTransformer(Model):
     and one encoder; the paper's nine are an ensemble of such models. With
     ``ranking.combine="learnt"``, the two weights are learnt from the ``held_out`` documents; for
     the report, from the half of them that is not being measured.
-    ``methods/neural.py`` explains the settings that all methods with an encoder have.
+    ``methods/preparation.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "xtransformer"
