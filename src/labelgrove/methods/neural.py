@@ -184,12 +184,7 @@ def encoder_work(
 
 
 def estimate_memory(
-    model: Neural,
-    corpus: Corpus,
-    *,
-    layers: int = 1,
-    copies: int = 5,
-    shortlist: int | None = None,
+    model: Neural, corpus: Corpus, *, layers: int = 1, copies: int = 5, shortlist: int | None = None
 ) -> int:
     """Bytes of main memory for fitting: tf-idf and the baseline, or the network with its optimiser.
 
@@ -293,11 +288,7 @@ def make_batches(
             f"training.batch_tokens: {params.batch_tokens} are too few for a text of "
             f"{tokens.longest}; raise it, or lower encoder.max_tokens"
         )
-    common: Table = {
-        "pad_id": encoder.pad_id,
-        "seed": seed,
-        "max_tokens": params.batch_tokens,
-    }
+    common: Table = {"pad_id": encoder.pad_id, "seed": seed, "max_tokens": params.batch_tokens}
     device = choose_device()
     quick = encoder.packs_quickly(device, choose_precision(params.precision, device))
     if quick if params.packed is None else params.packed:

@@ -105,12 +105,7 @@ def test_prediction_is_that_of_the_equations(score, widths):
     top = net.predict(states, 6)
     for d in range(DOCUMENTS):
         expected = reference.predict(
-            vectors_of(net, states, d),
-            tree.parents,
-            tables_of(net),
-            6,
-            kept=net.kept,
-            score=score,
+            vectors_of(net, states, d), tree.parents, tables_of(net), 6, kept=net.kept, score=score
         )
         real = top.columns[d] >= 0
         assert top.columns[d][real].tolist() == [tree.leaf_labels[n] for n, _ in expected]

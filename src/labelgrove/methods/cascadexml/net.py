@@ -197,11 +197,7 @@ class CascadeNet(nn.Module):
             weights = label_weights(costs, nodes, targets)
             losses.append(
                 document_losses(
-                    level.logits,
-                    targets,
-                    mask=mask,
-                    weights=weights,
-                    reduction=reduction,
+                    level.logits, targets, mask=mask, weights=weights, reduction=reduction
                 )
             )
             sizes.append(mask.sum(1))

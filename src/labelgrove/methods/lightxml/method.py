@@ -115,22 +115,14 @@ class LightXML(Model):
         )
         recall = stages("network-groups", static.train_groups, shared=shared, encoder=data.encoder)
         labels = stages(
-            "network-labels",
-            static.train_labels,
-            shared=shared,
-            recall=recall,
-            tree=tree,
+            "network-labels", static.train_labels, shared=shared, recall=recall, tree=tree
         )
         if self.heads.negatives == "static-two":
             return stages.derive(
                 lambda: static.kept_both(recall.value, labels.value), recall=recall, labels=labels
             )
         return stages(
-            "network",
-            static.train_groups_again,
-            shared=shared,
-            recall=recall,
-            labels=labels,
+            "network", static.train_groups_again, shared=shared, recall=recall, labels=labels
         )
 
     def resolve_defaults(self, corpus: Corpus) -> Self:

@@ -242,12 +242,7 @@ class LightXmlNet(nn.Module):
         return torch.from_numpy(allowed).to(self.full.weight.device)
 
     def predict(
-        self,
-        states: Sequence[Tensor],
-        k: int,
-        *,
-        enough: bool = False,
-        allowed: Any = None,
+        self, states: Sequence[Tensor], k: int, *, enough: bool = False, allowed: Any = None
     ) -> scoring.TopLabels:
         """The best ``k`` labels by ``params.score``, without dropout.
 

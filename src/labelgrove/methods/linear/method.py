@@ -185,12 +185,7 @@ class Linear(Model):
                 beside = weights is not None or proposed is not None
                 scratch = streaming.scratch_for(self, corpus, memory, run, in_memory=beside)
             features, reader = inputs.features_stage(
-                stages,
-                corpus,
-                self.tfidf,
-                self.dense_norm,
-                scratch,
-                sparse_norm=self.sparse_norm,
+                stages, corpus, self.tfidf, self.dense_norm, scratch, sparse_norm=self.sparse_norm
             )
             if engine is not None:
                 plain, opened = features, engine  # the same key, as results are the same

@@ -125,10 +125,8 @@ class Shortlists:
     held_out: CSR | None
 
     def state(self) -> Part:
-        arrays = csr_arrays(self.train, "train")
-        if self.held_out is not None:
-            arrays |= csr_arrays(self.held_out, "held_out")
-        return Part({}, arrays)
+        held_out = {} if self.held_out is None else csr_arrays(self.held_out, "held_out")
+        return Part({}, csr_arrays(self.train, "train") | held_out)
 
     @classmethod
     def from_state(cls, part: Part) -> Shortlists:

@@ -118,13 +118,7 @@ def train_cluster_ranker(
     if tree.widths[0] == tree.labels:  # a shortlist of this width is read as label columns
         seen = seen[:, tree.leaf_positions]
     return train_ranker(
-        features,
-        labels,
-        tree,
-        ranker,
-        shortlist=seen,
-        seed=seed,
-        progress=progress,
+        features, labels, tree, ranker, shortlist=seen, seed=seed, progress=progress
     )
 
 
