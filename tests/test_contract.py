@@ -505,11 +505,6 @@ def test_grows_or_says_what_to_do_instead(kind: str, tmp_path: Any) -> None:
     )
 
 
-def test_unknown_settings_name_the_nearest(method: str) -> None:
-    with pytest.raises(ConfigError, match=r"did you mean random_state\?"):
-        new(method, random_stat=1)
-
-
 def test_grid_search_over_a_nested_parameter(kind: str) -> None:
     texts, labels = planted(60)
     labels = learnable(kind, labels)

@@ -210,9 +210,3 @@ def test_cell(feature: str, method: str, tmp_path: Path) -> None:
         assert not promised, f"{method} does not support {feature}: {error}"
     else:
         assert promised, f"{method} supports {feature}, but docs/support.md says no"
-
-
-def test_what_is_not_supported_is_told_with_a_remedy() -> None:
-    pytest.importorskip("torch")
-    with pytest.raises(UnsupportedError, match=r"lightxml reads text.*; train linear on them"):
-        features("lightxml", Path())

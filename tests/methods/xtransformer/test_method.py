@@ -35,10 +35,19 @@ def new(**settings: Any) -> Any:
     return create("xtransformer", tables | settings)
 
 
-def test_given_negatives_are_refused() -> None:
-    texts, labels = planted(30)
-    with pytest.raises(ConfigError, match=r"ranker\.negatives: must be tfn, man or tfn\+man"):
-        new(ranker={"negatives": "given"}).fit(texts, labels)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ranker": {"negatives": "given"}}, r"ranker\.negatives: must be tfn, man or tfn\+man"),
+        ({"indexing": {"pifa": "sums"}}, r"indexing\.pifa: sums .*pifa-neural"),
+        ({"indexing": {"text_encoder": "x"}}, r"indexing\.text_encoder: .*pifa-tfidf reads no"),
+        # Labels' texts may have an encoder of their own.
+        ({"indexing": {"vectors": "text-emb", "text_encoder": "no/such/"}}, "no/such/"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        new(**settings).fit(*planted(30))
 
 
 @pytest.mark.parametrize("vectors", ["pifa-tfidf", "pifa-neural", "text-emb"])
@@ -182,25 +191,6 @@ def test_vectors_of_another_encoder_add_up_as_they_are(tmp_path: Path) -> None:
     unit = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     assert model.rankers()[0].tree == cluster_tree(unit, IndexingParams(clusters=4))
     assert not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=0.1)
-
-
-@pytest.mark.parametrize(
-    ("indexing", "message"),
-    [
-        ({"pifa": "sums"}, r"indexing\.pifa: sums .*pifa-neural"),
-        ({"text_encoder": "all-MiniLM-L6-v2"}, r"indexing\.text_encoder: .*pifa-tfidf reads no"),
-    ],
-)
-def test_indexing_that_has_no_effect_is_refused(indexing: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        new(indexing=indexing).fit(*planted(30))
-
-
-def test_label_texts_may_have_an_encoder_of_their_own() -> None:
-    texts, labels = planted(30)
-    own = {"vectors": "text-emb", "text_encoder": "no/such/folder/"}
-    with pytest.raises(ConfigError, match="no/such/folder/"):
-        new(indexing=own).fit(texts, labels)
 
 
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(tmp_path: Path) -> None:
