@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction n
     from labelgrove.methods.updating.growth import GrowthView, OwnGrowth
     from labelgrove.methods.updating.report import Growth
     from labelgrove.nn.encoders.files import EncoderParams
+    from labelgrove.ranking.beam import SearchParams
 
 # Workers train linear models on shards, one network in several processes, or a member each.
 Workers: TypeAlias = Literal["shards", "processes", "members"] | None
@@ -93,6 +94,7 @@ class Model:
     n_jobs: int | None
     device: str | None = None  # of a method with a network
     encoder: EncoderParams | None = None  # that a method fine-tunes
+    search: SearchParams | None = None  # of a method that goes down trees
     label_texts: str | None = None  # of a method that can learn names as documents
     candidates: int = 100  # labels per document that are compared where lists are merged
 
@@ -240,7 +242,7 @@ class Model:
     @property
     def score_kind(self) -> ScoreKind | None:
         """The kind of raw scores, by the settings; None if known only from a prediction."""
-        return "product"
+        return "product" if self.search is None else self.search.score_kind
 
     def rankers(self) -> list[Ranker]:
         """The linear rankers of a fitted model, one per tree."""

@@ -30,7 +30,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.predictions import Predictions, ScoreKind
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
@@ -231,11 +231,6 @@ class Linear(Model):
         plain, choice = copy.copy(self), choose_features(self.features, corpus)
         plain.derived_ = choice.derived | scaling(choice.read, self.sparse_norm)
         return plain
-
-    @property
-    def score_kind(self) -> ScoreKind:
-        """As ``search`` says."""
-        return self.search.score_kind
 
     def _tree_seed(self, number: int) -> int:
         if number == 0:

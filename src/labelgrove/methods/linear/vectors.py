@@ -22,8 +22,6 @@ from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.data.records import plain_texts
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError
-from labelgrove.evaluation.predictions import Predictions, ScoreKind
-from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
@@ -34,7 +32,7 @@ from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import scaled
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
+from labelgrove.methods.searching import best_labels, tree_cost_estimate, tree_growth
 from labelgrove.methods.settings import Group, LabelTexts, check_count, group
 from labelgrove.methods.terms import FeatureChoice, choose_features, terms_stage, without_matrix
 from labelgrove.methods.updating.growth import GrowthView
@@ -100,6 +98,7 @@ class LinearVectors(Model):
     n_jobs: int | None = None
 
     fit = neural.fit
+    _best_labels = best_labels
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
         check_texts_alone(self.method, corpus)
@@ -167,16 +166,6 @@ class LinearVectors(Model):
     def encoders(self) -> list[EncoderParams]:
         """None for word vectors."""
         return [] if self.vectors.kind == "word2vec" else [self.encoder]
-
-    @property
-    def score_kind(self) -> ScoreKind:
-        """As ``search`` says."""
-        return self.search.score_kind
-
-    def _best_labels(
-        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
-    ) -> Predictions:
-        return search_labels(self, self.read(X), k, mask=mask)
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """Sparse rows, if there are any, and text vectors."""

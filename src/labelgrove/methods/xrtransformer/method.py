@@ -20,8 +20,6 @@ from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
-from labelgrove.evaluation.predictions import Predictions, ScoreKind
-from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
@@ -31,7 +29,7 @@ from labelgrove.methods.explaining.explanation import DecisionPaths, Explanation
 from labelgrove.methods.explaining.networks import NetworkInput, vector_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import tree_stages
-from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
+from labelgrove.methods.searching import best_labels, search_labels, tree_cost_estimate, tree_growth
 from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice, without_matrix
 from labelgrove.methods.updating.growth import GrowthView
@@ -94,6 +92,7 @@ class XRTransformer(Model):
     n_jobs: int | None = None
 
     fit = neural.fit
+    _best_labels = best_labels
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
         self._check(len(corpus.index))
@@ -166,16 +165,6 @@ class XRTransformer(Model):
         # the vectors of new documents.
         needs = TrainingNeeds(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
         return neural.resolve_defaults(self, corpus, needs)
-
-    @property
-    def score_kind(self) -> ScoreKind:
-        """As ``search`` says."""
-        return self.search.score_kind
-
-    def _best_labels(
-        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
-    ) -> Predictions:
-        return search_labels(self, self.read(X), k, mask=mask)
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
