@@ -204,7 +204,7 @@ class XTransformer(Model):
         features = ordering.ranker_features(terms, vector, params)
         own = explained.label_step(reading, ranker, reader, features, shares)
         above = replace(above, counts=False, weight=0.0, probability=None)
-        if learnt is None:
+        if learnt is None or params.combine == "ranker":
             return DecisionPaths([LabelPath("ranker", 1.0, own.margin, (above, own))], "margin")
         both = explained.joined_steps(above, own, learnt.cluster, learnt.label, learnt.constant)
         both = replace(both, probability=probability(both.margin, "sigmoid"))

@@ -204,7 +204,8 @@ class ClusterRanker:
         counts = np.zeros(len(columns), np.int32)
         clusters = self.clusters_for(k, mask)
         for rows, g, h in self._margins(terms, matched, clusters, mask):
-            g.data = h if self.learnt is None else self.learnt(g.data, h)
+            learnt = self.learnt if self.params.combine == "learnt" else None
+            g.data = h if learnt is None else learnt(g.data, h)
             best = top_k(g, k)
             width = best.columns.shape[1]
             columns[rows, :width], scores[rows, :width] = best.columns, best.scores
