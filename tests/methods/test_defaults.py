@@ -91,11 +91,13 @@ def test_a_cpu_reads_less_and_compiles_nothing() -> None:
 
 
 def test_compiling_is_for_long_trainings() -> None:
-    assert values(LONG)["training.compile"] is True
-    assert values(LONG, training__max_steps=300)["training.compile"] is False
-    assert values(LONG, heads__steps=[100, 200])["training.compile"] is False
-    assert values(LONG, TrainingNeeds(networks=20))["training.compile"] is False
-    assert values(dataclasses.replace(LONG, compiles=False))["training.compile"] is False
+    long = dataclasses.replace(LONG, documents=300_000)
+    assert values(long)["training.compile"] is True
+    assert values(LONG)["training.compile"] is False
+    assert values(long, training__max_steps=300)["training.compile"] is False
+    assert values(long, heads__steps=[100, 200])["training.compile"] is False
+    assert values(long, TrainingNeeds(networks=20))["training.compile"] is False
+    assert values(dataclasses.replace(long, compiles=False))["training.compile"] is False
 
 
 def test_encoders_set_limits() -> None:

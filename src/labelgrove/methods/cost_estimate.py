@@ -44,7 +44,7 @@ class CostEstimate:
     ``rankers`` together take so many times its time.
     """
 
-    tfidf: TfidfParams
+    tfidf: TfidfParams | None  # None: there is nothing but the encoder
     tree: TreeParams
     ranker: RankerParams
     widths: tuple[int, ...]

@@ -49,6 +49,7 @@ from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, n
 from labelgrove.nn.training import devices
 from labelgrove.nn.training.devices import choose_device, choose_precision
 from labelgrove.nn.training.loop import LoopParams, Task, train
+from labelgrove.nn.training.params import TrainingParams
 
 
 class Derivable(Protocol):
@@ -65,6 +66,15 @@ class Derivable(Protocol):
 
 
 D = TypeVar("D", bound=Derivable)
+
+
+class Trained(Protocol):
+    """What trains an encoder."""
+
+    encoder: EncoderParams
+    training: TrainingParams
+    held_out: float
+    device: str
 
 
 M = TypeVar("M", bound=Neural)
@@ -164,7 +174,7 @@ def compared(
 
 
 def encoder_work(
-    model: Neural, documents: int, *, reads: float, trainings: float = 1, steps: int | None = None
+    model: Trained, documents: int, *, reads: float, trainings: float = 1, steps: int | None = None
 ) -> EncoderWork:
     """``reads`` are passes over all documents besides training and evaluation.
 

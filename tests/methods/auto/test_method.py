@@ -18,8 +18,8 @@ from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.evaluation.merge_weights import LearntMerge, cross_fitted
 from labelgrove.evaluation.merging import precision_of
 from labelgrove.methods import create
+from labelgrove.methods.auto import growing, search
 from labelgrove.methods.auto import method as module
-from labelgrove.methods.auto import search
 from labelgrove.methods.auto.growing import GrowingEnsemble, Named
 from labelgrove.methods.auto.trials import Clock, Trials
 from support.small_models import planted, same, tiny_training
@@ -285,6 +285,21 @@ def test_a_budget_joins_more_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     # What is quick learns from the validation part in the end; networks held the same one out.
     assert [members[n].facts_.documents for n in (0, 2, 3)] == [200] * 3
     assert len({member.held_out for member in (members[1], *members[4:])}) == 1
+
+
+@pytest.mark.parametrize(("documents", "kept"), [(20, 1), (200, 0)])
+def test_labels_with_few_documents_are_also_found_by_meaning(documents: int, kept: int) -> None:
+    texts, labels = planted(documents)
+    corpus = Corpus.from_lists(texts, labels)
+    network = create("cascadexml", {"encoder": tiny_training()["encoder"], "held_out": 0.1})
+    candidates = growing.two_towers(network, corpus, 10.0)
+    assert len(candidates) == kept
+    if candidates:
+        model = candidates[0].make()
+        assert (model.method, model.held_out, candidates[0].seconds) == ("dual", 0.1, 15.0)
+        assert model.encoders() == network.encoders()
+        coded = Corpus(corpus.texts, corpus.labels, LabelIndex(list(map(str, range(11)))))
+        assert len(coded.index) == len(corpus.index) and not growing.two_towers(network, coded, 1.0)
 
 
 @pytest.mark.slow

@@ -14,10 +14,12 @@ from labelgrove.methods.dual.net import (
     TowerParams,
     decoupled_softmax,
     find_near,
+    pair_loss,
     towers,
     vectors_of,
 )
 from labelgrove.methods.neural import make_batches
+from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
@@ -33,7 +35,7 @@ def encoder() -> Encoder:
     return load_encoder(EncoderParams(**tiny_training()["encoder"]))
 
 
-def pairs(encoder: Encoder, **settings: int) -> PairBatches:
+def pairs(encoder: Encoder, packed: bool = False, **settings: int) -> PairBatches:
     texts, _ = planted(40)
     own = [[n for n, label in enumerate(LABELS) if label in text.split()] for text in texts]
     rows = np.repeat(np.arange(len(own)), [len(one) for one in own])
@@ -42,7 +44,7 @@ def pairs(encoder: Encoder, **settings: int) -> PairBatches:
     labels = as_csr(sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape))
     tokens = tokenize(texts, encoder, 16)
     network = towers(encoder, len(texts), len(LABELS))
-    batches = make_batches(tokens, encoder, LoopParams(batch_size=8), 0)
+    batches = make_batches(tokens, encoder, LoopParams(batch_size=8, packed=packed), 0)
     read = tokenize(LABELS, encoder, 8)
     params = TowerParams(**settings)
     return PairBatches(batches, labels, read, network, params, precision="fp32", seed=0)
@@ -93,6 +95,31 @@ def test_an_epoch_continues_where_it_stopped(encoder: Encoder) -> None:
     assert len(rest) == len(whole) - 2
     for one, other in zip(whole[2:], rest, strict=True):
         assert (one.labels.ids == other.labels.ids).all() and (one.right == other.right).all()
+
+
+def test_packed_labels_are_those_of_padded_batches(encoder: Encoder) -> None:
+    padded, packed = pairs(encoder), pairs(encoder, packed=True)
+    of_rows = {}
+    for batch in packed.epoch(0):
+        assert isinstance(batch.labels, PackedBatch)
+        assert len(batch.labels.ids) == packed.capacity
+        names = batch.labels.rows
+        for row, right in zip(batch.rows, batch.right, strict=True):
+            of_rows[row] = set(names[right.numpy()])
+        length = np.diff(batch.labels.bounds[: len(names) + 1])
+        assert (length == packed.texts.lengths[names]).all()
+    for row, own in of_rows.items():
+        start, end = padded.labels.indptr[row : row + 2]
+        assert own == set(padded.labels.indices[start:end])
+    with torch.no_grad():
+        assert pair_loss(packed.network.eval(), batch, 0.05).isfinite()
+
+
+def test_wrong_labels_are_left_out_of_a_full_batch_first(encoder: Encoder) -> None:
+    made = pairs(encoder, packed=True)
+    made.capacity = int(made.texts.lengths[[2, 5]].sum())
+    own = np.array([False, True, False, True])
+    assert made._fitting(np.array([1, 2, 4, 5]), own).tolist() == [2, 5]
 
 
 def test_rare_labels_are_drawn_more_often(encoder: Encoder) -> None:

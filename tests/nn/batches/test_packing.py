@@ -146,7 +146,7 @@ def test_who_packs(tmp_path):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("pooling", ["first", "mean"])
-@pytest.mark.parametrize("form", ["eager", "compiled", "graphs"])
+@pytest.mark.parametrize("form", ["eager", "recorded", "compiled", "graphs"])
 def test_on_a_gpu_in_half_precision(tmp_path, form, pooling):
     make_encoder(tmp_path / "tiny", "bert", hidden_size=64, intermediate_size=96)
     params = EncoderParams(
@@ -158,7 +158,8 @@ def test_on_a_gpu_in_half_precision(tmp_path, form, pooling):
     padded = padded.to("cuda")
     exact = encoder(padded.ids, padded.mask, (1, LAYERS))
     exact = [state[np.argsort(padded.rows)] for state in exact]
-    if form != "eager":
+    encoder.record(form == "recorded")
+    if form in ("compiled", "graphs"):
         encoder.compile(dynamic=True, graphs=form == "graphs")
     (packed,) = PackedBatches(tokens, 5, pad_id=encoder.pad_id).epoch(0)
     packed = packed.to("cuda")
@@ -171,3 +172,32 @@ def test_on_a_gpu_in_half_precision(tmp_path, form, pooling):
             torch.testing.assert_close(ours[np.argsort(packed.rows)], theirs, rtol=0.1, atol=0.15)
         passes[-1].sum().backward()
         assert all(p.grad is None or p.grad.isfinite().all() for p in encoder.parameters())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_recorded_pass_has_the_bits_of_a_plain_one(tmp_path):
+    make_encoder(tmp_path / "tiny", "bert", hidden_size=64, intermediate_size=96)
+    encoder = load_encoder(EncoderParams(encoder=str(tmp_path / "tiny"), max_tokens=16)).cuda()
+    encoder.train()
+    words = encoder.model.config.vocab_size
+    shapes = [make_tokens(lengths, words) for lengths in ([9, 1, 5, 16, 3], [2, 3, 4])]
+    batches = [next(PackedBatches(t, 5, pad_id=encoder.pad_id).epoch(0)) for t in shapes]
+
+    def learnt(seed):
+        """States and gradients of both shapes in one update, with dropout."""
+        torch.manual_seed(seed)
+        encoder.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            states = [encoder.packed(batch.to("cuda"), (1, LAYERS))[1] for batch in batches]
+        torch.cat(states).square().sum().backward()
+        gradients = [p.grad.clone() for p in encoder.parameters() if p.grad is not None]
+        return [*(state.detach().clone() for state in states), *gradients]
+
+    plain = [learnt(seed) for seed in (0, 1)]
+    encoder.record(True)
+    for _ in range(2):
+        for seed, expected in enumerate(plain):
+            for ours, theirs in zip(learnt(seed), expected, strict=True):
+                assert torch.equal(ours, theirs)
+    encoder.record(False)
+    assert not torch.equal(plain[0][0], plain[1][0])

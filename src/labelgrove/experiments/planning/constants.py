@@ -26,12 +26,12 @@ MERGE = 1.5e-3
 # trainings of 6,000 and 9,000 documents there (benchmarks/results/plans.jsonl) took 0.57 to 1.06 of
 # the middle of the whole range with these; with 20 to 75, which came from single updates, 0.48.
 COMPILING = (10.0, 35.0)
-# Tokens per second once it is compiled, beside the same update that is not: 1.36 where the GPU is
-# the limit (packed, 64 x 384 tokens, benchmarks/NOTES.md) to 2.5 where launches are.
-COMPILED = 1.8
+# Tokens per second once it is compiled, beside the same update that is recorded: 11.5 ms for 9.6
+# (packed, 12,700 tokens, benchmarks/NOTES.md).
+COMPILED = 1.2
 # Tokens per second of reading, beside learning that is not compiled: one pass of three on a CPU; on
-# an H200 batches are larger, too (3.4 to 3.8 million beside 0.85, eurlex57k and tibkat).
-READING = {"cpu": 3.0, "cuda": 4.0}
+# an H200 3.4 to 3.8 million beside 1.1 (eurlex57k and tibkat).
+READING = {"cpu": 3.0, "cuda": 3.2}
 # Loading the encoder, moving it, and the first batch: H200 trainings of neural.jsonl take so much
 # longer than their stages and updates.
 START = {"cpu": 0.5, "cuda": 8.0}

@@ -1,4 +1,4 @@
-"""How fast an encoder trains on this device: a few updates that are not compiled."""
+"""How fast an encoder trains on this device: a few updates, recorded and not compiled."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def encoder_costs(work: EncoderWork, texts: Sequence[Any], labels: int) -> Encod
         params = replace(params, batch_size=size)
     outputs = labels if labels <= constants.WIDEST_HEAD else constants.SHORTLIST
     head = nn.Linear(encoder.width, outputs).to(device)
+    encoder.record(params.graphs and device.type == "cuda")
     parameters = [*encoder.to(device).train().parameters(), *head.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=1e-6)
     spent: list[tuple[float, float]] = []

@@ -179,7 +179,7 @@ def plan_training(
     cost = model.cost_estimate(len(corpus), len(corpus.index))
     if cost is not None:
         widths = tuple(cost.widths if label_tree is None else label_tree.widths)
-        facts |= {"tree": widths if cost.has_tree else (), "trees": cost.trees}
+        facts |= {"tree": widths if cost.has_tree and cost.tfidf else (), "trees": cost.trees}
     if calibrate:
         planner = _Planner(corpus, label_tree)
         try:
@@ -241,6 +241,10 @@ class _Planner:
             key = f"{model.method} {model.to_config()}"
             seconds = self._once(key, lambda: two_samples(model, corpus))
             yield model.method, (key, documents), Estimate.around(share * seconds)
+            return
+        if cost.tfidf is None:
+            assert cost.encoder is not None
+            yield from self._encoder_stages(model, cost.encoder, documents)
             return
         widths = cost.widths if self.label_tree is None else self.label_tree.widths
         settings = model.get_params(deep=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from labelgrove.data.corpus import Corpus
@@ -17,6 +18,9 @@ from labelgrove.methods.ensemble.method import Ensemble
 COMMON = ("tfidf", "features", "random_state", "n_jobs")  # settings of all members
 # How many times longer than one tree on words, and than one network, these take, roughly.
 PARTS_OF_WORDS, PER_LEVEL = 20, 2
+# dual takes this much longer than the first network. It is tried where labels have fewer documents
+# than these on average (tibkat: 7; it did not pay with 23 and more), and up to so many labels.
+SLOWER, FEW_DOCUMENTS, MOST_BY_MEANING = 1.5, 10, 100_000
 TWICE = 2  # what is linear is trained once more in the end, on all documents
 
 
@@ -131,29 +135,42 @@ def more_linear(linear: Model, corpus: Corpus, seconds: float) -> list[Candidate
     ]
 
 
+def other_network(method: str, first: Model) -> Model:
+    """A network of another method, with the first one's encoder."""
+    names, config = method_class(method)._get_param_names(), first.to_config()
+    shared = (*COMMON, "encoder", "held_out", "baseline", "device")
+    settings = {name: config[name] for name in shared if name in names}
+    # The budget may have limited the epochs.
+    settings["training"] = {"epochs": config["training"]["epochs"]}
+    model: Model = create(method, settings)
+    return model
+
+
+def two_towers(first: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
+    """What finds labels by the meaning of their names, if labels have few documents.
+
+    ``seconds`` are those of the first network.
+    """
+    rare = corpus.labels.nnz < FEW_DOCUMENTS * len(corpus.index) <= FEW_DOCUMENTS * MOST_BY_MEANING
+    if corpus.features is not None or not rare or not labels_with_words(corpus.index):
+        return []
+    return [Candidate("dual", lambda: other_network("dual", first), corpus, SLOWER * seconds)]
+
+
 def more_networks(first: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
     """Networks with the first one's encoder; ``seconds`` is what its training took."""
     config = first.to_config()
     seed = config["random_state"] + 1
-
-    def other(method: str) -> Model:
-        names = method_class(method)._get_param_names()
-        shared = (*COMMON, "encoder", "held_out", "baseline", "device")
-        settings = {name: config[name] for name in shared if name in names}
-        # The budget may have limited the epochs.
-        settings["training"] = {"epochs": config["training"]["epochs"]}
-        model: Model = create(method, settings)
-        return model
-
-    return [
-        Candidate(
-            f"{first.method} (seed {seed})",
-            lambda: create(first.method, config | {"random_state": seed}),
-            corpus,
-            seconds,
-        ),
-        Candidate("lightxml", lambda: other("lightxml"), corpus, seconds),
-        Candidate("xrtransformer", lambda: other("xrtransformer"), corpus, PER_LEVEL * seconds),
+    again = Candidate(
+        f"{first.method} (seed {seed})",
+        lambda: create(first.method, config | {"random_state": seed}),
+        corpus,
+        seconds,
+    )
+    others = {"lightxml": seconds, "xrtransformer": PER_LEVEL * seconds}
+    return [again] + [
+        Candidate(method, partial(other_network, method, first), corpus, cost)
+        for method, cost in others.items()
     ]
 
 
@@ -184,11 +201,17 @@ def planned_steps(
             if matching:
                 steps.append(PlanStep("label names", learnt, tuple(named)))
         again.append(PlanStep("linear again, on all documents", whole, tuple(trees)))
+        merged = 2 if network is None else 3
         for model in matching:
-            merged = 2 if network is None else 3
             steps += [
                 PlanStep("matcher", learnt, (model,)),
                 PlanStep("join matcher", validation, merged=merged),
             ]
             again.append(PlanStep("matcher again, on all documents", whole, (model,)))
+        for candidate in [] if network is None else two_towers(network, corpus, 0.0):
+            merged += 1
+            steps += [
+                PlanStep("dual", whole, (candidate.make(),)),
+                PlanStep("join dual", validation, merged=merged),
+            ]
     return [replace(s, name=f"auto {n}: {s.name}") for n, s in enumerate(steps + again, 1)]

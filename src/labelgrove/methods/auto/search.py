@@ -18,6 +18,7 @@ from labelgrove.methods.auto.growing import (
     more_linear,
     more_networks,
     neighbours,
+    two_towers,
 )
 from labelgrove.methods.auto.trials import AFTERWARDS, OutOfTimeError, Trials, pace
 from labelgrove.methods.base import Model
@@ -89,6 +90,7 @@ class MemberSearch:
         if trials.best is not None and trials.best.name == NETWORK:  # linear adds nothing to it
             growing.members = [Named(NETWORK, *trained)]
         growing.try_all(matcher(linear.model, learnt_from, trials.first_seconds), noise=SURELY)
+        growing.try_all(two_towers(network, corpus, trained[1]), noise=SURELY)
         if not self.goes_on:
             return
         memory = neighbours(linear.model, learnt_from, trials.first_seconds)

@@ -28,9 +28,10 @@ from labelgrove.disk.stages import CachedResult, Session, Stages
 from labelgrove.errors import DataError, warn
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural
 from labelgrove.methods.base import Model
-from labelgrove.methods.cost_estimate import TRAINING_SPACE
+from labelgrove.methods.cost_estimate import TRAINING_SPACE, CostEstimate
 from labelgrove.methods.defaults import MOST_TOKENS, SPLIT_SEED, TrainingNeeds
 from labelgrove.methods.dual.net import (
     PairBatches,
@@ -68,6 +69,7 @@ from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.training.devices import choose_device, choose_precision
 from labelgrove.nn.training.loop import LoopParams, Task, train
 from labelgrove.nn.training.params import TrainingParams
+from labelgrove.ranking.solver import RankerParams
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -245,6 +247,12 @@ class Dual(Model):
         labels = parts["towers"]
         self.label_vectors_ = label_vectors(labels, len(self.index_), self.reader_.encoder.width)
         self.history_, self.report_ = labels.config["story"], labels.config["report"]
+
+    def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
+        """The encoder's: labels' texts cost half as much as documents, wrong labels a reading."""
+        reads = fixed(self.training.epochs, 5.0)
+        work = neural.encoder_work(self, documents, reads=reads, trainings=1.5)
+        return CostEstimate(None, TreeParams(), RankerParams(), (labels,), encoder=work)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Weights with their optimiser, tokens, and vectors of documents and labels."""

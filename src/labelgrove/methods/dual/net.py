@@ -8,10 +8,12 @@ placed near the document at the end of the epoch before (NGAME; Dahiya et al., W
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -20,13 +22,14 @@ from labelgrove.core.arrays import CSR, Float32, Int32, Int64
 from labelgrove.core.params import Params, param
 from labelgrove.labels.tree import children_of
 from labelgrove.methods.dual.search import SCORES_AT_ONCE
-from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
+from labelgrove.nn.batches.packing import PackedBatch, PackedBatches, packed_batch
 from labelgrove.nn.batches.padded import Batch, Batches, Movable
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import Network, Runner
 
 NEAREST = 32  # wrong labels near a document that an epoch draws from
+_MULTIPLE = 128  # the tokens of a packed batch of labels are a multiple of this
 
 
 @dataclass
@@ -55,7 +58,7 @@ class PairBatch(Movable):
     """Documents, labels, and which labels are whose (``right``, documents x labels)."""
 
     documents: Batch | PackedBatch
-    labels: Batch
+    labels: Batch | PackedBatch
     right: Tensor
 
     @property
@@ -85,9 +88,8 @@ def decoupled_softmax(scores: Tensor, right: Tensor) -> Tensor:
 def pair_loss(network: Network, batch: PairBatch, temperature: float) -> Tensor:
     """The loss of a batch."""
     documents = functional.normalize(network.states(batch.documents)[0])
-    # Batches of labels have many shapes: they go past what is compiled.
-    labels = network.encoder.forward(batch.labels.ids, batch.labels.attention)[0]
-    scores = documents @ functional.normalize(labels).T / temperature
+    labels = functional.normalize(network.states(batch.labels)[0])
+    scores = documents @ labels.T / temperature
     return decoupled_softmax(scores.float(), batch.right)
 
 
@@ -115,6 +117,13 @@ class PairBatches:
         counts = np.bincount(labels.indices, minlength=labels.shape[1])
         self.known = np.flatnonzero(counts)
         self.rarity = 1 / np.sqrt(np.maximum(counts, 1))
+        self.slots, self.capacity = 0, 0
+        if isinstance(batches, PackedBatches):  # labels, too, come in batches of one shape
+            lengths = np.sort(texts.lengths[self.known])[::-1]
+            self.slots = min(len(lengths), batches.rounds * (params.positives + params.negatives))
+            usual = max(lengths.mean(), np.average(texts.lengths, weights=counts))
+            most = max(min(lengths[: self.slots].sum(), 1.25 * self.slots * usual), lengths[0])
+            self.capacity = _MULTIPLE * math.ceil(most / _MULTIPLE)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -138,22 +147,35 @@ class PairBatches:
         places, counts = children_of(batch.rows, self.labels.indptr)
         rows = np.repeat(np.arange(len(batch)), counts)
         columns = self.labels.indices[places].astype(np.int64)
-        drawn = np.concatenate([self._positives(rows, columns, random), self._near(near, random)])
-        chosen = np.unique(drawn)
+        own = self._positives(rows, columns, random)
+        chosen = np.unique(np.concatenate([own, self._near(near, random)]))
+        if self.capacity:
+            chosen = self._fitting(chosen, np.isin(chosen, own))
         pairs = np.searchsorted(chosen, columns)
         inside = chosen[np.minimum(pairs, len(chosen) - 1)] == columns
         right = np.zeros((len(batch), len(chosen)), bool)
         right[rows[inside], pairs[inside]] = True
         encoder = self.network.encoder
-        own = Batches(
+        if self.capacity:
+            longest = self.texts.longest
+            shape = self.slots + -(-self.capacity // longest), self.capacity, longest
+            packed = packed_batch(self.texts, chosen, *shape, pad_id=encoder.pad_id)
+            return PairBatch(batch, packed, torch.from_numpy(right))
+        padded = Batches(
             self.texts.take(chosen),
             len(chosen),
             pad_id=encoder.pad_id,
             pad_left=encoder.pad_left,
             shuffle=False,
         )
-        labels = next(own.epoch(0))
+        labels = next(padded.epoch(0))
         return PairBatch(batch, labels, torch.from_numpy(right[:, labels.rows]))
+
+    def _fitting(self, chosen: Int64, own: npt.NDArray[np.bool_]) -> Int64:
+        """The labels whose tokens fit in a batch; wrong ones are left out first."""
+        order = np.argsort(~own, kind="stable")
+        fits = np.cumsum(self.texts.lengths[chosen[order]]) <= self.capacity
+        return np.sort(chosen[order[fits]])
 
     def _positives(self, rows: Int64, columns: Int64, random: np.random.Generator) -> Int64:
         """Some labels of each document, drawn without replacement, rare ones more often."""

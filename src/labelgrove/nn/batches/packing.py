@@ -94,26 +94,36 @@ class PackedBatches:
         return random.permuted(rounds, axis=1)
 
     def _batch(self, rows: Int64) -> PackedBatch:
-        starts = self.tokens.offsets[rows]
-        lengths = self.tokens.offsets[rows + 1] - starts
-        used = int(lengths.sum())
-        # Documents, then fillers no longer than the longest text, then empty ones.
-        bounds = np.full(self.rounds + self._fillers + 1, self.capacity, dtype=np.int32)
-        bounds[: len(rows) + 1] = offsets(lengths)
-        fillers = bounds[len(rows) + 1 :]
-        np.minimum(used + self.longest * np.arange(1, len(fillers) + 1), self.capacity, out=fillers)
-        widths = np.diff(bounds)
-        positions = np.arange(self.capacity) - np.repeat(bounds[:-1], widths)
-        ids = np.full(self.capacity, self.pad_id, dtype=np.int64)
-        ids[:used] = self.tokens.ids[np.repeat(starts, lengths) + positions[:used]]
-        return PackedBatch(
-            rows,
-            torch.from_numpy(ids),
-            torch.from_numpy(positions),
-            torch.from_numpy(bounds),
-            self.longest,
-            used,
-        )
+        shape = self.rounds + self._fillers, self.capacity, self.longest
+        return packed_batch(self.tokens, rows, *shape, pad_id=self.pad_id)
+
+
+def packed_batch(
+    tokens: Tokens, rows: Int64, slots: int, capacity: int, longest: int, *, pad_id: int
+) -> PackedBatch:
+    """Texts ``rows`` as ``capacity`` tokens with ``slots`` pairs of bounds.
+
+    Texts, then fillers no longer than the longest text, then empty ones.
+    """
+    starts = tokens.offsets[rows]
+    lengths = tokens.offsets[rows + 1] - starts
+    used = int(lengths.sum())
+    bounds = np.full(slots + 1, capacity, dtype=np.int32)
+    bounds[: len(rows) + 1] = offsets(lengths)
+    fillers = bounds[len(rows) + 1 :]
+    np.minimum(used + longest * np.arange(1, len(fillers) + 1), capacity, out=fillers)
+    widths = np.diff(bounds)
+    positions = np.arange(capacity) - np.repeat(bounds[:-1], widths)
+    ids = np.full(capacity, pad_id, dtype=np.int64)
+    ids[:used] = tokens.ids[np.repeat(starts, lengths) + positions[:used]]
+    return PackedBatch(
+        rows,
+        torch.from_numpy(ids),
+        torch.from_numpy(positions),
+        torch.from_numpy(bounds),
+        longest,
+        used,
+    )
 
 
 def _most_dealt(descending: Int32, count: int) -> int:

@@ -38,7 +38,8 @@ try:
 
     from labelgrove.nn.batches.packing import PackedBatch
     from labelgrove.nn.encoders import setup
-    from labelgrove.nn.encoders.packed_bert import packed_states, packing_obstacle
+    from labelgrove.nn.encoders.packed_bert import PackedPass, packed_states, packing_obstacle
+    from labelgrove.nn.encoders.replay import Recording
 except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
 
@@ -103,6 +104,7 @@ class Encoder(torch.nn.Module):
         if params.gradient_checkpointing:
             setup.checkpoint_gradients(model)
         self._packed_states: Callable[..., list[Tensor]] = packed_states
+        self._recordings: dict[tuple[object, ...], Recording] | None = None
 
     def forward(
         self, ids: Tensor, mask: Tensor | None, layers: Sequence[int] = (-1,)
@@ -154,9 +156,16 @@ class Encoder(torch.nn.Module):
         dtype = torch.get_autocast_dtype(kind) if half else torch.float32
         # Evaluation has many shapes; compiling them takes longer than it saves.
         run = self._packed_states if self.training else packed_states
+        texts = batch.ids, batch.positions, batch.bounds
+        rest: tuple[Any, ...] = batch.longest, numbers, dtype, self.pooling
         with torch.autocast(kind, enabled=False):  # the pass casts by itself
-            texts = batch.ids, batch.positions, batch.bounds, batch.longest
-            states = run(self.model, *texts, numbers, dtype, self.pooling)
+            if self._recordings is not None and half and self.training and torch.is_grad_enabled():
+                key = len(batch.ids), len(batch.bounds), batch.longest, *numbers
+                if key not in self._recordings:
+                    self._recordings[key] = Recording(PackedPass(self.model, rest), texts)
+                states = self._recordings[key](*texts)
+            else:
+                states = run(self.model, *texts, *rest)
         return [state[: len(batch)] for state in states]
 
     def packs_quickly(self, device: torch.device, precision: str) -> bool:
@@ -170,6 +179,13 @@ class Encoder(torch.nn.Module):
         """
         super().compile(dynamic=dynamic)
         self._packed_states = _compiled_pass("reduce-overhead" if graphs else None)
+
+    def record(self, on: bool) -> None:
+        """From now on passes over packed batches are :class:`Recording`, or no more.
+
+        It takes one backward pass before the next forward pass of a shape, and GPU memory.
+        """
+        self._recordings = {} if on else None
 
     def layer_number(self, layer: int) -> int:
         """``layer`` as a number from 0 (the embeddings) to ``depth``; -1 is the last layer."""

@@ -110,7 +110,10 @@ def train(
         run = _Run(model, task, updates, per_epoch, folder)
         if workers.rank != 0 or reporter is None:
             reporter = Reporter()
-        return run.train(reporter, stage)
+        try:
+            return run.train(reporter, stage)
+        finally:
+            updates.release()
 
 
 @dataclass

@@ -121,11 +121,14 @@ class Updates:
         self.precision = choose_precision(params.precision, device)
         # A second batch of an update would overwrite the gradients that a replayed graph returns.
         alone = params.accumulate == 1 and workers.count == 1 and device.type == "cuda"
+        encoder = getattr(model, "encoder", model)
         self.graphs = params.compile and params.graphs and alone
+        self.recorded = encoder if isinstance(encoder, Encoder) and not params.compile else None
         if params.compile:
-            encoder = getattr(model, "encoder", model)
             graphs = {"graphs": self.graphs} if isinstance(encoder, Encoder) else {}
             encoder.compile(dynamic=True, **graphs)
+        elif self.recorded is not None:
+            self.recorded.record(params.graphs and alone)
         cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
         self.module = workers.wrap(cast)
         self.optimizer = adamw(model, params)
@@ -166,6 +169,11 @@ class Updates:
             self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.update(step + 1)
+
+    def release(self) -> None:
+        """Frees the GPU memory of recorded passes."""
+        if self.recorded is not None:
+            self.recorded.record(False)
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
         """Everything but the model and :meth:`numbers` that an exact continuation needs.
