@@ -1,4 +1,4 @@
-"""The forward and backward pass of an encoder alone: padded or packed, eager or compiled.
+"""The forward and backward pass of an encoder alone: padded or packed, eager, recorded or compiled.
 
     python -m benchmarks.networks.packed --encoder FOLDER [--tokens 384] [--batch 64] [--short 0.0]
 
@@ -53,7 +53,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "padded": {},
     "packed": {"packed": True},
     "packed, compiled": {"packed": True, "compile": {}},
-    "packed, compiled, no attention dropout": {"packed": True, "compile": {}, "quiet": True},
+    "packed, recorded": {"packed": True, "record": True},
     "packed, compiled, CUDA graphs": {"packed": True, "compile": {"mode": "reduce-overhead"}},
 }
 
@@ -74,9 +74,7 @@ def measure(form: str, tokens: Tokens, options: argparse.Namespace) -> dict[str,
         encoder=options.encoder, max_tokens=options.tokens, pooling=options.pooling
     )
     encoder = load_encoder(params).to(device).train()
-    if how.get("quiet"):
-        for layer in encoder.model.encoder.layer:
-            layer.attention.self.dropout.p = 0.0
+    encoder.record("record" in how)
     if "compile" in how:
         encoder._packed_states = torch.compile(
             packed_states, dynamic=False, fullgraph=True, **how["compile"]

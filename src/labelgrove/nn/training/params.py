@@ -71,7 +71,7 @@ class LoopParams(Params):
         15.0, ge=0, help="minutes between checkpoints; none = save only a finished run"
     )
     compile: bool = param(False, help="run the encoder through torch.compile")
-    graphs: bool = param(True, help="replay compiled passes as CUDA graphs (one GPU, accumulate=1)")
+    graphs: bool = param(True, help="replay passes as CUDA graphs (one GPU, accumulate=1)")
     log_every: int = param(50, ge=1, help="updates between two log lines with loss and speed")
 
     def identity(self) -> dict[str, object]:
