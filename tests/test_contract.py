@@ -48,7 +48,10 @@ from support.small_models import (
     planted,
     same,
     shortened,
+    stored,
 )
+
+TEXTS, LABELS = planted()
 
 
 def parameters(names: Iterable[str]) -> list[Any]:
@@ -85,8 +88,7 @@ def comparable(method: str, **settings: Any) -> Any:
 @cache
 def compared(method: str) -> Predictions:
     """What :func:`comparable` predicts after ``planted()``, with other threads than usual."""
-    texts, labels = planted()
-    return comparable(method, n_jobs=3).fit(texts, labels).predict(texts, k=5)
+    return comparable(method, n_jobs=3).fit(TEXTS, LABELS).predict(TEXTS, k=5)
 
 
 def test_solves_a_planted_problem(method: str) -> None:
@@ -106,16 +108,13 @@ def test_fit_returns_self_and_forgets_the_earlier_fit(kind: str) -> None:
 
 
 def test_save_and_load_are_bit_equal(method: str, tmp_path: Any) -> None:
-    texts, _ = planted()
     model = fitted(method)
-    model.save(tmp_path / "model")
-    for loaded in (labelgrove.load(tmp_path / "model"), type(model).load(tmp_path / "model")):
-        assert same(model.predict(texts, k=4), loaded.predict(texts, k=4))
+    for loaded in (stored(model, tmp_path / "model"), type(model).load(tmp_path / "model")):
+        assert same(model.predict(TEXTS, k=4), loaded.predict(TEXTS, k=4))
         assert loaded.index_ == model.index_
         assert loaded.get_params()["random_state"] == model.random_state
         assert np.array_equal(loaded.facts_.frequencies, model.facts_.frequencies)
-    loaded.save(tmp_path / "again")
-    assert same(model.predict(texts, k=4), labelgrove.load(tmp_path / "again").predict(texts, k=4))
+    assert same(model.predict(TEXTS, k=4), stored(loaded, tmp_path / "again").predict(TEXTS, k=4))
 
 
 def test_clone_and_nested_parameters(method: str) -> None:
@@ -131,31 +130,28 @@ def test_clone_and_nested_parameters(method: str) -> None:
 
 
 def test_thread_count_changes_nothing(kind: str) -> None:
-    texts, labels = planted()
-    one = comparable(kind, n_jobs=1).fit(texts, labels)
-    assert same(one.predict(texts, k=5), compared(kind))
+    one = comparable(kind, n_jobs=1).fit(TEXTS, LABELS)
+    assert same(one.predict(TEXTS, k=5), compared(kind))
 
 
 def test_labels_as_lists_and_as_matrix_agree(kind: str) -> None:
-    texts, labels = planted()
-    index = LabelIndex.from_label_lists(labels)
-    matrix, _ = index.encode(labels)
-    from_matrix = comparable(kind).fit(texts, matrix, index=index).predict(texts, k=5)
+    index = LabelIndex.from_label_lists(LABELS)
+    matrix, _ = index.encode(LABELS)
+    from_matrix = comparable(kind).fit(TEXTS, matrix, index=index).predict(TEXTS, k=5)
     assert same(compared(kind), from_matrix)
     if kind == "dual":  # numbers mean nothing
         with pytest.raises(DataError, match="name with letters"):
-            brief(kind).fit(texts, matrix)
+            brief(kind).fit(TEXTS, matrix)
         return
-    numbered = brief(kind).fit(texts, matrix).predict(texts[:1], k=1)
+    numbered = brief(kind).fit(TEXTS, matrix).predict(TEXTS[:1], k=1)
     assert numbered.names()[0][0].isdigit()
 
 
 def test_corpus_goes_in_as_it_is(kind: str) -> None:
-    texts, labels = planted()
-    corpus = Corpus.from_lists(texts, labels)
+    corpus = Corpus.from_lists(TEXTS, LABELS)
     assert same(comparable(kind).fit(corpus).predict(corpus, k=5), compared(kind))
     with pytest.raises(DataError, match="carries its own labels"):
-        new(kind).fit(corpus, labels)
+        new(kind).fit(corpus, LABELS)
 
 
 def test_features_instead_of_texts(kind: str) -> None:
@@ -190,29 +186,27 @@ def scaled_by_powers(matrix: Any, seed: int = 0) -> Any:
     return sparse.csr_array(sparse.diags_array(2.0**powers) @ matrix).astype(np.float32)
 
 
-def given_with(texts: list[str]) -> Any:
-    """A matrix that comes with texts: a few of their words, as another program counted them."""
-    words = [*COLOURS, *THINGS]
-    return sparse.csr_array(np.array([[2.0 * (w in t) for w in words] for t in texts], np.float32))
+# A matrix that comes with the texts: a few of their words, as another program counted them.
+GIVEN = sparse.csr_array(
+    [[2.0 * (w in text) for w in [*COLOURS, *THINGS]] for text in TEXTS]
+).astype(np.float32)
 
 
 @pytest.mark.parametrize("source", ["given", "both"])
 def test_a_matrix_that_comes_with_the_texts(kind: str, source: str, tmp_path: Path) -> None:
-    texts, labels = planted()
-    documents = Documents(texts, given_with(texts))
+    documents = Documents(TEXTS, GIVEN)
     if kind in BY_NAME:
         with pytest.raises(ConfigError, match="features"):
             new(kind, features=source)
         return
-    model = comparable(kind, features=source).fit(documents, labels)
+    model = comparable(kind, features=source).fit(documents, LABELS)
     assert model.facts_.given in (0, len(COLOURS) + len(THINGS))
     predictions = model.predict(documents, k=4)
-    model.save(tmp_path / "model")
-    loaded = labelgrove.load(tmp_path / "model")
+    loaded = stored(model, tmp_path / "model")
     assert same(predictions, loaded.predict(documents, k=4))
-    longer = Documents(texts, scaled_by_powers(given_with(texts)))
+    longer = Documents(TEXTS, scaled_by_powers(GIVEN))
     assert same(predictions, loaded.predict(longer, k=4))
-    corpus = Corpus.from_lists(texts, labels)
+    corpus = Corpus.from_lists(TEXTS, LABELS)
     corpus = Corpus(corpus.texts, corpus.labels, corpus.index, features=documents.features)
     assert same(predictions, loaded.predict(corpus, k=4))
     pattern = sparse.csr_array(predictions.to_csr())
@@ -220,59 +214,52 @@ def test_a_matrix_that_comes_with_the_texts(kind: str, source: str, tmp_path: Pa
     if kind != "ensemble":  # its scores depend on the lists of its members
         np.testing.assert_allclose(scores.data, pattern.data, atol=1e-5)
     if not model.facts_.given:  # nothing that predicts reads it
-        assert same(predictions, loaded.predict(texts, k=4))
+        assert same(predictions, loaded.predict(TEXTS, k=4))
         return
     with pytest.raises(DataError, match=r"matrix.*--features FILE"):
-        loaded.predict(texts, k=1)
+        loaded.predict(TEXTS, k=1)
     with pytest.raises(DataError, match="columns"):
-        loaded.predict(Documents(texts, given_with(texts)[:, 1:]), k=1)
-    wrong = given_with(texts).astype(np.float32)
+        loaded.predict(Documents(TEXTS, GIVEN[:, 1:]), k=1)
+    wrong = GIVEN.copy()
     wrong.data[0] = np.nan
     with pytest.raises(DataError, match="NaN"):
-        loaded.predict(Documents(texts, wrong), k=1)
+        loaded.predict(Documents(TEXTS, wrong), k=1)
     with pytest.raises(DataError, match=r"needs a matrix.*features=own"):
-        brief_with(kind, source).fit(texts, labels)
+        shortened(new(kind, features=source)).fit(TEXTS, LABELS)
 
 
-def brief_with(kind: str, source: str) -> Any:
-    return shortened(new(kind, features=source))
+def told(model: Any, documents: Any) -> str:
+    """What is said while the model is fitted."""
+    messages: list[str] = []
+
+    def listen(event: Any) -> None:
+        if event.kind == "message":
+            messages.append(event.values["text"])
+
+    model.fit(documents, LABELS, callbacks=[listen])
+    return "\n".join(messages)
 
 
 def test_own_features_are_those_without_a_matrix(kind: str) -> None:
-    texts, labels = planted()
-    messages: list[str] = []
-    own = {} if kind in BY_NAME else {"features": "own"}
-    model = comparable(kind, **own).fit(
-        Documents(texts, given_with(texts)),
-        labels,
-        callbacks=[lambda e: messages.append(e.values["text"]) if e.kind == "message" else None],
-    )
-    assert same(model.predict(texts, k=5), compared(kind))
-    assert any("is not used" in message for message in messages)
+    model = comparable(kind, **{} if kind in BY_NAME else {"features": "own"})
+    assert "is not used" in told(model, Documents(TEXTS, GIVEN))
+    assert same(model.predict(TEXTS, k=5), compared(kind))
     assert model.facts_.given == 0
 
 
 def test_auto_takes_the_matrix_and_says_so(kind: str) -> None:
     if kind in BY_NAME:
         return
-    texts, labels = planted()
-    documents = Documents(texts, given_with(texts))
-    messages: list[str] = []
-    model = comparable(kind).fit(
-        documents,
-        labels,
-        callbacks=[lambda e: messages.append(e.values["text"]) if e.kind == "message" else None],
-    )
-    given = comparable(kind, features="given").fit(documents, labels)
+    documents, model = Documents(TEXTS, GIVEN), comparable(kind)
+    assert "given, the matrix of 11 columns" in told(model, documents)
+    given = comparable(kind, features="given").fit(documents, LABELS)
     assert same(model.predict(documents, k=5), given.predict(documents, k=5))
-    assert any("given, the matrix of 11 columns" in message for message in messages)
     if kind not in ("auto", "ensemble"):
         assert model.features == "auto" and model.trained_config()["features"] == "given"
 
 
 def test_empty_documents_get_k_labels(kind: str) -> None:
-    texts, labels = planted()
-    model = brief(kind).fit([*texts, ""], [*labels, ["colour red"]])
+    model = brief(kind).fit([*TEXTS, ""], [*LABELS, ["colour red"]])
     predicted = model.predict(["", "\x00", "wholly unknown wörds"], k=3)
     assert predicted.counts.tolist() == [3, 3, 3]
     assert np.isfinite(predicted.scores).all()
@@ -285,25 +272,22 @@ def test_predicting_nothing_gives_nothing(kind: str) -> None:
 
 
 def test_documents_without_labels_may_train(kind: str) -> None:
-    texts, labels = planted()
-    model = brief(kind).fit([*texts, "nothing to say"], [*labels, []])
+    model = brief(kind).fit([*TEXTS, "nothing to say"], [*LABELS, []])
     assert model.predict(["red shoe"], k=2).counts.tolist() == [2]
     with pytest.raises(DataError, match="no document has a label"):
         new(kind).fit(["a", "b"], [[], []])
 
 
 def test_k_larger_than_the_label_set_returns_all(kind: str) -> None:
-    texts, _ = planted()
     model = fitted(kind)
     total = len(model.index_)
-    predicted = model.predict(texts[:3], k=total + 50)
+    predicted = model.predict(TEXTS[:3], k=total + 50)
     assert predicted.counts.tolist() == [total] * 3
     assert all(len(set(row)) == total for row in predicted.columns[:, :total].tolist())
 
 
 def test_scores_fall_and_ties_go_by_column(kind: str) -> None:
-    texts, _ = planted()
-    predicted = fitted(kind).predict([*texts, ""], k=11)
+    predicted = fitted(kind).predict([*TEXTS, ""], k=11)
     for row, count in enumerate(predicted.counts):
         pairs = [
             (-float(predicted.scores[row, j]), int(predicted.columns[row, j])) for j in range(count)
@@ -312,59 +296,54 @@ def test_scores_fall_and_ties_go_by_column(kind: str) -> None:
 
 
 def test_smaller_k_is_a_prefix(kind: str) -> None:
-    texts, _ = planted()
     model = fitted(kind)
-    wide, narrow = model.predict(texts, k=5), model.predict(texts, k=2)
+    wide, narrow = model.predict(TEXTS, k=5), model.predict(TEXTS, k=2)
     assert same(wide.top(2), narrow)
 
 
 def test_masks_leave_out_labels_and_still_fill_the_list(kind: str) -> None:
-    texts, _ = planted()
     model = fitted(kind)
     names = list(model.index_.names)
     few = [names[0], names[-1], names[4]]
-    found = model.predict(texts[:20], k=3, allow=few)
+    found = model.predict(TEXTS[:20], k=3, allow=few)
     assert all(sorted(row) == sorted(few) for row in found.names())
-    denied = {name for row in model.predict(texts[:4], k=1).names() for name in row}
-    rest = model.predict(texts[:20], k=len(names), deny=sorted(denied))
+    denied = {name for row in model.predict(TEXTS[:4], k=1).names() for name in row}
+    rest = model.predict(TEXTS[:20], k=len(names), deny=sorted(denied))
     assert rest.counts.tolist() == [len(names) - len(denied)] * 20
     assert not denied & {name for row in rest.names() for name in row}
     least = float(np.median(found.scores))
-    above = model.predict(texts[:20], k=3, allow=few, threshold=least)
+    above = model.predict(TEXTS[:20], k=3, allow=few, threshold=least)
     assert above.counts.tolist() == (found.scores >= least).sum(axis=1).tolist()
     with pytest.raises(DataError, match="allow: unknown label"):
-        model.predict(texts[:1], allow=["nobody knows it"])
+        model.predict(TEXTS[:1], allow=["nobody knows it"])
 
 
 def test_given_labels_are_scored(kind: str) -> None:
-    texts, _ = planted()
     model = fitted(kind)
     few = [model.index_.names[4], model.index_.names[1]]
-    scores = model.score_labels(texts[:9], few)
+    scores = model.score_labels(TEXTS[:9], few)
     assert scores.shape == (9, 2)
-    dense = model.predict(texts[:9], k=len(model.index_)).to_csr().toarray()
+    dense = model.predict(TEXTS[:9], k=len(model.index_)).to_csr().toarray()
     np.testing.assert_allclose(scores, dense[:, [4, 1]], rtol=1e-4, atol=1e-6)
     pattern = sparse.csr_array(np.eye(9, len(model.index_), dtype=np.float32))
-    found = model.score_labels(texts[:9], pattern)
+    found = model.score_labels(TEXTS[:9], pattern)
     np.testing.assert_allclose(found.diagonal(), np.diagonal(dense), rtol=1e-4, atol=1e-6)
 
 
 def test_calibrated_scores_are_probabilities_until_the_next_fit(kind: str, tmp_path: Any) -> None:
-    texts, labels = planted()
     model = copy.deepcopy(fitted(kind))
-    raw = model.predict(texts, k=5)
-    labelgrove.calibrate(model, texts[80:], labels[80:], k=5)
-    model.save(tmp_path / "model")
-    for calibrated in (model, labelgrove.load(tmp_path / "model")):
-        found = calibrated.predict(texts, k=5)
+    raw = model.predict(TEXTS, k=5)
+    labelgrove.calibrate(model, TEXTS[80:], LABELS[80:], k=5)
+    for calibrated in (model, stored(model, tmp_path / "model")):
+        found = calibrated.predict(TEXTS, k=5)
         assert found.score_kind == "probability"
         assert ((found.scores >= 0) & (found.scores <= 1)).all()
         assert np.array_equal(found.columns, raw.columns)
-        assert same(found, model.predict(texts, k=5))
-        assert same(calibrated.predict(texts, k=5, raw=True), raw)
-        assert calibrated.predict(texts, k=5, threshold="auto").counts.max() <= 5
-    again = shortened(model).fit(texts[:80], labels[:80])
-    assert again.predict(texts, k=5).score_kind == raw.score_kind
+        assert same(found, model.predict(TEXTS, k=5))
+        assert same(calibrated.predict(TEXTS, k=5, raw=True), raw)
+        assert calibrated.predict(TEXTS, k=5, threshold="auto").counts.max() <= 5
+    again = shortened(model).fit(TEXTS[:80], LABELS[:80])
+    assert again.predict(TEXTS, k=5).score_kind == raw.score_kind
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "3"])
@@ -385,14 +364,13 @@ def test_unknown_labels_at_evaluation_count_as_misses(kind: str) -> None:
 
 
 def test_labels_without_documents_do_no_harm(kind: str, tmp_path: Path) -> None:
-    texts, labels = planted()
-    index = LabelIndex(["age old", *LabelIndex.from_label_lists(labels).ids, "kind sundial"])
-    model = shortened(new(kind), updates=30).fit(texts[:100], labels[:100], index=index)
+    index = LabelIndex(["age old", *LabelIndex.from_label_lists(LABELS).ids, "kind sundial"])
+    model = shortened(new(kind), updates=30).fit(TEXTS[:100], LABELS[:100], index=index)
     assert model.facts_.frequencies[[0, -1]].tolist() == [0, 0]
-    predictions = model.predict(texts[100:], k=len(index))
+    predictions = model.predict(TEXTS[100:], k=len(index))
     assert predictions.counts.tolist() == [len(index)] * 20
     assert np.isfinite(predictions.scores).all()
-    truth, unknown = index.encode(labels[100:])
+    truth, unknown = index.encode(LABELS[100:])
     values = labelgrove.evaluate(
         predictions,
         truth,
@@ -402,10 +380,9 @@ def test_labels_without_documents_do_no_harm(kind: str, tmp_path: Path) -> None:
         n_train=100,
     )
     assert np.isfinite(values["PSP@1"])
-    labelgrove.calibrate(model, texts[100:], labels[100:], k=5)
-    model.save(tmp_path / "model")
-    loaded = labelgrove.load(tmp_path / "model")
-    assert same(loaded.predict(texts, k=4), model.predict(texts, k=4))
+    labelgrove.calibrate(model, TEXTS[100:], LABELS[100:], k=5)
+    loaded = stored(model, tmp_path / "model")
+    assert same(loaded.predict(TEXTS, k=4), model.predict(TEXTS, k=4))
     if grows(model):
         assert model.update(["an item that is a sundial"] * 3, [["kind sundial"]] * 3).added == ()
         assert model.facts_.frequencies[-1] == 3
@@ -437,25 +414,22 @@ def test_one_label_and_one_document(kind: str) -> None:
 
 
 def test_concurrent_predict_from_eight_threads(kind: str) -> None:
-    texts, _ = planted()
     model = fitted(kind)
-    expected = model.predict(texts, k=5)
+    expected = model.predict(TEXTS, k=5)
     with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(lambda _: model.predict(texts, k=5), range(32)))
+        results = list(pool.map(lambda _: model.predict(TEXTS, k=5), range(32)))
     assert all(same(expected, result) for result in results)
 
 
 def test_copies_for_worker_processes_predict_the_same(kind: str) -> None:
-    texts, _ = planted()
     model = fitted(kind)
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert same(model.predict(texts, k=5), other.predict(texts, k=5))
+        assert same(model.predict(TEXTS, k=5), other.predict(TEXTS, k=5))
 
 
 def test_label_weights_are_accepted(kind: str) -> None:
-    texts, labels = planted()
-    weighted = [dict.fromkeys(row, 0.5) for row in labels]
-    assert brief(kind).fit(texts, weighted).predict(["red shoe"], k=2).counts.tolist() == [2]
+    weighted = [dict.fromkeys(row, 0.5) for row in LABELS]
+    assert brief(kind).fit(TEXTS, weighted).predict(["red shoe"], k=2).counts.tolist() == [2]
     with pytest.raises(DataError, match="weight"):
         new(kind).fit(["a"], [{"x": -1.0}])
 
@@ -518,18 +492,12 @@ def test_grows_or_says_what_to_do_instead(kind: str, tmp_path: Any) -> None:
     found = model.predict(documents[0], k=4).names()
     assert sum(bottle in names for names in found) >= len(late) / 4
     assert model.add_labels(["green lamp"]).added == ("green lamp",)
-    model.save(tmp_path / "grown")
-    loaded = labelgrove.load(tmp_path / "grown")
+    loaded = stored(model, tmp_path / "grown")
     assert same(model.predict(texts, k=4), loaded.predict(texts, k=4))
     assert same(
         model.predict(texts, k=2, deny=["green lamp"]),
         loaded.predict(texts, k=2, deny=["green lamp"]),
     )
-
-
-def test_unknown_settings_name_the_nearest(method: str) -> None:
-    with pytest.raises(ConfigError, match=r"did you mean random_state\?"):
-        new(method, random_stat=1)
 
 
 def test_grid_search_over_a_nested_parameter(kind: str) -> None:

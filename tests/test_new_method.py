@@ -109,11 +109,7 @@ def test_the_command_line_takes_it_from_training_to_serving(
     for verb, arguments, sentence in (
         ("explain", [model, "--text", "a red hat"], "popular cannot be explained"),
         ("export", [model, "--out", tmp_path / "x"], "popular model has no encoder to export"),
-        (
-            "update",
-            [model, corpus, "--out", tmp_path / "y"],
-            "popular model cannot take new",
-        ),
+        ("update", [model, corpus, "--out", tmp_path / "y"], "popular model cannot take new"),
     ):
         code, output, messages = call_both(verb, *arguments)
         assert code == 1, (verb, output, messages)

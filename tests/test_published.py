@@ -21,13 +21,12 @@ from labelgrove.core.params import read_toml
 from labelgrove.experiments.bench.config import Bench, create_row
 from labelgrove.labels.tree import LabelTree, tree_widths
 from labelgrove.methods import create
+from labelgrove.methods.cascadexml.method import cascade_layers, cascade_tree_params
 from labelgrove.methods.cascadexml.net import CascadeNet
-from labelgrove.methods.cascadexml.params import cascade_layers, cascade_tree_params
 from labelgrove.methods.lightxml.net import LightXmlNet
 from labelgrove.methods.xrtransformer.net import XrHead, fine_tuned_levels, level_training
 from labelgrove.methods.xrtransformer.net import level_tree as tree_of_level
-from labelgrove.methods.xtransformer.matching import cluster_count
-from labelgrove.methods.xtransformer.net import MatcherNet
+from labelgrove.methods.xtransformer.matching import MatcherNet, cluster_count
 from labelgrove.nn.training.optim import rate_factor, share_of_steps
 
 CONFIGS = Path(__file__).parent.parent / "configs"

@@ -8,7 +8,7 @@ import pytest
 
 import labelgrove
 from labelgrove.methods import METHODS, method_class
-from support.small_models import CLASSES, learnable, new, planted, same, shortened
+from support.small_models import CLASSES, learnable, new, planted, same, shortened, stored
 
 TEXTS, LABELS = planted(30)
 
@@ -27,8 +27,7 @@ def test_a_method_learns_predicts_and_comes_back_from_its_folder(
     model = shortened(new(method)).fit(TEXTS, learnable(method, LABELS))
     predictions = model.predict(TEXTS, k=3)
     assert predictions.counts.tolist() == [3] * 30
-    model.save(tmp_path / "model")
-    assert same(predictions, labelgrove.load(tmp_path / "model").predict(TEXTS, k=3))
+    assert same(predictions, stored(model, tmp_path / "model").predict(TEXTS, k=3))
 
 
 def test_the_service_answers_like_its_model(tmp_path: Path) -> None:

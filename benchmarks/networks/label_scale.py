@@ -27,8 +27,8 @@ from torch import Tensor, nn
 from benchmarks.common import report
 from labelgrove.core.arrays import CSR
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.cascadexml.net import CascadeNet
-from labelgrove.methods.cascadexml.params import CascadeParams, cascade_clusters, cascade_layers
+from labelgrove.methods.cascadexml.method import cascade_clusters, cascade_layers
+from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
 from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams

@@ -119,7 +119,7 @@ def bare_encoder(model: Any, texts: Any, seed: int) -> float:
     """Tokens without padding per second of forward and backward passes of the encoder alone."""
     import torch
 
-    from labelgrove.methods.training import make_batches
+    from labelgrove.methods.neural import make_batches
     from labelgrove.nn.batches.padded import prefetched
     from labelgrove.nn.encoders.tokens import tokenize
     from labelgrove.nn.training.devices import autocast, choose_device, choose_precision

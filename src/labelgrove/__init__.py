@@ -20,7 +20,7 @@ __version__ = VERSION
 
 _HOME = {
     "Auto": "labelgrove.methods.auto.method",
-    "CascadeParams": "labelgrove.methods.cascadexml.params",
+    "CascadeParams": "labelgrove.methods.cascadexml.net",
     "CascadeXML": "labelgrove.methods.cascadexml.method",
     "Client": "labelgrove.serve.client",
     "Corpus": "labelgrove.data.corpus",
@@ -37,7 +37,7 @@ _HOME = {
     "Linear": "labelgrove.methods.linear.method",
     "LinearVectors": "labelgrove.methods.linear.vectors",
     "Matcher": "labelgrove.methods.matcher.method",
-    "MatcherParams": "labelgrove.methods.xtransformer.net",
+    "MatcherParams": "labelgrove.methods.xtransformer.matching",
     "MatchingParams": "labelgrove.methods.matcher.evidence",
     "Neighbours": "labelgrove.methods.neighbours.method",
     "Predictions": "labelgrove.evaluation.predictions",
@@ -93,7 +93,7 @@ if TYPE_CHECKING:  # a name is public if its import repeats it
     from labelgrove.labels.tree import TreeParams as TreeParams
     from labelgrove.methods.auto.method import Auto as Auto
     from labelgrove.methods.cascadexml.method import CascadeXML as CascadeXML
-    from labelgrove.methods.cascadexml.params import CascadeParams as CascadeParams
+    from labelgrove.methods.cascadexml.net import CascadeParams as CascadeParams
     from labelgrove.methods.dual.method import Dual as Dual
     from labelgrove.methods.dual.net import TowerParams as TowerParams
     from labelgrove.methods.ensemble.method import Ensemble as Ensemble
@@ -110,8 +110,8 @@ if TYPE_CHECKING:  # a name is public if its import repeats it
     from labelgrove.methods.xrtransformer.method import XRTransformer as XRTransformer
     from labelgrove.methods.xrtransformer.net import XrParams as XrParams
     from labelgrove.methods.xtransformer.matching import IndexingParams as IndexingParams
+    from labelgrove.methods.xtransformer.matching import MatcherParams as MatcherParams
     from labelgrove.methods.xtransformer.method import XTransformer as XTransformer
-    from labelgrove.methods.xtransformer.net import MatcherParams as MatcherParams
     from labelgrove.methods.xtransformer.ranking import RankingParams as RankingParams
     from labelgrove.nn.encoders.files import EncoderParams as EncoderParams
     from labelgrove.nn.training.params import TrainingParams as TrainingParams

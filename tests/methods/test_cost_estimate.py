@@ -1,4 +1,4 @@
-"""Sizes that plans expect before there is a tree."""
+"""Sizes that plans expect before there is a tree, and the settings that are worth tuning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from labelgrove.labels.tree import TreeParams, build_tree
-from labelgrove.methods.cost_estimate import expected_widths
+from labelgrove.methods import METHODS, create
+from labelgrove.methods.cost_estimate import expected_widths, linear_space
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,25 @@ def test_a_kway_tree_is_no_wider_than_expected(sizes, labels, widths):  # type: 
 def test_a_balanced_tree_is_as_wide_as_expected() -> None:
     params = TreeParams(branching=4, max_leaf_size=8)
     assert expected_widths(params, 60) == build_tree(np.eye(60), params).widths
+
+
+def test_branchings_follow_the_kind_of_tree() -> None:
+    assert linear_space(TreeParams())["tree.branching"] == [8, 16, 32]
+    assert linear_space(TreeParams(kind="kway"))["tree.branching"] == [50, 100, 200]
+
+
+@pytest.mark.parametrize("method", [name for name, entry in METHODS.items() if not entry.preset])
+def test_all_of_a_space_can_be_set_and_has_the_default(method: str) -> None:
+    config = create(method).to_config()
+    for name, values in create(method).search_space().items():
+        group, _, key = name.rpartition(".")
+        default = config[group][key] if group else config[key]
+        if isinstance(values, dict):
+            choices = [values["low"], values["high"]]
+            assert isinstance(default, str) or choices[0] <= default <= choices[1]
+        else:
+            choices = [value for value in values if isinstance(value, int | float)]
+            assert default in values
+        assert choices == sorted(set(choices)), name
+        for value in choices:
+            create(method, {group: {key: value}} if group else {key: value})

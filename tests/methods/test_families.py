@@ -20,13 +20,13 @@ import torch
 
 import labelgrove
 from labelgrove.errors import ConfigError, UnsupportedError
-from labelgrove.methods import create, training
+from labelgrove.methods import create, preparation
 from labelgrove.methods.explaining.explain import explain_best
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.files import layer_count, longest_text, states_width
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.training.params import LoopParams
-from support.small_models import COLOURS, THINGS, planted
+from support.small_models import COLOURS, THINGS, planted, stored
 from support.tiny_encoders import FAMILIES, LAYERS, WIDTH, make_encoder
 
 pytestmark = pytest.mark.slow
@@ -91,8 +91,7 @@ def test_a_model_learns_and_predicts_the_same_after_loading(
     best = model.predict(texts, k=1).names()
     first = [ranked[0] in true for ranked, true in zip(best, labels, strict=True)]
     assert np.mean(first) > 0.5  # of 12 labels, two are right
-    model.save(tmp_path / "model")
-    again = labelgrove.load(tmp_path / "model")
+    again = stored(model, tmp_path / "model")
     found, back = model.predict(texts, k=4), again.predict(texts, k=4)
     np.testing.assert_array_equal(found.columns, back.columns)
     assert found.scores.tobytes() == back.scores.tobytes()
@@ -195,9 +194,9 @@ def test_packing_is_refused_where_a_family_has_no_pass_for_it(family: str) -> No
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f in ("bert", "modernbert")])
 def test_a_gpu_run_says_why_texts_are_padded(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder, half = encoder_of(family, pooling="mean"), LoopParams(precision="bf16")
-    monkeypatch.setattr(training, "choose_device", lambda: torch.device("cuda"))
-    note = training.padding_note(encoder, half)
+    monkeypatch.setattr(preparation, "choose_device", lambda: torch.device("cuda"))
+    note = preparation.padding_note(encoder, half)
     assert (note is None) if family == "bert" else (note is not None and family in note)
-    assert training.padding_note(encoder, LoopParams(precision="bf16", packed=False)) is None
-    monkeypatch.setattr(training, "choose_device", lambda: torch.device("cpu"))
-    assert training.padding_note(encoder, half) is None
+    assert preparation.padding_note(encoder, LoopParams(precision="bf16", packed=False)) is None
+    monkeypatch.setattr(preparation, "choose_device", lambda: torch.device("cpu"))
+    assert preparation.padding_note(encoder, half) is None

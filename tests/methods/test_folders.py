@@ -67,11 +67,6 @@ def test_counts_begin_at_one() -> None:
             check_count("n_trees", wrong)
 
 
-def test_a_group_of_the_wrong_kind_is_refused_by_fit() -> None:
-    with pytest.raises(ConfigError, match="tree: must be TreeParams"):
-        Linear(tree="bonsai").fit(["a", "b"], [["x"], ["y"]])  # type: ignore[arg-type]
-
-
 def test_unknown_methods_are_refused_with_the_nearest() -> None:
     pytest.raises(ConfigError, method_class, "lineal").match("did you mean 'linear'")
     pytest.raises(ConfigError, method_class, "zzz").match("methods: ")
@@ -160,7 +155,15 @@ def test_settings_that_have_gone_are_left_out() -> None:
     assert current == {"rule": "mean", "members": [expected]}
     with pytest.raises(ConfigError, match="return_held_out"):
         create("lightxml", {"return_held_out": True})
-    for name, default, other in (("name_logit", 0.0, 4.0), ("soft_targets", False, True)):
-        create("cascadexml", {"heads": {name: default}})
-        with pytest.raises(ConfigError, match=rf"heads\.{name}"):
-            create("cascadexml", {"heads": {name: other}})
+    stored = {"label_texts": "auto", "heads": {"bootstrap": "inherit", "matcher": "mean"}}
+    assert without_gone(stored) == {"label_texts": None, "heads": {"bootstrap": "none"}}
+    for method, table, name, default, other in (
+        ("cascadexml", "heads", "name_logit", 0.0, 4.0),
+        ("cascadexml", "heads", "soft_targets", False, True),
+        ("xrtransformer", "heads", "matcher", "linear", "head"),
+        ("xrtransformer", "heads", "lr", [], [1e-4]),
+        ("xtransformer", "ranking", "label_transform", "l4-hinge", "sigmoid"),
+    ):
+        create(method, {table: {name: default}})
+        with pytest.raises(ConfigError, match=rf"{table}\.{name}"):
+            create(method, {table: {name: other}})

@@ -16,8 +16,8 @@ from labelgrove.data import features
 from labelgrove.data.features import FeatureParts, Features
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
-from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods.inputs import beside_terms, check_norm, document_parts, features_stage
+from labelgrove.errors import DataError
+from labelgrove.methods.inputs import beside_terms, document_parts, features_stage
 from labelgrove.text.tfidf import TermReader
 
 TEXTS = ["red hat", "blue shoe"]
@@ -114,12 +114,6 @@ def test_rows_beside_terms_have_unit_length(monkeypatch: pytest.MonkeyPatch) -> 
     halves = beside_terms(rows.astype(np.float16), "l2")
     assert halves.dtype == np.float16
     assert beside_terms(halves, "l2") is halves
-
-
-def test_the_norm_is_checked() -> None:
-    for norm in ("l2", "none", None):
-        check_norm("dense_norm", norm)
-    pytest.raises(ConfigError, check_norm, "dense_norm", "l1").match("dense_norm")
 
 
 def test_what_stands_for_the_features_notices_the_dense_block(tmp_path: Path) -> None:

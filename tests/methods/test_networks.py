@@ -1,19 +1,41 @@
-"""What LightXML's and CascadeXML's networks promise alike."""
+"""What methods with a network promise alike: how they read texts, cost labels and rerank."""
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.methods.cascadexml.params import CascadeParams  # noqa: E402
+from labelgrove import records  # noqa: E402
+from labelgrove.data.records import FieldNames  # noqa: E402
+from labelgrove.errors import ConfigError  # noqa: E402
+from labelgrove.methods import create  # noqa: E402
+from labelgrove.methods.cascadexml.net import CascadeParams  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlParams  # noqa: E402
+from labelgrove.methods.neural import make_runner  # noqa: E402
+from labelgrove.methods.reranking import Reranker  # noqa: E402
+from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from support.nn_problems import cascade_problem, light_problem  # noqa: E402
+from support.small_models import new, planted, same, stored, tiny_training  # noqa: E402
 
-pytestmark = pytest.mark.slow
+TEXTS, LABELS = planted(120)
+WITH_RANKERS = ("xtransformer", "xrtransformer in three levels", "cascadexml in three levels")
+FEW = tiny_training()["training"] | {"max_steps": 3}
+EQUAL = {"label_weights": "propensity", "propensity_a": 0.0}  # all costs are 1
+RARE = {"label_weights": "propensity", "propensity_a": 0.9, "propensity_b": 0.5}
+STATIC = {"one_head_up_to": 0, "negatives": "static", "groups_kept": 2}
+METHODS = ["lightxml", "lightxml in groups", "lightxml with a full head", "cascadexml"]
+METHODS += ["cascadexml in three levels"]
 
 
+@pytest.mark.slow
 def test_defaults_are_what_did_better_on_tibkat():
     light, cascade = LightXmlParams(), CascadeParams()
     assert (light.reduction, light.truth, light.score) == ("sum", "forced", "level")
@@ -21,6 +43,7 @@ def test_defaults_are_what_did_better_on_tibkat():
     assert cascade.rescale and not light.bottleneck_sigmoid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [light_problem, cascade_problem])
 def test_a_document_costs_the_same_in_any_batch(problem):
     net, _, rows, states = problem(8)
@@ -35,6 +58,7 @@ def test_a_document_costs_the_same_in_any_batch(problem):
     assert net.loss(states, wide)[0].item() == pytest.approx(together.item(), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [light_problem, cascade_problem])
 def test_the_loss_is_float32_under_autocast(problem):
     net, _, rows, states = problem(10)
@@ -46,3 +70,168 @@ def test_the_loss_is_float32_under_autocast(problem):
     assert rough.item() == pytest.approx(exact.item(), rel=0.05)
     rough.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+
+
+def test_a_model_reads_markup_as_it_was_trained() -> None:
+    """CascadeXML's code: /SEP/ is the encoder's separator, and _ a space."""
+    texts, labels = planted(30)
+    encoder = tiny_training()["encoder"] | {"markup": "sep"}
+    alone = {"enabled": False}  # tf-idf reads the text as it is
+    model = new("lightxml", encoder=encoder, training=FEW, rerank=alone).fit(texts, labels)
+    one, other = (
+        model.predict([text], k=3).scores for text in ("red_shoe /SEP/ lamp", "red shoe [SEP] lamp")
+    )
+    assert np.array_equal(one, other)
+    plain = new("lightxml", training=FEW, rerank=alone).fit(texts, labels)
+    one, other = (
+        plain.predict([text], k=3).scores for text in ("red_shoe /SEP/ lamp", "red shoe [SEP] lamp")
+    )
+    assert not np.array_equal(one, other)
+
+
+def test_a_model_reads_lower_case_as_it_was_trained(tmp_path: Path) -> None:
+    """LightXML's code reads every text in lower case."""
+    texts, labels = planted(30)
+    encoder = tiny_training()["encoder"] | {"lowercase": True}
+    model = new("lightxml", encoder=encoder, training=FEW, rerank={"enabled": False})
+    loaded = stored(model.fit(texts, labels), tmp_path / "model")
+    one, other = (loaded.predict([text], k=3).scores for text in ("Red SHOE", "red shoe"))
+    assert np.array_equal(one, other)
+
+
+def with_fields(count: int) -> tuple[list[str], list[list[str]], list[dict[str, str]]]:
+    """Documents with a colour as a field, their labels, and two that differ in it alone."""
+    texts, labels = planted(count)
+    rows = [{"t": text, "by": text.split()[4]} for text in texts]
+    return records(rows, text="t", fields="by"), labels, [rows[0], rows[0] | {"by": "lamp"}]
+
+
+@pytest.mark.parametrize("fields", [[], ["by"]])
+def test_an_encoder_reads_the_fields_that_it_should(fields: list[str], tmp_path: Path) -> None:
+    documents, labels, (one, other) = with_fields(40)
+    encoder = tiny_training()["encoder"] | {"fields": fields}
+    alone = {"enabled": False}  # tf-idf reads fields, too
+    model = new("lightxml", encoder=encoder, training=FEW, rerank=alone).fit(documents, labels)
+    scores = model.predict([one, other], k=3).scores
+    assert np.array_equal(scores[0], scores[1]) is not bool(fields)
+    first = f"{one['by']}[SEP]{one['t']}" if fields else one["t"]
+    alone = [model.predict([text], k=3).scores for text in (first, one)]
+    assert np.array_equal(*alone)
+    again = stored(model, tmp_path / "model")
+    assert again.facts_.fields == FieldNames(("t",), ("by",))
+    assert np.array_equal(again.predict([one, other], k=3).scores, scores)
+    with pytest.raises(ConfigError, match="'bye' is no field: documents have the fields by"):
+        new("lightxml", encoder=encoder | {"fields": ["bye"]}).fit(documents, labels)
+
+
+@pytest.mark.parametrize("method", [*WITH_RANKERS, "linear-vectors"])
+def test_tfidf_of_neural_methods_reads_fields(method: str) -> None:
+    documents, labels, pair = with_fields(60)
+    model = new(method, training=FEW).fit(documents, labels)
+    scores = model.predict(pair, k=3).scores
+    assert not np.array_equal(scores[0], scores[1])
+
+
+def test_word_vectors_are_made_of_the_texts() -> None:
+    documents, labels, pair = with_fields(60)
+    settings = {"vectors": {"kind": "word2vec", "beside_tfidf": False}}
+    scores = new("linear-vectors", **settings).fit(documents, labels).predict(pair, k=3).scores
+    assert np.array_equal(scores[0], scores[1])
+
+
+def model(kind: str, **heads: Any) -> Any:
+    if kind == "lightxml with static negatives":
+        tree = {"max_leaf_size": 3, "branching": 2}
+        created = create("lightxml", deepcopy(tiny_training()) | {"heads": STATIC, "tree": tree})
+    else:
+        created = deepcopy(new(kind))
+    created.training.max_steps = 4
+    created.heads.set_params(**heads)
+    return created
+
+
+def weights(fitted: Any) -> list[Any]:
+    encoder = fitted.encoder_ if fitted.method == "xrtransformer" else fitted.network_
+    return [value.cpu().numpy() for value in encoder.state_dict().values()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "lightxml",
+        "lightxml in groups",
+        "lightxml with a full head",
+        "lightxml with static negatives",
+        "cascadexml in three levels",
+        "xrtransformer in three levels",
+    ],
+)
+def test_positives_of_rare_labels_cost_more_in_training(kind: str, tmp_path: Path) -> None:
+    plain, equal, rare = (model(kind, **heads).fit(TEXTS, LABELS) for heads in ({}, EQUAL, RARE))
+    pairs = list(zip(weights(plain), weights(equal), weights(rare), strict=True))
+    assert all(np.array_equal(one, other) for one, other, _ in pairs)
+    assert not all(np.array_equal(one, other) for one, _, other in pairs)
+    loaded = stored(rare, tmp_path / "model")
+    assert {name: getattr(loaded.heads, name) for name in RARE} == RARE
+    one, other = (m.predict(TEXTS[:5], k=3) for m in (rare, loaded))
+    assert np.array_equal(one.columns, other.columns) and np.array_equal(one.scores, other.scores)
+
+
+@pytest.mark.parametrize("kind", ["lightxml", "cascadexml", "xrtransformer"])
+def test_constants_that_no_loss_reads_are_refused(kind: str) -> None:
+    message = "heads.propensity_a: has no effect, label_weights is not propensity"
+    with pytest.raises(ConfigError, match=message):
+        model(kind, propensity_a=0.6).fit(TEXTS, LABELS)
+
+
+def test_costs_of_labels_that_the_encoder_does_not_learn_are_refused() -> None:
+    kind = "xrtransformer in three levels"
+    with pytest.raises(ConfigError, match=r"heads\.label_weights: has no effect.*set ranker\."):
+        model(kind, max_clusters=8, **RARE).fit(TEXTS, LABELS)
+    matching = model(kind)
+    matching.matcher.label_weights = "propensity"
+    with pytest.raises(ConfigError, match=r"matcher\.label_weights: has no effect"):
+        matching.fit(TEXTS, LABELS)
+
+
+@cache
+def unlearnt(method: str, *, linear: bool = True) -> Any:
+    """A model whose network has learnt next to nothing and lists two of eleven labels."""
+    training = {"max_steps": 1, "batch_size": 4, "lr": 1e-6, "head_lr": 1e-6}
+    rerank = {"enabled": True, "shortlist": 2, "linear": linear}
+    return new(method, training=training, rerank=rerank, held_out=0.0).fit(TEXTS, LABELS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_labels_that_the_network_does_not_list_are_found(method: str) -> None:
+    assert unlearnt(method, linear=False).score(TEXTS, LABELS) < 0.75
+    assert unlearnt(method).score(TEXTS, LABELS) > 0.9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_score_does_not_depend_on_the_list_that_has_the_label(method: str) -> None:
+    model = unlearnt(method)
+    names = list(model.index_.names)
+    every = model.score_labels(TEXTS[:20], names)
+    best = model.predict(TEXTS[:20], k=3)
+    for row, columns in enumerate(best.columns):
+        assert np.allclose(every[row, columns], best.scores[row], rtol=1e-4, atol=1e-6)
+    few = model.predict(TEXTS[:20], k=3, allow=names[:4])
+    assert few.columns.max() < 4 and (few.counts == 3).all()
+
+
+def test_a_model_without_the_linear_part_reads_the_networks_list(tmp_path: Path) -> None:
+    """As earlier releases wrote it."""
+    model = unlearnt("cascadexml")
+    loaded = stored(model, tmp_path / "model")
+    assert same(loaded.predict(TEXTS, k=2), model.predict(TEXTS, k=2))
+    parts = {k: v for k, v in model.parts().items() if k != "rerank-linear"}
+    assert len(parts) == len(model.parts()) - 1
+    loaded.reranker_ = Reranker.from_parts(parts, loaded.rerank)
+    runner = make_runner(loaded.network_, loaded.training.precision)
+    encoder = loaded.network_.encoder
+    tokens = tokenize(TEXTS, encoder, encoder.max_tokens)
+    lists = runner.read(tokens, 2)[0]
+    columns = loaded.predict(TEXTS, k=2).columns
+    assert np.array_equal(np.sort(columns, axis=1), np.sort(lists, axis=1))

@@ -24,8 +24,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from labelgrove.methods.cascadexml.method import CascadeHeads
 from labelgrove.methods.lightxml.method import LightXmlHeads
-from labelgrove.methods.neural import comparison
-from labelgrove.methods.training import make_runner
+from labelgrove.methods.neural import comparison, make_runner
 from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.ragged import RaggedLabels
@@ -33,7 +32,7 @@ from labelgrove.nn.heads.rows import row_tables
 from labelgrove.nn.network import MakeHeads
 from support import divided_models, small_models
 from support.run_logs import computed, interrupted, resumed
-from support.small_models import planted, same, tiny_training
+from support.small_models import planted, same, stored, tiny_training
 from support.together import run_together
 
 pytestmark = pytest.mark.slow
@@ -208,36 +207,12 @@ def test_lightxml_says_which_settings_its_form_does_not_read(
     assert len(found) == bool(sentence) and all(sentence in text for text in found)
 
 
-def test_held_out_documents_are_a_share_and_never_all() -> None:
-    texts, labels = planted(100)
-    corpus = Corpus.from_lists(texts, labels)
-    train, held_out = hold_out(corpus, 0.1, seed=3)
-    assert held_out is not None
-    assert len(held_out) == 10
-    assert sorted([*train.texts, *held_out.texts]) == sorted(texts)  # type: ignore[misc]
-    again = hold_out(corpus, 0.1, seed=3)[1]
-    assert again is not None and list(again.texts) == list(held_out.texts)  # type: ignore[arg-type]
-    assert hold_out(corpus, 0.01, seed=3)[1] is None  # too few to choose by
-    with pytest.raises(ConfigError, match="held_out: must be at least 0 and below 1"):
-        hold_out(corpus, 1.0, seed=0)
-
-
-def test_held_out_documents_have_labels() -> None:
-    texts, labels = planted(100)
-    labels = [row if number % 3 == 0 else [] for number, row in enumerate(labels)]
-    train, held_out = hold_out(Corpus.from_lists(texts, labels), 0.2, seed=0)
-    assert held_out is not None
-    assert (len(train), len(held_out)) == (80, 20)
-    assert np.diff(held_out.labels.indptr).min() > 0
-    few = Corpus.from_lists(texts, [*labels[:1], *([[]] * 99)])
-    assert hold_out(few, 0.2, seed=0)[1] is None
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"held_out": "0.1"}, "held_out: must be a number"),
         ({"baseline": "no"}, "baseline: must be true or false"),
+        ({"label_texts": "all"}, "label_texts: must be"),
         (
             {"rerank": {"enabled": True}, "ranker": {"negatives": "given"}},
             r"ranker\.negatives: has no effect",
@@ -283,6 +258,21 @@ def test_a_label_that_only_held_out_documents_bear_stays_in_the_model() -> None:
 ALL_METHODS = [*METHODS, "xtransformer", "xrtransformer"]
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["lightxml", "cascadexml in three levels", "xrtransformer in three levels", "xtransformer"],
+)
+def test_every_network_learns_from_names(kind: str) -> None:
+    texts, labels = planted(60)
+    plain, named = (small_models.shortened(small_models.new(kind), 10) for _ in range(2))
+    named.label_texts = "names"
+    for model in (plain, named):
+        model.fit(texts, labels)
+    assert named.facts_.documents == plain.facts_.documents == 60
+    one, other = (model.predict(texts[:20], k=3).scores for model in (plain, named))
+    assert one.shape == other.shape and (one != other).any()
+
+
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_fit_reports_itself_beside_the_linear_method(method: str, tmp_path: Path) -> None:
     texts, labels = planted(120)
@@ -297,8 +287,7 @@ def test_fit_reports_itself_beside_the_linear_method(method: str, tmp_path: Path
     assert all(0 <= share <= 1 for share in model.report_["shortlist_recall"])
     (sentence,) = filter(None, said)
     assert "linear" in sentence and method in sentence
-    model.save(tmp_path / "model")
-    loaded = labelgrove.load(tmp_path / "model")
+    loaded = stored(model, tmp_path / "model")
     assert (loaded.report_, loaded.history_) == (model.report_, model.history_)
     without = small_models.new(method, **settings, baseline=False).fit(texts, labels)
     assert without.report_["linear"] == {}
@@ -309,7 +298,7 @@ def test_where_cores_are_idle_the_linear_method_is_trained_meanwhile(
 ) -> None:
     texts, labels = planted(120)
     before = new("cascadexml", held_out=0.1).fit(texts, labels)
-    monkeypatch.setattr("labelgrove.methods.neural.has_idle_cores", lambda: True)
+    monkeypatch.setattr("labelgrove.methods.preparation.has_idle_cores", lambda: True)
     model = new("cascadexml", held_out=0.1).fit(texts, labels)
     assert model.report_ == before.report_
     assert same(model.predict(texts, k=5), before.predict(texts, k=5))
@@ -365,8 +354,7 @@ def test_reranking_reads_words_that_the_encoder_does_not_see(method: str, tmp_pa
     model.fit(texts[:120], labels[:120])
     assert blind.score(texts[120:], labels[120:]) < 0.6
     assert model.score(texts[120:], labels[120:]) > 0.9
-    model.save(tmp_path / "model")
-    again = labelgrove.load(tmp_path / "model").predict(texts[120:], k=2)
+    again = stored(model, tmp_path / "model").predict(texts[120:], k=2)
     assert np.array_equal(again.columns, model.predict(texts[120:], k=2).columns)
 
 

@@ -46,7 +46,7 @@ UNREAD: dict[str, set[str]] = {
     "neighbours by both": {"voting", "random_state"},
     # Word vectors need no encoder, and nothing is fine-tuned.
     "linear-vectors": {
-        *("encoder", "heads", "indexing", "training", "held_out", "search.last_level"),
+        *("encoder", "heads", "indexing", "training", "held_out", "search.last_level")
     },
     # One head over all labels needs no tree; without held-out documents there is no baseline, and
     # nothing to return to a ranker.
@@ -57,14 +57,9 @@ UNREAD: dict[str, set[str]] = {
         *("tree.branching", "tree.max_leaf_size", "tree.top_width"),
     },
     # Rankers learn the same, however margins become a score.
-    "xtransformer": {
-        *("ranking.cluster_transform", "ranking.combine", "ranking.label_transform"),
-        *("baseline", "indexing.embeddings"),
-    },
+    "xtransformer": {"ranking.combine", *("baseline", "indexing.embeddings")},
     # A level more or less is read off the tree, which is too small for this limit.
-    "xrtransformer in three levels": {
-        *("search.last_level", "baseline", "heads.max_clusters"),
-    },
+    "xrtransformer in three levels": {*("search.last_level", "baseline", "heads.max_clusters")},
 }
 
 

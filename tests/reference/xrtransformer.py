@@ -93,14 +93,13 @@ def log_l3_hinge(margin):
 def best_nodes(margins, above, parents, keep):
     """The best nodes of a level for one document, {node: score}.
 
-    ``margins`` has one list of margins per model, ``above`` {kept node above: its score}. A node's
-    score is the l3-hinge of its margin times its parent's; several models are averaged.
+    ``above`` is {kept node above: its score}. A node's score is the l3-hinge of its margin times
+    its parent's.
     """
     scores = {}
     for node, parent in enumerate(parents):
         if int(parent) in above:
-            values = [math.exp(log_l3_hinge(model[node])) for model in margins]
-            scores[node] = above[int(parent)] * sum(values) / len(values)
+            scores[node] = above[int(parent)] * math.exp(log_l3_hinge(margins[node]))
     best = sorted(scores, key=lambda node: (-scores[node], node))[:keep]
     return {node: scores[node] for node in best}
 
@@ -123,8 +122,3 @@ def bootstrapped(vectors, counts, seen, parents, *, C, weighted, alpha=None):
         signs = np.where(positive, 1.0, -1.0)
         weights.append(solve(rows[part], signs[part], costs[part], "squared_hinge"))
     return np.array(weights)[:, :-1], np.array(weights)[:, -1]
-
-
-def inherited(weights, bias, parents):
-    """W_t = C_t W_{t-1}: a child starts as its parent ended."""
-    return np.array([weights[p] for p in parents]), np.array([bias[p] for p in parents])

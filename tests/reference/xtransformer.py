@@ -108,28 +108,19 @@ def ranker_weights(features, labels, cluster_of, seen, *, C=1.0):
     return np.array(weights)
 
 
-def transformed(margin, kind):
-    if kind == "sigmoid":
-        return 1.0 / (1.0 + math.exp(-margin))
-    power = int(kind[1])
-    return math.exp(-(max(0.0, 1.0 - margin) ** power))
-
-
-def combined(g, h, *, rule, cluster_transform="l2-hinge", label_transform="sigmoid", learnt=None):
-    """sigma(g, h): h alone, transform(g) transform(h), or a logistic of both."""
-    if rule == "ranker":
+def combined(g, h, learnt=None):
+    """sigma(g, h): h alone, or a logistic of both."""
+    if learnt is None:
         return h
-    if rule == "product":
-        return transformed(g, cluster_transform) * transformed(h, label_transform)
-    return transformed(learnt[0] * g + learnt[1] * h + learnt[2], "sigmoid")
+    return 1.0 / (1.0 + math.exp(-(learnt[0] * g + learnt[1] * h + learnt[2])))
 
 
-def predict(matcher_scores, features, weights, cluster_of, k, *, b, **combination):
+def predict(matcher_scores, features, weights, cluster_of, k, *, b, learnt=None):
     """The k best (label, f) of one document; labels outside the b best clusters have no score."""
     kept = best_clusters(matcher_scores, b)
     scored = []
     for label, cluster in enumerate(cluster_of):
         if cluster in kept:
             h = float(weights[label, :-1] @ features + weights[label, -1])
-            scored.append((label, combined(float(matcher_scores[cluster]), h, **combination)))
+            scored.append((label, combined(float(matcher_scores[cluster]), h, learnt)))
     return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:k]

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from labelgrove.disk.tensors import write_tensors
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.cascadexml.net import CascadeNet
-from labelgrove.methods.cascadexml.params import CascadeParams
+from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
 from labelgrove.nn.batches.padded import Movable
 from labelgrove.nn.heads.ragged import RaggedLabels

@@ -35,7 +35,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "rerank": {"enabled": True, "shortlist": 4},
         },
     ),
-    "xtransformer": ("xtransformer", FEW | {"ranking": {"combine": "product"}}),
+    "xtransformer": ("xtransformer", FEW),
     "xrtransformer": (
         "xrtransformer",
         FEW | {"tree": SMALL_LEAVES | {"top_width": None}, "refined": SMALL_LEAVES},

@@ -8,10 +8,8 @@ import numpy as np
 import torch
 
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.cascadexml.net import CascadeNet
-from labelgrove.methods.cascadexml.params import CascadeParams
+from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
-from labelgrove.nn.heads.ragged import RaggedLabels
 
 
 def random_tree(rng: np.random.Generator, widths: list[int]) -> LabelTree:
@@ -91,20 +89,3 @@ def scores_by_path(net, states, columns: int) -> torch.Tensor:
         assert all(0 <= step.node < step.nodes for step in path)
         scores.append(torch.stack([s.logit.sigmoid() for s in path if s.counts]).prod(0))
     return torch.stack(scores, 1)
-
-
-def overfit(net: torch.nn.Module, states, rows, *, steps: int, lr: float) -> float:
-    """Share of documents whose best label is true after training on them; full batches."""
-    positives = RaggedLabels.from_rows(rows)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # on a busy machine, threads that wait for each other take minutes
-    optimiser = torch.optim.AdamW(net.parameters(), lr=lr, weight_decay=0.0)
-    net.train()
-    for _ in range(steps):
-        optimiser.zero_grad()
-        net.loss(states, positives)[0].backward()
-        optimiser.step()
-    net.eval()
-    torch.set_num_threads(threads)
-    first = net.predict(states, 1).columns[:, 0].tolist()
-    return float(np.mean([column in row for column, row in zip(first, rows, strict=True)]))

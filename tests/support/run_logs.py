@@ -25,6 +25,12 @@ def computed(folder: Path, *, last_run: bool = False) -> list[str]:
     return [event["stage"] for event in events if event["kind"] == "stage_computing"]
 
 
+def fitted_in(folder: Path, model: Any, documents: Any) -> Any:
+    """The model, fitted with a run folder."""
+    with RunFolder(folder) as run:
+        return model.fit(*documents, run=run)
+
+
 class Enough(Exception):
     """Ends a training."""
 

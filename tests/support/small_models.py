@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import labelgrove
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods import METHODS, create
 
@@ -62,7 +63,7 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "heads": {"dropout": 0.0},
             "training": FEW_UPDATES,
             "indexing": {"vectors": "text-emb"},
-            "ranking": {"combine": "product", "scale": "blocks"},
+            "ranking": {"scale": "blocks"},
             "ranker": {"negatives": "man"},
         },
     ),
@@ -90,7 +91,7 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "xrtransformer in three levels": (
         "xrtransformer",
         {
-            "heads": {"dropout": 0.0, "kept": 2, "matcher": "mean"},
+            "heads": {"dropout": 0.0, "kept": 2},
             "training": FEW_STEPS,
             "tree": SMALL_LEAVES | {"top_width": None},
             "refined": SMALL_LEAVES,
@@ -227,3 +228,9 @@ def made_small(method: str, config: dict[str, Any]) -> dict[str, Any]:
         small |= {"tree": leaves, "refined": leaves}
         small["heads"] |= {"steps": [], "row_table_from": 3}
     return small | {"held_out": 0.1, "device": "cpu"}
+
+
+def stored(model: Any, folder: Path) -> Any:
+    """The model as its folder gives it back."""
+    model.save(folder)
+    return labelgrove.load(folder)

@@ -75,7 +75,7 @@ def save(
 
 def _held_out(model: Model) -> dict[str, dict[str, float]]:
     """Metrics on the held-out part, in percent: of the method, and of linear or its members."""
-    from labelgrove.methods.held_out import held_out_metrics
+    from labelgrove.methods.fitted import held_out_metrics
 
     report = held_out_metrics(model.report_)
     return {

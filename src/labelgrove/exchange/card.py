@@ -27,7 +27,7 @@ from labelgrove.disk.bundle import (
 from labelgrove.disk.model_folder import StoredModel, load_model, model_size
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
 from labelgrove.methods import METHODS
-from labelgrove.methods.held_out import held_out_metrics
+from labelgrove.methods.fitted import held_out_metrics
 
 TEMPLATE = Path(__file__).with_name("card.md")
 CONFIG = "config.toml"

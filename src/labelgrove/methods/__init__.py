@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,9 +41,14 @@ _PARABEL: Table = {
 }
 
 
-def _linear(summary: str, **preset: Any) -> MethodEntry:
-    """The linear method with other settings."""
-    return MethodEntry("labelgrove.methods.linear.method", "Linear", summary, preset)
+def _entry_of(class_name: str, summary: str, **preset: Any) -> MethodEntry:
+    """A class in the folder that has its name."""
+    return MethodEntry(
+        f"labelgrove.methods.{class_name.lower()}.method", class_name, summary, preset
+    )
+
+
+_linear = partial(_entry_of, "Linear")
 
 
 def _parabel_on(kind: str, what: str, *, beside_tfidf: bool = True) -> MethodEntry:
@@ -53,8 +59,7 @@ def _parabel_on(kind: str, what: str, *, beside_tfidf: bool = True) -> MethodEnt
 
 
 METHODS: dict[str, MethodEntry] = {
-    "auto": MethodEntry(
-        "labelgrove.methods.auto.method",
+    "auto": _entry_of(
         "Auto",
         "tries linear and, on a GPU, a network with it; keeps what held-out documents prefer",
     ),
@@ -74,20 +79,15 @@ METHODS: dict[str, MethodEntry] = {
         n_trees=3,
         tree={"kind": "kway", "branching": 100, "max_depth": 3, "label_features": "pifa-plain"},
     ),
-    "neighbours": MethodEntry(
-        "labelgrove.methods.neighbours.method",
-        "Neighbours",
-        "the nearest training documents vote for labels; nothing is trained",
+    "neighbours": _entry_of(
+        "Neighbours", "the nearest training documents vote for labels; nothing is trained"
     ),
-    "matcher": MethodEntry(
-        "labelgrove.methods.matcher.method",
+    "matcher": _entry_of(
         "Matcher",
         "labels whose names the text has, also those without documents; how far is learnt",
     ),
-    "dual": MethodEntry(
-        "labelgrove.methods.dual.method",
-        "Dual",
-        "an encoder reads documents and labels' texts; also finds labels without documents",
+    "dual": _entry_of(
+        "Dual", "an encoder reads documents and labels' texts; also finds labels without documents"
     ),
     "linear-vectors": MethodEntry(
         "labelgrove.methods.linear.vectors",
@@ -100,8 +100,7 @@ METHODS: dict[str, MethodEntry] = {
     "parabel-pretrained-tfidf": _parabel_on("pretrained", "vectors of a pretrained encoder"),
     "parabel-word2vec-tfidf": _parabel_on("word2vec", "word2vec of the corpus"),
     "parabel-finetuned-tfidf": _parabel_on("fine-tuned", "vectors of a fine-tuned encoder"),
-    "xtransformer": MethodEntry(
-        "labelgrove.methods.xtransformer.method",
+    "xtransformer": _entry_of(
         "XTransformer",
         "a fine-tuned encoder finds clusters of labels, linear rankers order their labels",
     ),
@@ -110,23 +109,12 @@ METHODS: dict[str, MethodEntry] = {
         ranker={"eps": 0.3},
         tree={"max_leaf_size": 2**31 - 1},
     ),
-    "ensemble": MethodEntry(
-        "labelgrove.methods.ensemble.method",
-        "Ensemble",
-        "several methods whose lists of labels become one",
+    "ensemble": _entry_of("Ensemble", "several methods whose lists of labels become one"),
+    "lightxml": _entry_of("LightXML", "a fine-tuned encoder, groups propose labels"),
+    "cascadexml": _entry_of(
+        "CascadeXML", "a fine-tuned encoder, one layer per resolution of the label tree"
     ),
-    "lightxml": MethodEntry(
-        "labelgrove.methods.lightxml.method",
-        "LightXML",
-        "a fine-tuned encoder, groups propose labels",
-    ),
-    "cascadexml": MethodEntry(
-        "labelgrove.methods.cascadexml.method",
-        "CascadeXML",
-        "a fine-tuned encoder, one layer per resolution of the label tree",
-    ),
-    "xrtransformer": MethodEntry(
-        "labelgrove.methods.xrtransformer.method",
+    "xrtransformer": _entry_of(
         "XRTransformer",
         "an encoder fine-tuned from coarse to fine clusters, then a ranker on tf-idf and vectors",
     ),

@@ -28,6 +28,7 @@ from labelgrove.core.aliases import (
 from labelgrove.core.arrays import CSR, Int32
 from labelgrove.core.callbacks import Callback, StageTiming
 from labelgrove.core.late import sparse
+from labelgrove.core.notebook import table
 from labelgrove.core.params import argument_names, refuse_unknown
 from labelgrove.core.part import Part
 from labelgrove.core.resources import using
@@ -42,17 +43,8 @@ from labelgrove.evaluation.diversity import label_clusters
 from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods import folders, settings
+from labelgrove.methods import folders, requests, settings
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.requests import (
-    Allowed,
-    PredictionRequest,
-    Threshold,
-    calibrated_scores,
-    masked_scores,
-    probabilities,
-)
-from labelgrove.methods.shown import constructor_call, html_table
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
 from labelgrove.text.tfidf import TermReader, Tfidf
@@ -69,6 +61,7 @@ if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction n
     from labelgrove.methods.updating.growth import GrowthView, OwnGrowth
     from labelgrove.methods.updating.report import Growth
     from labelgrove.nn.encoders.files import EncoderParams
+    from labelgrove.ranking.beam import SearchParams
 
 # Workers train linear models on shards, one network in several processes, or a member each.
 Workers: TypeAlias = Literal["shards", "processes", "members"] | None
@@ -100,6 +93,7 @@ class Model:
     n_jobs: int | None
     device: str | None = None  # of a method with a network
     encoder: EncoderParams | None = None  # that a method fine-tunes
+    search: SearchParams | None = None  # of a method that goes down trees
     label_texts: str | None = None  # of a method that can learn names as documents
     candidates: int = 100  # labels per document that are compared where lists are merged
 
@@ -142,7 +136,7 @@ class Model:
         settings.check_settings(self)
 
     def __repr__(self) -> str:
-        return constructor_call(self)
+        return settings.constructor_call(self)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.base import BaseEstimator
@@ -247,7 +241,7 @@ class Model:
     @property
     def score_kind(self) -> ScoreKind | None:
         """The kind of raw scores, by the settings; None if known only from a prediction."""
-        return "product"
+        return "product" if self.search is None else self.search.score_kind
 
     def rankers(self) -> list[Ranker]:
         """The linear rankers of a fitted model, one per tree."""
@@ -329,9 +323,9 @@ class Model:
         k: int = 5,
         *,
         dense: DenseInput = None,
-        allow: Allowed = None,
+        allow: requests.Allowed = None,
         deny: Iterable[str] | None = None,
-        threshold: Threshold = None,
+        threshold: requests.Threshold = None,
         diversity: float = 0.0,
         raw: bool = False,
         threads: int | None = None,
@@ -357,7 +351,7 @@ class Model:
         check_fitted(self)
         self._check_dense(dense)
         calibration = None if raw else self.calibration_
-        request = PredictionRequest.of(
+        request = requests.PredictionRequest.of(
             self.index_,
             k,
             calibration,
@@ -417,7 +411,7 @@ class Model:
         threads = self.n_jobs if threads is None else check_threads(threads)
         with using(threads=threads, device=self.device):
             scores = self._label_scores(self.documents(X), labels, dense=dense)
-        return scores if raw else calibrated_scores(self.calibration_, scores, labels)
+        return scores if raw else requests.calibrated_scores(self.calibration_, scores, labels)
 
     def documents(self, X: DocumentInput) -> DocumentInput:
         """Documents as the model reads them; those with fields may be mappings or a data frame."""
@@ -429,7 +423,7 @@ class Model:
         def predict(documents: DocumentInput, k: int, mask: LabelMask) -> Predictions:
             return self._best_labels(documents, k, dense=dense, mask=mask)
 
-        return masked_scores(predict, X, labels, count=len(self.index_))
+        return requests.masked_scores(predict, X, labels, count=len(self.index_))
 
     def _check_dense(self, dense: DenseInput) -> None:
         if dense is not None and "dense" not in self.takes:
@@ -491,7 +485,7 @@ class Model:
         ([[1.0, 0.0]], ['hats', 'shoes'])
         """
         check_fitted(self)
-        return probabilities(self, X, k, options)
+        return requests.probabilities(self, X, k, options)
 
     def calibrate(self, X: DocumentInput, y: LabelInput = None, **options: Any) -> Calibration:
         """Learns probabilities and a threshold from documents that the model was not trained on.
@@ -566,4 +560,18 @@ class Model:
         return updating.update(self, X, y, **options)
 
     def _repr_html_(self) -> str:
-        return html_table(self)
+        if not self.fitted:
+            return table(repr(self), [["fitted", "not yet"]])
+        facts, calibration = self.facts_, self.calibration_
+        rows = [
+            ["labels", f"{len(self.index_):,}"],
+            ["trained on", f"{facts.documents:,} documents"],
+        ]
+        if facts.fields is not None:
+            rows.append(["fields", str(facts.fields)])
+        if self.created_ is not None:
+            rows.append(["trained at", self.created_])
+        chosen = "no" if calibration is None else f"yes, threshold {calibration.threshold:.3f}"
+        rows.append(["calibrated", chosen])
+        rows += [[name, f"{value:.2%}"] for name, value in (self.dev_metrics_ or {}).items()]
+        return table(repr(self), rows)

@@ -19,6 +19,7 @@ from labelgrove.methods.settings import GONE
 
 # Values of settings that have gone, and what stands for them now.
 REPLACED = {"heads.loss=zlpr": "bce", "training.average=ema": "swa"}
+REPLACED |= {"heads.bootstrap=inherit": "none"}
 REPLACED |= dict.fromkeys(
     [f"training.table_optimizer={kind}" for kind in ("adagrad", "sgd")], "adam"
 )
@@ -105,6 +106,8 @@ def stored_settings(stored: StoredModel, method: str) -> TableView:
 def without_gone(params: TableView) -> Table:
     """The settings without those that have gone and did not change predictions."""
     current = {name: value for name, value in params.items() if name != "return_held_out"}
+    if current.get("label_texts") == "auto":
+        current["label_texts"] = None
     for table, values in current.items():
         if isinstance(values, Mapping):
             current[table] = {

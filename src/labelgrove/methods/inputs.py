@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,15 @@ from labelgrove.data.features import (
 from labelgrove.data.frames import check_texts
 from labelgrove.data.inputs import Documents, documents_of, training_corpus
 from labelgrove.disk.stages import CachedResult, Stages
-from labelgrove.errors import ConfigError, DataError, warn
+from labelgrove.errors import DataError, warn
 from labelgrove.labels.features import describe_labels, label_strings
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.methods.terms import UNIT_TOLERANCE, Source, given_matrix, terms_stage
 from labelgrove.ranking.beam import sparse_only
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import HOW_TO_GIVE, TermReader, TfidfParams
+
+Norm = Literal["l2", "none"] | None  # how rows of given features are scaled
 
 
 def labelled_corpus(
@@ -60,12 +62,6 @@ def warn_of_weights(method: str, labels: CSR, ranker: RankerParams | None) -> No
             f"the labels have weights from {weights.min():g} to {weights.max():g}, which "
             f"{method} ignores{advice}"
         )
-
-
-def check_norm(name: str, norm: object) -> None:
-    """Raises unless the setting ``name`` is a way to scale the rows of given features."""
-    if norm not in ("l2", "none", None):
-        raise ConfigError(f"{name}: must be 'l2' or 'none', got {norm!r}")
 
 
 def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from labelgrove.core.aliases import DocumentInput, Table, TableView
+from labelgrove.core.aliases import DenseInput, DocumentInput, Table, TableView
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
@@ -20,23 +20,14 @@ from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods import neural
-from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods import neural, preparation, reranking
+from labelgrove.methods.cost_estimate import RERANK_SPACE, TRAINING_SPACE, CostEstimate
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import network_paths
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.preparation import Prepared, TrainingExamples
-from labelgrove.methods.reranking import (
-    Reranker,
-    RerankParams,
-    check_reranking,
-    proposed,
-    reranker_features,
-    shortlist_matrix,
-)
-from labelgrove.methods.spaces import RERANK_SPACE, TRAINING_SPACE
+from labelgrove.methods.neural import make_runner, train_heads
+from labelgrove.methods.preparation import Neural, Prepared, TrainingExamples
 from labelgrove.methods.terms import Terms, without_matrix
-from labelgrove.methods.training import best_labels, make_runner, train_heads
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, Runner, network_part
 from labelgrove.ranking.ranker import Ranker, train_ranker
@@ -56,19 +47,21 @@ class TableParams(Protocol):
     def divides(self) -> bool: ...
 
 
-class LabelNetwork(neural.Compared, Protocol):
+class LabelNetwork(Neural, Protocol):
     """What both methods have.
 
+    ``baseline`` also trains the linear method and reports both on the held-out documents.
     ``rerank`` is a linear ranker over the shortlists of the network and of the linear method, with
     settings in ``ranker``.
     """
 
+    baseline: bool
     tree: TreeParams
-    rerank: RerankParams
+    rerank: reranking.RerankParams
     index_: LabelIndex
     tree_: LabelTree | None
     network_: Network
-    reranker_: Reranker | None
+    reranker_: reranking.Reranker | None
     history_: TableView | None
     report_: TableView
 
@@ -84,13 +77,13 @@ def check(model: LabelNetwork) -> None:
             "heads.sharded: one process holds all labels; start several (torchrun "
             "--nproc_per_node 2 -m labelgrove train ...), or leave it unset"
         )
-    check_reranking(model.rerank, model.ranker)
+    reranking.check_reranking(model.rerank, model.ranker)
 
 
 def prepare(model: LabelNetwork, corpus: Corpus, stages: Stages) -> Prepared:
     """The documents; the linear method is trained for the comparison or for its shortlists."""
-    baseline, linear = neural.compares(model), model.rerank.proposes
-    return neural.prepare(model, corpus, stages, baseline=baseline, linear=linear)
+    linear = model.rerank.proposes
+    return preparation.prepare(model, corpus, stages, baseline=model.baseline, linear=linear)
 
 
 def train_network(
@@ -118,7 +111,7 @@ def rerank(
     stages: Stages,
     network: CachedResult[Network],
     tree: CachedResult[LabelTree] | None,
-) -> Reranker | None:
+) -> reranking.Reranker | None:
     """The ranker over the shortlists of a trained network, if the settings ask for it."""
     if not model.rerank.reranks:
         return None
@@ -142,7 +135,7 @@ def rerank(
         **more,
     ).value
     linear = more["linear"].value if more else None
-    return Reranker(data.terms.value.reader, ranker, model.rerank, linear)
+    return reranking.Reranker(data.terms.value.reader, ranker, model.rerank, linear)
 
 
 def remember(model: LabelNetwork, data: Prepared, stages: Stages, history: TableView) -> None:
@@ -161,15 +154,15 @@ def remember(model: LabelNetwork, data: Prepared, stages: Stages, history: Table
     model.report_ = neural.compared(model.method, data, stages, predictions, recall)
 
 
-def predict(
-    model: LabelNetwork, X: DocumentInput, k: int, *, mask: LabelMask | None
+def best_labels(
+    self: LabelNetwork, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
 ) -> Predictions:
     """The k best labels of documents."""
-    documents = with_texts(model.method, X)
+    documents = with_texts(self.method, X)
     assert documents.texts is not None
-    encoder = model.network_.encoder
+    encoder = self.network_.encoder
     tokens = tokenize(documents.texts, encoder, encoder.max_tokens)
-    return rank_labels(model, documents, tokens, k, mask=mask)
+    return rank_labels(self, documents, tokens, k, mask=mask)
 
 
 def rank_labels(
@@ -183,21 +176,21 @@ def rank_labels(
     """The k best labels by the network and, if there is one, the ranker over its shortlist."""
     runner = make_runner(model.network_, model.training.precision)
     if model.reranker_ is None:
-        return best_labels(runner, tokens, model.index_, k=k, mask=mask)
+        return neural.best_labels(runner, tokens, model.index_, k=k, mask=mask)
     most = min(k, len(model.index_ if mask is None else mask))
     columns, scores = model.reranker_.best_labels(runner, documents, tokens, most, mask=mask)
     counts = (columns >= 0).sum(axis=1).astype(np.int32)
     return Predictions(columns, scores, counts, model.index_, "product")
 
 
-def paths(model: LabelNetwork, question: ExplanationRequest) -> DecisionPaths:
+def paths(self: LabelNetwork, question: ExplanationRequest) -> DecisionPaths:
     """The network's own way to the label, and the reranker's."""
     options: Table = {}
-    if model.reranker_ is not None:
-        params = model.reranker_.params
+    if self.reranker_ is not None:
+        params = self.reranker_.params
         options = {"share": params.share, "unit": params.normalise}
-        options |= {"ranker": model.reranker_.ranker, "terms": model.reranker_.terms}
-    return network_paths(model.network_, question, tree=model.tree_, **options)
+        options |= {"ranker": self.reranker_.ranker, "terms": self.reranker_.terms}
+    return network_paths(self.network_, question, tree=self.tree_, **options)
 
 
 def cost_estimate(
@@ -230,13 +223,13 @@ def memory(model: LabelNetwork, corpus: Corpus, **options: int) -> int:
     return neural.estimate_memory(model, corpus, shortlist=shortlist, **options)
 
 
-def parts(model: LabelNetwork) -> dict[str, Part]:
+def parts(self: LabelNetwork) -> dict[str, Part]:
     """The network, its tree, and the ranker over its shortlists."""
-    parts = {"network": network_part(model.network_, model.history_ or {}, dict(model.report_))}
-    if model.tree_ is not None:
-        parts["tree"] = model.tree_.state()
-    if model.reranker_ is not None:
-        parts |= model.reranker_.parts()
+    parts = {"network": network_part(self.network_, self.history_ or {}, dict(self.report_))}
+    if self.tree_ is not None:
+        parts["tree"] = self.tree_.state()
+    if self.reranker_ is not None:
+        parts |= self.reranker_.parts()
     return parts
 
 
@@ -245,14 +238,14 @@ def train_reranker(
     examples: TrainingExamples,
     terms: Terms,
     tree: LabelTree,
-    params: RerankParams,
+    params: reranking.RerankParams,
     ranker: RankerParams,
     seed: int,
     linear: Ranker | None = None,
 ) -> Ranker:
     """The ranker that puts the shortlists of a trained network, and of the linear one, in order."""
     length = min(params.shortlist, tree.labels)
-    more = None if linear is None else proposed(linear, terms.rows, length)
+    more = None if linear is None else reranking.proposed(linear, terms.rows, length)
     columns, _, vectors = runner.read(examples.tokens, length, vectors=True, more=more)
     settings, start = ranker.get_params(), None
     if params.start != "none":
@@ -261,14 +254,14 @@ def train_reranker(
         # The layer was trained with longer vectors; this is their mean length.
         scale = np.linalg.norm(vectors, axis=1).mean() if params.normalise else 1.0
         start = Start(weights * scale, bias)
-    features = reranker_features(terms.rows, vectors, params)
+    features = reranking.reranker_features(terms.rows, vectors, params)
     del vectors  # large, and the features are a copy
     return train_ranker(
         features,
         examples.labels,
         tree,
         RankerParams(**settings),
-        shortlist=shortlist_matrix(columns, tree.labels),
+        shortlist=reranking.shortlist_matrix(columns, tree.labels),
         start=start,
         seed=seed,
     )

@@ -1,73 +1,55 @@
 """Functions that methods with an encoder call: before, during and after the training of a network.
 
-They read the settings that all these methods have (:class:`Neural`). ``defaults.py`` derives those
-that are "auto".
+They read the settings that all these methods have (``Neural``). ``preparation.py`` makes what a
+network learns from, ``defaults.py`` derives the settings that are "auto".
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
-from functools import cache, partial
-from typing import ClassVar, Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
 
 from labelgrove.core.aliases import DerivedSettings, DocumentInput, LabelInput, Table
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
-from labelgrove.core.processes import process_count
+from labelgrove.core.part import Part
 from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.facts import TrainingFacts
-from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import CachedResult, Stages
+from labelgrove.disk.stages import Session, Stages
+from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
+from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.cost_estimate import EncoderWork
-from labelgrove.methods.defaults import (
-    HELD_OUT,
-    MOST_TOKENS,
-    RULES,
-    SPLIT_SEED,
-    TrainingNeeds,
-    derive,
-)
+from labelgrove.methods.defaults import HELD_OUT, MOST_TOKENS, RULES, TrainingNeeds, derive
 from labelgrove.methods.inputs import labelled_corpus
-from labelgrove.methods.label_texts import LabelTexts, with_label_texts
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
+    Neural,
     Prepared,
-    TrainedLinear,
-    baseline_stage,
+    TrainingExamples,
     check_fields,
     held_out_measures,
-    linear_stage,
     situation,
-    tokens_stage,
-    warn_of_held_out,
 )
-from labelgrove.methods.terms import (
-    FeatureChoice,
-    Terms,
-    choose_features,
-    given_matrix,
-    terms_stage,
-)
-from labelgrove.methods.training import padding_note
-from labelgrove.nn.encoders.encoder import load_encoder
-from labelgrove.nn.encoders.files import (
-    EncoderContent,
-    EncoderParams,
-    parameter_count,
-    states_width,
-)
-from labelgrove.nn.training.devices import choose_device
+from labelgrove.methods.terms import FeatureChoice, choose_features, given_matrix
+from labelgrove.nn.batches.packing import PackedBatches
+from labelgrove.nn.batches.padded import Batches
+from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
+from labelgrove.nn.encoders.tokens import Tokens
+from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
+from labelgrove.nn.training import devices
+from labelgrove.nn.training.devices import choose_device, choose_precision
+from labelgrove.nn.training.loop import LoopParams, Task, train
 from labelgrove.nn.training.params import TrainingParams
-from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.solver import RankerParams
-from labelgrove.text.tfidf import TfidfParams
 
 
 class Derivable(Protocol):
@@ -95,81 +77,45 @@ class Trained(Protocol):
     device: str
 
 
-class Neural(Protocol):
-    """What every method with an encoder has.
-
-    ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
-    them. ``features`` says what a linear ranker reads beside text vectors: tf-idf of the texts
-    ("own"), a sparse matrix that came with them ("given", which "auto" takes if there is one), or
-    "both". ``label_texts`` says whether names of labels are learnt as documents ("names"; "auto"
-    asks the held-out documents).
-    """
-
-    method: ClassVar[str]
-    encoder: EncoderParams
-    training: TrainingParams
-    tfidf: TfidfParams
-    ranker: RankerParams
-    features: FeatureChoice
-    label_texts: LabelTexts
-    held_out: float
-    device: str
-    random_state: int
-    n_jobs: int | None
-    facts_: TrainingFacts
-    derived_: DerivedSettings
-
-    def check_settings(self) -> None: ...
-    def resolve_defaults(self, corpus: Corpus) -> Self: ...
-    def to_config(self) -> Table: ...
-
-
-class Compared(Neural, Protocol):
-    """A method that can be compared with the linear one.
-
-    ``baseline`` also trains the linear method and reports both on the held-out documents.
-    """
-
-    baseline: bool
-
-
 M = TypeVar("M", bound=Neural)
 
 
-@contextmanager
-def fitting(
-    model: M,
+def fit(
+    self: M,
     X: DocumentInput,
-    y: LabelInput,
-    index: LabelIndex | None,
-    callbacks: Sequence[Callback],
-    run: RunFolder | None,
-) -> Iterator[tuple[M, Corpus, Stages]]:
-    """What a training starts from: the model with nothing "auto", checked documents, and stages.
+    y: LabelInput = None,
+    *,
+    index: LabelIndex | None = None,
+    callbacks: Sequence[Callback] = (),
+    run: RunFolder | None = None,
+) -> M:
+    """Trains from texts and labels; with a ``run`` folder, continues where it stopped.
 
-    The arguments of ``model`` stay as they came. What was fitted is set in it at the end.
+    Arguments of the model stay as they came: ``_train`` is called on a copy with nothing "auto",
+    and what was fitted is set in the model at the end.
     """
-    model.check_settings()
-    corpus = labelled_corpus(model.method, X, y, index, ranker=model.ranker)
-    check_fields(model.encoder, corpus)
-    plain = model.resolve_defaults(corpus)
+    self.check_settings()
+    corpus = labelled_corpus(self.method, X, y, index, ranker=self.ranker)
+    check_fields(self.encoder, corpus)
+    plain = self.resolve_defaults(corpus)
     with (
-        using(threads=model.n_jobs, device=model.device),
+        using(threads=self.n_jobs, device=self.device),
         closing(Stages(Reporter(callbacks), run)) as stages,
     ):
-        choice = choose_features(model.features, corpus)
+        choice = choose_features(self.features, corpus)
         if choice.message:
             stages.reporter.message(choice.message)
-        yield plain, choice.corpus, stages
+        plain._train(choice.corpus, stages)
         if given_matrix(choice.corpus) is not None and not plain.facts_.given:
             stages.reporter.message(
                 "features: predictions do not read the matrix that came with the texts; at "
                 "most the label tree and the linear comparison were made from it"
             )
-    if plain is model:
-        model.derived_ = {}
+    if plain is self:
+        self.derived_ = {}
     else:
-        vars(model).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
+        vars(self).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
+    return self
 
 
 def resolve_defaults(
@@ -215,65 +161,6 @@ def _derived(
         return derive(settings, situation(corpus, model.encoder, clusters=clusters), needs)
 
 
-def compares(model: Compared) -> bool:
-    """Whether held-out documents compare the method with the linear one."""
-    return model.baseline and bool(model.held_out)
-
-
-def prepare(
-    model: Neural, corpus: Corpus, stages: Stages, *, baseline: bool, linear: bool = False
-) -> Prepared:
-    """Splits the documents, makes tf-idf and tokens, and trains the linear method if needed.
-
-    The measures of the linear method are a ``baseline``; with ``linear``, its ranker serves the
-    method. All is the same for any ``random_state``, so models with several seeds share it.
-    """
-    check_texts_alone(model.method, corpus)
-    learnt_from, held_out = hold_out(corpus, model.held_out, SPLIT_SEED)
-    warn_of_held_out(stages, corpus, learnt_from, held_out, model.held_out)
-    reader = load_encoder(model.encoder)
-    if note := padding_note(reader, model.training):
-        stages.reporter.message(note)
-    source = choose_features(model.features, corpus).source
-
-    @cache
-    def make_terms(documents: Corpus) -> CachedResult[Terms]:
-        return terms_stage(stages, documents, model.tfidf, source, held_out=held_out)
-
-    @cache
-    def make_linear(documents: Corpus, stages: Stages) -> CachedResult[Ranker]:
-        terms = make_terms(documents)
-        return linear_stage(stages, terms, documents.labels)
-
-    def judge(documents: Corpus, validation: Corpus, own: Stages = stages) -> dict[str, float]:
-        terms, ranker = make_terms(documents), make_linear(documents, own)
-        return baseline_stage(own, ranker, terms, documents, validation)
-
-    learnt_from, judged = with_label_texts(
-        learnt_from, held_out, model.label_texts, judge, stages.reporter
-    )
-    terms = make_terms(learnt_from)
-    compares = baseline and held_out is not None and not judged
-
-    def train(own: Stages) -> TrainedLinear:
-        if judged or not compares:
-            ranker = make_linear(learnt_from, stages if judged else own) if linear else None
-            return TrainedLinear(ranker, dict(judged))
-        assert held_out is not None
-        measures = judge(learnt_from, held_out, own)
-        return TrainedLinear(make_linear(learnt_from, own), measures)
-
-    idle = has_idle_cores() and (linear or compares)
-    trained = stages.background(train) if idle else partial(TrainedLinear, *train(stages))
-    held_out_tokens = None
-    tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader)
-    if held_out is not None:
-        name, texts = "held-out-tokens", held_out.texts
-        held_out_tokens = tokens_stage(stages, name, texts, reader)
-    encoder = stages.derive(lambda: reader, content=EncoderContent(model.encoder))
-    return Prepared(corpus, learnt_from, held_out, terms, trained, encoder, tokens, held_out_tokens)
-
-
 def compared(
     method: str, data: Prepared, stages: Stages, predictions: Predictions, recall: list[float]
 ) -> Table:
@@ -293,9 +180,7 @@ def encoder_work(
 
     ``steps`` are the updates of a training whose own settings limit them.
     """
-    training = (
-        model.training
-    )  # of a model with resolved defaults, or with plain numbers for what is "auto"
+    training = model.training  # "auto" stands for a plain number
     passes, held_out = fixed(training.epochs, 5.0), fixed(model.held_out, HELD_OUT)
     limits = [count for count in (steps, training.max_steps) if count]
     if limits:
@@ -308,18 +193,8 @@ def encoder_work(
     return EncoderWork(model.encoder, training, model.device, trainings * epochs, reads)
 
 
-def has_idle_cores() -> bool:
-    """Whether training leaves cores to other work: a GPU does, unless processes go in step."""
-    return choose_device().type != "cpu" and process_count() == 1
-
-
 def estimate_memory(
-    model: Neural,
-    corpus: Corpus,
-    *,
-    layers: int = 1,
-    copies: int = 5,
-    shortlist: int | None = None,
+    model: Neural, corpus: Corpus, *, layers: int = 1, copies: int = 5, shortlist: int | None = None
 ) -> int:
     """Bytes of main memory for fitting: tf-idf and the baseline, or the network with its optimiser.
 
@@ -355,3 +230,121 @@ def comparison(name: str, ours: Mapping[str, float], linear: Mapping[str, float]
     behind = sum(ours[m] for m in CHOSEN_BY) < sum(linear[m] for m in CHOSEN_BY)
     verdict = "; the linear method is better here" if behind else ""
     return f"{message}, linear {figures(linear)}{verdict}"
+
+
+def train_heads(
+    examples: TrainingExamples,
+    encoder: Encoder,
+    heads: MakeHeads,
+    training: LoopParams,
+    seed: int,
+    divided: bool = False,
+    *,
+    session: Session,
+) -> Part:
+    """Trains an encoder with heads on it; gives a ``network_part``.
+
+    The checkpoint with the best mean of P@1, P@3 and P@5 is kept. If the label table is
+    ``divided``, every process that takes part in the training holds some of its rows.
+    """
+    where = choose_device()
+    with torch.random.fork_rng([]):
+        torch.manual_seed(devices.derived_seed(seed, 0))
+        # A table that is divided may be too large for one GPU.
+        network = Network(encoder, *heads(encoder, None if divided else where))
+    network.heads.start_from(examples.labels)
+    if divided:
+        workers = devices.Workers.start(where)
+        network.heads.divide(workers.rank, workers.count, where)
+        session.reporter.message(
+            f"heads.sharded: {workers.count} processes divide the rows of {len(examples.index):,} "
+            "labels"
+        )
+    if network.heads.params.standardise:
+        make_runner(network, training.precision).standardise(examples.tokens)
+    batches = make_batches(examples.tokens, encoder, training, seed)
+    runner = make_runner(network, training.precision)
+
+    def score() -> float:
+        assert examples.held_out is not None and examples.held_out_tokens is not None
+        predictions = best_labels(runner, examples.held_out_tokens, examples.index, k=10)
+        values = held_out_measures(predictions, examples.held_out)
+        return float(np.mean([values[name] for name in CHOSEN_BY]))
+
+    result = train(
+        network,
+        Task(
+            LabelledBatches(batches, examples.labels),
+            lambda model, batch: model(batch),
+            None if examples.held_out is None else score,
+        ),
+        training,
+        folder=session.checkpoints,
+        reporter=session.reporter,
+        seed=seed,
+        stage="training",
+    )
+    return network_part(network, result.summary())
+
+
+def make_batches(
+    tokens: Tokens, encoder: Encoder, params: LoopParams, seed: int
+) -> Batches | PackedBatches:
+    """Training batches of the form that the settings, the encoder and the device ask for."""
+    if params.packed and (obstacle := encoder.packing_obstacle):
+        raise ConfigError(f"training.packed: {obstacle}; leave it unset")
+    if params.batch_tokens is not None and tokens.longest > params.batch_tokens:
+        raise ConfigError(
+            f"training.batch_tokens: {params.batch_tokens} are too few for a text of "
+            f"{tokens.longest}; raise it, or lower encoder.max_tokens"
+        )
+    common: Table = {"pad_id": encoder.pad_id, "seed": seed, "max_tokens": params.batch_tokens}
+    device = choose_device()
+    quick = encoder.packs_quickly(device, choose_precision(params.precision, device))
+    if quick if params.packed is None else params.packed:
+        return PackedBatches(tokens, params.batch_size, **common)
+    return Batches(tokens, params.batch_size, pad_left=encoder.pad_left, **common)
+
+
+def make_runner(network: Network, precision: str) -> Runner:
+    """Sends documents through ``network`` on the caller's device, in a precision."""
+    where = choose_device()
+    # The encoder may have been elsewhere before it became a part of this network.
+    for here in (network.mean.device, next(network.encoder.parameters()).device):
+        if here.type != where.type or where.index not in (None, here.index):
+            network.to(where)  # visits all modules, which is slow for a single text
+            break
+    return Runner(network, precision=choose_precision(precision, where))
+
+
+def best_labels(
+    runner: Runner, tokens: Tokens, index: LabelIndex, *, k: int, mask: LabelMask | None = None
+) -> Predictions:
+    """The k best labels of tokenised documents."""
+    columns, scores, _ = runner.read(tokens, min(k, len(index)), mask=mask)
+    counts = (columns >= 0).sum(axis=1).astype(np.int32)
+    return Predictions(columns, scores, counts, index, "product")
+
+
+def joined_histories(levels: Sequence[Table]) -> Table:
+    """How the training of all levels went, in the form that other methods tell it of one.
+
+    >>> level = {"steps": 3, "best_step": 2, "seconds": 2.0, "tokens_per_second": 5.0}
+    >>> history = joined_histories([level | {"history": [{"step": 3}]}] * 2)
+    >>> history["steps"], history["tokens_per_second"], history["history"][1]
+    (6, 5.0, {'level': 2, 'step': 3})
+    """
+    seconds = sum(level["seconds"] for level in levels)
+    tokens = sum(level["seconds"] * level["tokens_per_second"] for level in levels)
+    return {
+        "steps": sum(level["steps"] for level in levels),
+        "best_step": levels[-1]["best_step"],  # of the last level
+        "seconds": seconds,
+        "tokens_per_second": tokens / max(seconds, 1e-9),
+        "history": [
+            {"level": number, **record}
+            for number, level in enumerate(levels, 1)
+            for record in level["history"]
+        ],
+        "levels": [{k: v for k, v in level.items() if k != "history"} for level in levels],
+    }

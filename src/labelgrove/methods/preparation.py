@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache, partial
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from labelgrove.core.aliases import Table
+from labelgrove.core.aliases import DerivedSettings, Table
 from labelgrove.core.arrays import CSR, Int64
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.part import Part
@@ -21,33 +21,62 @@ from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
+from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.data.records import is_record, names_in
 from labelgrove.data.splits import repeated_texts
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
+from labelgrove.labels.documents import with_label_documents
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.defaults import DefaultInputs
+from labelgrove.methods.defaults import SPLIT_SEED, DefaultInputs
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.linear.method import Linear
-from labelgrove.methods.terms import Terms
-from labelgrove.nn.encoders.encoder import Encoder, load_tokenizer
-from labelgrove.nn.encoders.files import (
-    EncoderParams,
-    layer_count,
-    longest_text,
-    parameter_count,
-    states_width,
-    trained_pooling,
-)
+from labelgrove.methods.settings import LabelTexts
+from labelgrove.methods.terms import FeatureChoice, Terms, choose_features, terms_stage
+from labelgrove.nn.encoders import files
+from labelgrove.nn.encoders.encoder import Encoder, load_encoder, load_tokenizer
 from labelgrove.nn.encoders.tokens import Tokens, read_record, tokenize
-from labelgrove.nn.training.devices import choose_device
+from labelgrove.nn.training.devices import choose_device, choose_precision
+from labelgrove.nn.training.params import LoopParams, TrainingParams
 from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.solver import RankerParams
+from labelgrove.text.tfidf import TfidfParams
 
+SAMPLED_TEXTS = 1000  # whose tokens are counted
 # The checkpoint is chosen by the mean of the first three; all are reported for held-out documents.
 CHOSEN_BY = ("P@1", "P@3", "P@5")
 REPORTED = (*CHOSEN_BY, "nDCG@5", "R@10")
+
+
+class Neural(Protocol):
+    """What every method with an encoder has.
+
+    ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
+    them. ``features`` says what a linear ranker reads beside text vectors: tf-idf of the texts
+    ("own"), a sparse matrix that came with them ("given", which "auto" takes if there is one), or
+    "both". ``label_texts`` "names" also learns the text or name of each label, as a document.
+    """
+
+    method: ClassVar[str]
+    encoder: files.EncoderParams
+    training: TrainingParams
+    tfidf: TfidfParams
+    ranker: RankerParams
+    features: FeatureChoice
+    label_texts: LabelTexts
+    held_out: float
+    device: str
+    random_state: int
+    n_jobs: int | None
+    facts_: TrainingFacts
+    derived_: DerivedSettings
+
+    def check_settings(self) -> None: ...
+    def resolve_defaults(self, corpus: Corpus) -> Self: ...
+    def to_config(self) -> Table: ...
+    def _train(self, corpus: Corpus, stages: Stages) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -122,8 +151,60 @@ class Prepared:
         return reader.of_texts(texts)
 
 
+def prepare(
+    model: Neural, corpus: Corpus, stages: Stages, *, baseline: bool, linear: bool = False
+) -> Prepared:
+    """Splits the documents, makes tf-idf and tokens, and trains the linear method if needed.
+
+    With ``baseline``, the linear method is measured on the held-out documents; with ``linear``, its
+    ranker serves the method. All is the same for any ``random_state``, so models with several seeds
+    share it.
+    """
+    check_texts_alone(model.method, corpus)
+    learnt_from, held_out = hold_out(corpus, model.held_out, SPLIT_SEED)
+    warn_of_held_out(stages, corpus, learnt_from, held_out, model.held_out)
+    if model.label_texts is not None:
+        learnt_from = with_label_documents(learnt_from)
+    reader = load_encoder(model.encoder)
+    if note := padding_note(reader, model.training):
+        stages.reporter.message(note)
+    source = choose_features(model.features, corpus).source
+    terms = terms_stage(stages, learnt_from, model.tfidf, source, held_out=held_out)
+    compares = baseline and held_out is not None
+
+    def train(own: Stages) -> TrainedLinear:
+        if not (linear or compares):
+            return TrainedLinear(None, {})
+        given: Table = {"terms": terms, "labels": learnt_from.labels, "stops": own.stops}
+        ranker = own("linear", fit_linear, **given)
+        if held_out is None or not baseline:
+            return TrainedLinear(ranker, {})
+        return TrainedLinear(ranker, baseline_stage(own, ranker, terms, learnt_from, held_out))
+
+    idle = has_idle_cores() and (linear or compares)
+    trained = stages.background(train) if idle else partial(TrainedLinear, *train(stages))
+    tokens, held_out_tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader), None
+    if held_out is not None:
+        held_out_tokens = tokens_stage(stages, "held-out-tokens", held_out.texts, reader)
+    encoder = stages.derive(lambda: reader, content=files.EncoderContent(model.encoder))
+    return Prepared(corpus, learnt_from, held_out, terms, trained, encoder, tokens, held_out_tokens)
+
+
+def has_idle_cores() -> bool:
+    """Whether training leaves cores to other work: a GPU does, unless processes go in step."""
+    return choose_device().type != "cpu" and process_count() == 1
+
+
+def padding_note(encoder: Encoder, params: LoopParams) -> str | None:
+    """Why texts are padded on a GPU, where most encoders read packed ones; None if they are not."""
+    packs, device = encoder.packs or params.packed is False, choose_device()
+    if packs or device.type != "cuda" or choose_precision(params.precision, device) == "fp32":
+        return None
+    return f"texts are padded, in batches of similar length: {encoder.packing_obstacle}"
+
+
 def situation(
-    corpus: Corpus, encoder: EncoderParams, *, clusters: tuple[int, ...] = ()
+    corpus: Corpus, encoder: files.EncoderParams, *, clusters: tuple[int, ...] = ()
 ) -> DefaultInputs:
     """What settings are derived from, for an encoder that reads the texts of a corpus."""
     folder = encoder.folder()
@@ -133,19 +214,19 @@ def situation(
         documents=len(corpus),
         labels=len(corpus.index),
         clusters=clusters,
-        width=states_width(folder),
-        layers=layer_count(folder),
-        parameters=parameter_count(folder),
-        positions=longest_text(folder),
-        pooling=trained_pooling(folder),
+        width=files.states_width(folder),
+        layers=files.layer_count(folder),
+        parameters=files.parameter_count(folder),
+        positions=files.longest_text(folder),
+        pooling=files.trained_pooling(folder),
         gpu=kind != "cpu",
         compiles=kind == "cuda" and importlib.util.find_spec("triton") is not None,
         processes=process_count(),
-        lengths=LengthSample(corpus.texts, encoder).lengths,
+        lengths=length_sample(corpus.texts, encoder),
     )
 
 
-def check_fields(encoder: EncoderParams, corpus: Corpus) -> None:
+def check_fields(encoder: files.EncoderParams, corpus: Corpus) -> None:
     """Refuses fields to read that the documents do not have."""
     names = None if corpus.texts is None else names_in(corpus.texts)
     known = () if names is None else names.fields
@@ -184,11 +265,6 @@ def tokens_stage(
         how["fields"] = encoder.fields
     reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str(), **how)
     return stages(name, tokenize, texts=texts, tokenizer=reader, max_tokens=encoder.max_tokens)
-
-
-def linear_stage(stages: Stages, terms: CachedResult[Terms], labels: CSR) -> CachedResult[Ranker]:
-    """The ranker of the linear method with its defaults, over sparse features."""
-    return stages("linear", fit_linear, terms=terms, labels=labels, stops=stages.stops)
 
 
 def fit_linear(terms: Terms, labels: CSR, *, stops: Sequence[Callback]) -> Ranker:
@@ -245,28 +321,10 @@ def held_out_measures(
     return {name: float(values[name]) for name in names}
 
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
-SAMPLED_TEXTS = 1000  # whose tokens are counted
-
-
-class LengthSample:
-    """Tokens of texts that are spread over the corpus: the same ones whenever it is asked."""
-
-    def __init__(self, texts: Sequence[str], encoder: EncoderParams) -> None:
-        count = min(len(texts), SAMPLED_TEXTS)
-        sample = [texts[row * len(texts) // count] for row in range(count)]
-        self.texts = [
-            read_record(text, encoder.fields, "\n") if is_record(text) else text for text in sample
-        ]
-        self.encoder = encoder
-
-    @cached_property
-    def _tokenizer(self) -> PreTrainedTokenizerFast:
-        return load_tokenizer(self.encoder)
-
-    def lengths(self, most: int) -> Int64:
-        """How many tokens are read of each text, at most ``most``."""
-        tokens = tokenize(self.texts, self._tokenizer, most)
-        return np.asarray(tokens.lengths, np.int64)
+def length_sample(texts: Sequence[str], encoder: files.EncoderParams) -> Callable[[int], Int64]:
+    """Counts tokens, at most so many, of texts that are spread over the corpus: always the same."""
+    count = min(len(texts), SAMPLED_TEXTS)
+    sample = [texts[row * len(texts) // count] for row in range(count)]
+    read = [read_record(text, encoder.fields, "\n") if is_record(text) else text for text in sample]
+    tokenizer = cache(lambda: load_tokenizer(encoder))
+    return lambda most: np.asarray(tokenize(read, tokenizer(), most).lengths, np.int64)

@@ -39,8 +39,7 @@ class RerankParams(Params):
     """Whether and how a linear ranker reorders the shortlist of a network."""
 
     enabled: AutoBool = param(
-        "auto",
-        help="train a ranker on tf-idf and the network's text vectors; auto = yes",
+        "auto", help="train a ranker on tf-idf and the network's text vectors; auto = yes"
     )
     shortlist: int = param(100, ge=1, help="best labels of the network that the ranker reorders")
     linear: bool = param(

@@ -42,6 +42,13 @@ def search_labels(
     return Predictions(*best, model.index_, model.search.score_kind)
 
 
+def best_labels(
+    self: TreeSearch, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
+) -> Predictions:
+    """The k best labels of documents."""
+    return search_labels(self, self.read(X, dense=dense), k, mask=mask)
+
+
 def tree_growth(
     model: TreeSearch,
     leaf_size: int,

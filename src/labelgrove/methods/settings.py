@@ -12,7 +12,7 @@ import typing
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -22,10 +22,15 @@ from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
 
 P = TypeVar("P", bound=Params)
+LabelTexts = Literal["names"] | None  # whether names of labels are learnt as documents
 # Settings that have gone, and their defaults: files with these values still load.
 GONE: Table = {
+    "heads.lr": [],
+    "heads.matcher": "linear",
     "heads.name_logit": 0,
     "heads.soft_targets": False,
+    "ranking.cluster_transform": "l4-hinge",
+    "ranking.label_transform": "l4-hinge",
     "training.ema_decay": 0.999,
 }
 
@@ -170,6 +175,26 @@ def arguments_inside(cls: type, value: object) -> dict[str, list[str]]:
         return f"{group.name}={group.kind.__name__}({key}={text})"
 
     return keys_inside(cls, written)
+
+
+def constructor_call(model: object) -> str:
+    """The constructor call, with the arguments that differ from their defaults."""
+    default = type(model)()
+    changed = [
+        f"{name}={_changes(getattr(model, name), getattr(default, name))}"
+        for name in sorted(argument_names(type(model)))
+        if getattr(model, name) != getattr(default, name)
+    ]
+    return f"{type(model).__name__}({', '.join(changed)})"
+
+
+def _changes(value: object, default: object) -> str:
+    """A group's constructor call with what differs from the default group; others in full."""
+    if not isinstance(value, Params) or type(value) is not type(default):
+        return repr(value)
+    plain, own = type(value)().get_params(), value.get_params()
+    inside = [f"{name}={own[name]!r}" for name in own if own[name] != plain[name]]
+    return f"{type(value).__name__}({', '.join(inside)})"
 
 
 def check_settings(model: Configured) -> None:

@@ -41,7 +41,7 @@ class FeatureSource(NamedTuple):
         return replace(self.corpus, texts=None) if self.source == "given" else self.corpus
 
 
-def choose_features(setting: str, corpus: Corpus) -> FeatureSource:
+def choose_features(setting: FeatureChoice, corpus: Corpus) -> FeatureSource:
     """What ``features`` means for a corpus; "auto" takes the matrix if there is one.
 
     >>> texts = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -49,11 +49,6 @@ def choose_features(setting: str, corpus: Corpus) -> FeatureSource:
     'own'
     """
     matrix = given_matrix(corpus)
-    if setting not in ("auto", "own") and corpus.texts is not None and matrix is None:
-        raise DataError(
-            f"features: {setting} needs a matrix that comes with the texts, and this corpus has "
-            f"none; {HOW_TO_GIVE}. Or set features=own"
-        )
     if corpus.texts is None:
         if setting in ("own", "both"):
             raise DataError(
@@ -62,16 +57,19 @@ def choose_features(setting: str, corpus: Corpus) -> FeatureSource:
             )
         return FeatureSource("given", corpus, {}, "")
     if matrix is None:
+        if setting in ("given", "both"):
+            raise DataError(
+                f"features: {setting} needs a matrix that comes with the texts, and this corpus "
+                f"has none; {HOW_TO_GIVE}. Or set features=own"
+            )
         return FeatureSource("own", corpus, {}, "")
     columns = f"{matrix.shape[1]:,} columns"
     csr_parts(matrix, name="the matrix that came with the texts")
     if setting == "own":
         message = f"features: own; the matrix of {columns} that came with the texts is not used"
         return FeatureSource("own", without_matrix(corpus), {}, message)
-    if setting == "both":
-        return FeatureSource("both", corpus, {}, "")
-    if setting == "given":
-        return FeatureSource("given", corpus, {}, "")
+    if setting == "given" or setting == "both":
+        return FeatureSource(setting, corpus, {}, "")
     reason = f"a matrix of {columns} came with the texts; own makes tf-idf of the texts instead"
     message = f"features: given, the matrix of {columns} that came with the texts"
     return FeatureSource("given", corpus, {"features": ("given", reason)}, message)

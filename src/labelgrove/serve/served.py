@@ -29,7 +29,7 @@ from labelgrove.exchange.loading import load
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import Model
 from labelgrove.methods.explaining import explain as explaining
-from labelgrove.methods.held_out import held_out_metrics
+from labelgrove.methods.fitted import held_out_metrics
 from labelgrove.serve.card_texts import card_examples
 from labelgrove.serve.copies import Copies, OpenFiles
 from labelgrove.serve.metrics import ModelMetrics

@@ -18,7 +18,7 @@ from labelgrove.methods.cascadexml.method import CascadeXML
 from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
 from labelgrove.methods.lightxml.method import LightXML
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
-from labelgrove.methods.xtransformer.net import MatcherNet
+from labelgrove.methods.xtransformer.matching import MatcherNet
 from labelgrove.nn.encoders.tokens import Tokens
 from support.nn_problems import random_states, random_tree, randomise
 

@@ -11,19 +11,17 @@ from scipy import sparse  # noqa: E402
 
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree  # noqa: E402
-from labelgrove.methods.cascadexml.net import CascadeNet  # noqa: E402
-from labelgrove.methods.cascadexml.params import (  # noqa: E402
-    CascadeParams,
+from labelgrove.methods.cascadexml.method import (  # noqa: E402
     cascade_clusters,
     cascade_layers,
     cascade_tree_params,
 )
+from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from reference import cascadexml as reference  # noqa: E402
 from reference.metrics import propensity_costs  # noqa: E402
 from support.nn_problems import (  # noqa: E402
     cascade_problem,
-    overfit,
     random_tree,
     same_gradients,
     scores_by_path,
@@ -107,12 +105,7 @@ def test_prediction_is_that_of_the_equations(score, widths):
     top = net.predict(states, 6)
     for d in range(DOCUMENTS):
         expected = reference.predict(
-            vectors_of(net, states, d),
-            tree.parents,
-            tables_of(net),
-            6,
-            kept=net.kept,
-            score=score,
+            vectors_of(net, states, d), tree.parents, tables_of(net), 6, kept=net.kept, score=score
         )
         real = top.columns[d] >= 0
         assert top.columns[d][real].tolist() == [tree.leaf_labels[n] for n, _ in expected]
@@ -172,17 +165,6 @@ def test_nothing_is_dropped_from_the_text():
     assert torch.equal(net.text(states), states[-1])
 
 
-@pytest.mark.parametrize("truth", ["forced", "joined"])
-def test_a_level_reaches_its_own_layers_only(truth):
-    net, _, rows, states = cascade_problem(5, truth=truth)
-    for level in range(3):
-        net.weights = [float(number == level) for number in range(3)]
-        loss, _ = net.loss(states, RaggedLabels.from_rows(rows))
-        grads = torch.autograd.grad(loss, states, allow_unused=True)
-        reached = {n for n, grad in enumerate(grads) if grad is not None and grad.any()}
-        assert reached == ({0, 1} if level == 0 else {level + 1})
-
-
 def test_candidates_follow_the_scores_of_their_parents():
     net, tree, _, states = cascade_problem(6, kept=[1, 2])
     with torch.no_grad():
@@ -203,41 +185,6 @@ def test_candidates_follow_the_scores_of_their_parents():
     assert net.shortlist_recall(states, outside)[-1].tolist() == [0, DOCUMENTS]
 
 
-def test_forcing_brings_siblings_and_joining_does_not():
-    for truth, siblings in (("forced", True), ("joined", False)):
-        net, tree, _, states = cascade_problem(7, kept=[1, 1], truth=truth)
-        with torch.no_grad():
-            for table in net.tables:
-                table.weight.zero_()
-                table.bias.zero_()
-            net.tables[0].bias[0] = 5.0  # what the first level likes; the true label is elsewhere
-        leaf = 44
-        net.loss(states, RaggedLabels.from_rows([[tree.leaf_labels[leaf]]] * DOCUMENTS))[
-            0
-        ].backward()
-        touched = {r for r in range(45) if net.tables[2].bias.grad[r]}
-        assert leaf in touched
-        family = {r for r in range(45) if tree.parents[2][r] == tree.parents[2][leaf]}
-        assert len(family) > 1
-        assert (family <= touched) is siblings
-
-
-def test_rows_off_the_lists_get_no_gradient_and_do_not_matter():
-    net, tree, _, states = cascade_problem(8, kept=[1, 1])
-    positives = RaggedLabels.from_rows([[int(tree.leaf_labels[0])]] * DOCUMENTS)
-    loss, _ = net.loss(states, positives)
-    loss.backward()
-    middle = {r for r in range(11) if tree.parents[1][r] == 0}
-    labels = {r for r in range(45) if tree.parents[2][r] == 0}
-    for table, listed in ((net.tables[1], middle), (net.tables[2], labels)):
-        rows = range(len(table.weight))
-        assert {r for r in rows if table.weight.grad[r].any() or table.bias.grad[r]} == listed
-        with torch.no_grad():
-            for row in set(rows) - listed:
-                table.weight[row] += 100.0
-    assert net.loss(states, positives)[0].item() == loss.item()
-
-
 def test_prediction_knows_no_labels():
     """Shortlists of prediction follow scores alone: a label in a hopeless cluster is not found."""
     net, tree, _, states = cascade_problem(9, kept=[1, 1])
@@ -250,19 +197,6 @@ def test_prediction_knows_no_labels():
         assert net.shortlist_recall(states, positives)[:, 0].tolist() == [0, 0]
         _, stats = net.loss(states, positives)
         assert float(stats["recall.1"]) == 0.0
-
-
-@pytest.mark.parametrize("truth", ["forced", "joined"])
-def test_it_learns_a_planted_problem(truth):
-    torch.manual_seed(0)
-    rng = np.random.default_rng(0)
-    tree = random_tree(rng, [4, 12, 60])
-    states = [torch.randn(40, 48) for _ in range(4)]
-    rows = [rng.choice(60, 3, replace=False).tolist() for _ in range(40)]
-    net = CascadeNet(48, tree, CascadeParams(kept=[2, 4], dropout=0.1, truth=truth))
-    assert overfit(net, states, rows, steps=40, lr=0.03) > 0.99
-    recall = net.shortlist_recall(states, RaggedLabels.from_rows(rows))
-    assert (recall[:, 0] / recall[:, 1] > 0.95).all()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -18,7 +18,7 @@ from labelgrove.methods.dual.net import (
     towers,
     vectors_of,
 )
-from labelgrove.methods.training import make_batches
+from labelgrove.methods.neural import make_batches
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams

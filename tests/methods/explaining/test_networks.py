@@ -70,7 +70,7 @@ def test_rankers_on_an_encoders_vectors_hand_them_on_to_words() -> None:
                 assert {reason.kind for reason in step.reasons} == {"term", "token"}
 
 
-@pytest.mark.parametrize("combine", ["ranker", "product", "learnt"])
+@pytest.mark.parametrize("combine", ["ranker", "learnt"])
 @pytest.mark.parametrize("features", ["both", "tfidf"])
 def test_a_matcher_and_a_ranker_together(combine: str, features: str) -> None:
     from labelgrove.methods.xtransformer.ranking import LearntScore
@@ -84,7 +84,7 @@ def test_a_matcher_and_a_ranker_together(combine: str, features: str) -> None:
     kinds = {reason.kind for step in why.paths[0].steps for reason in step.reasons}
     assert kinds == {"term", "token"}  # the matcher reads tokens in any case
     counts = [step.counts for step in why.paths[0].steps]
-    assert counts == {"ranker": [False, True], "product": [True, True], "learnt": [True]}[combine]
+    assert counts == {"ranker": [False, True], "learnt": [True]}[combine]
 
 
 @pytest.mark.parametrize("method", ["lightxml", "cascadexml", "xtransformer", *NEURAL_VARIANTS])

@@ -16,7 +16,6 @@ from reference import lightxml as reference  # noqa: E402
 from reference.metrics import propensity_costs  # noqa: E402
 from support.nn_problems import (  # noqa: E402
     light_problem,
-    overfit,
     random_labels,
     random_states,
     random_tree,
@@ -226,25 +225,6 @@ def test_the_text_is_as_wide_as_what_the_output_layer_reads(tree):
     assert net.text_width == net.output_layer()[0].shape[1] == net.text(states).shape[1]
 
 
-def test_rows_off_the_lists_get_no_gradient_and_do_not_matter():
-    net, groups, _, states = light_problem(7)
-    rows = [[groups[0][0]]] * DOCUMENTS
-    with torch.no_grad():
-        net.groups.bias.zero_()
-        net.groups.weight.zero_()
-        net.groups.bias[[0, 1, 2]] = 5.0
-    positives = RaggedLabels.from_rows(rows)
-    loss, _ = net.loss(states, positives)
-    loss.backward()
-    listed = {int(net.index.leaf_positions[c]) for g in (0, 1, 2) for c in groups[g]}
-    touched = {row for row in range(LABELS) if net.table.weight.grad[row].any()}
-    assert touched == listed
-    with torch.no_grad():
-        for row in set(range(LABELS)) - listed:
-            net.table.weight[row] += 100.0
-    assert net.loss(states, positives)[0].item() == loss.item()
-
-
 def test_dropout_is_for_training_only():
     net, _, rows, states = light_problem(9, dropout=0.5)
     positives = RaggedLabels.from_rows(rows)
@@ -252,29 +232,6 @@ def test_dropout_is_for_training_only():
     assert net.loss(states, positives)[0].item() == net.loss(states, positives)[0].item()
     net.train()
     assert net.loss(states, positives)[0].item() != net.loss(states, positives)[0].item()
-
-
-@pytest.mark.parametrize("truth", ["forced", "joined"])
-def test_it_learns_a_planted_problem(truth):
-    torch.manual_seed(0)
-    rng = np.random.default_rng(0)
-    tree = random_tree(rng, [10, 60])
-    params = LightXmlParams(layers=2, bottleneck=24, dropout=0.1, groups_kept=3, truth=truth)
-    states = [torch.randn(40, 32) for _ in range(2)]
-    rows = [rng.choice(60, 3, replace=False).tolist() for _ in range(40)]
-    assert overfit(LightXmlNet(32, 60, tree, params), states, rows, steps=40, lr=0.03) > 0.99
-
-
-def test_the_full_head_learns_a_planted_problem():
-    torch.manual_seed(0)
-    rng = np.random.default_rng(0)
-    states = [torch.randn(40, 32) for _ in range(2)]
-    rows = [rng.choice(60, 3, replace=False).tolist() for _ in range(40)]
-    net = LightXmlNet(32, 60, None, LightXmlParams(layers=2, dropout=0.1))
-    assert overfit(net, states, rows, steps=80, lr=0.03) > 0.99
-    top = net.predict(states, 60)
-    sets = [columns[scores >= 0.5].tolist() for columns, scores in zip(*top, strict=True)]
-    assert [sorted(labels) for labels in sets] == [sorted(row) for row in rows]
 
 
 def test_wrong_shapes_are_refused():

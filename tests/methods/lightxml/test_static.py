@@ -12,17 +12,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import labelgrove  # noqa: E402
 from labelgrove.disk.run_folder import RunFolder  # noqa: E402
 from labelgrove.errors import ConfigError, UnsupportedError  # noqa: E402
 from labelgrove.methods import create  # noqa: E402
 from labelgrove.methods.lightxml.static import TwoEncoders, best_groups  # noqa: E402
-from labelgrove.methods.training import make_runner  # noqa: E402
+from labelgrove.methods.neural import make_runner  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from support.nn_problems import light_problem  # noqa: E402
 from support.run_logs import computed  # noqa: E402
-from support.small_models import planted, tiny_training  # noqa: E402
+from support.small_models import planted, stored, tiny_training  # noqa: E402
 
 pytestmark = pytest.mark.slow
 TEXTS, LABELS = planted(80)
@@ -77,8 +76,7 @@ def test_one_keeps_the_encoder_of_the_labels_and_the_other_both(trained: dict[st
 def test_a_stored_model_predicts_the_same(
     trained: dict[str, Any], tmp_path: Path, kind: str
 ) -> None:
-    trained[kind].save(tmp_path / "model")
-    again = labelgrove.load(tmp_path / "model")
+    again = stored(trained[kind], tmp_path / "model")
     before, after = (m.predict(TEXTS[:20], k=4) for m in (trained[kind], again))
     assert np.array_equal(before.columns, after.columns)
     assert np.array_equal(before.scores, after.scores)

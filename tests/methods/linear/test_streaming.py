@@ -24,6 +24,7 @@ from labelgrove.methods.linear import streaming
 from labelgrove.methods.linear.streaming import _distinct_share, streamed_memory
 from labelgrove.ranking import solver
 from support import small_models as contract
+from support.sharding import assert_same_bits
 
 SMALL = contract.SMALL_LEAVES
 # Every name and variant of the linear method in the contract suite, and what else may be streamed.
@@ -66,17 +67,6 @@ def shop(documents: int = 90) -> Corpus:
     return Corpus.from_lists(texts, labels, index=index)
 
 
-def assert_same(one: Any, other: Any) -> None:
-    first, second = one.parts(), other.parts()
-    assert first.keys() == second.keys()
-    for name, part in first.items():
-        assert part.config == second[name].config
-        assert part.arrays.keys() == second[name].arrays.keys()
-        for key, array in part.arrays.items():
-            assert array.dtype == second[name].arrays[key].dtype
-            assert np.array_equal(array, second[name].arrays[key]), (name, key)
-
-
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_limit_does_not_change_a_bit(
     name: str, small_blocks: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -93,7 +83,7 @@ def test_a_limit_does_not_change_a_bit(
     whole = create(method, settings).fit(shop())
     monkeypatch.setattr(Scratch, "empty", counted)
     limited = create(method, settings).fit(shop(), memory="4G")
-    assert_same(whole, limited)
+    assert_same_bits(whole, limited)
     assert (tmp_path in used) == (name not in IN_MEMORY)
     assert os.name != "posix" or not list(tmp_path.iterdir())
 
@@ -105,12 +95,12 @@ def test_with_a_run_folder_files_are_there_and_stages_are_shared(
         whole = create("linear", {"tree": SMALL}).fit(shop(), run=run)
         limited = create("linear", {"tree": SMALL}).fit(shop(), run=run, memory="4G")
         assert all(timing.reused for timing in limited.timings_.values())
-    assert_same(whole, limited)
+    assert_same_bits(whole, limited)
     with RunFolder(tmp_path / "other") as run:
         limited = create("linear", {"tree": SMALL}).fit(shop(), run=run, memory="4G")
         names = {path.name for path in run.path.iterdir()}
     assert names <= {"run.json", "log.jsonl", "lock", "stages", "checkpoints"}
-    assert_same(whole, limited)
+    assert_same_bits(whole, limited)
 
 
 def test_documents_with_fields(small_blocks: None) -> None:
@@ -119,7 +109,7 @@ def test_documents_with_fields(small_blocks: None) -> None:
     rows = [{"text": text, "by": f"ada {n % 4}"} for n, text in enumerate(shop().texts or ())]
     texts = records(rows, text="text", fields="by")
     labels = shop().label_lists()
-    assert_same(Linear().fit(texts, labels), Linear().fit(texts, labels, memory="4G"))
+    assert_same_bits(Linear().fit(texts, labels), Linear().fit(texts, labels, memory="4G"))
 
 
 def test_texts_in_a_file_are_those_in_memory(tmp_path: Path) -> None:
@@ -138,7 +128,7 @@ def test_texts_in_a_file_are_those_in_memory(tmp_path: Path) -> None:
     )
     assert list(mapped.texts or ()) == list(in_memory.texts or ())
     assert list(mapped.ids or ()) == list(in_memory.ids or ())
-    assert_same(Linear().fit(in_memory), Linear().fit(mapped, memory="2G"))
+    assert_same_bits(Linear().fit(in_memory), Linear().fit(mapped, memory="2G"))
 
 
 def test_more_terms_than_a_matrix_on_disk_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +158,7 @@ def test_settings_that_need_memory_train_there_or_are_refused(
     settings: dict[str, Any], given: dict[str, Any], message: str
 ) -> None:
     corpus, model = shop(), create("linear", settings)
-    assert_same(
+    assert_same_bits(
         model.fit(corpus, **given), create("linear", settings).fit(corpus, **given, memory="4G")
     )
     with pytest.raises(ResourceError, match=rf"{message}.* keeps all features in memory"):

@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("torch")
 
-import labelgrove
 from labelgrove import Linear
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.methods import METHODS, create
@@ -19,7 +18,7 @@ from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.text.word2vec import Word2vec, Word2vecParams
 from support.run_logs import computed
-from support.small_models import FEW_UPDATES, planted, tiny_training
+from support.small_models import FEW_UPDATES, planted, stored, tiny_training
 
 
 def new(method: str, **settings: Any) -> Any:
@@ -87,8 +86,7 @@ def test_fine_tuned_vectors_are_those_of_x_transformers_matcher(tmp_path: Path) 
     assert not {"network", "matching", "tfidf", "tokens", "clusters"} & set(after)
     theirs, ours = (network.state_dict() for network in (matcher.network_, model.embedder_))
     assert all((theirs[name] == ours[name]).all() for name in theirs)
-    model.save(tmp_path / "model")
-    again = labelgrove.load(tmp_path / "model").predict(texts, k=3)
+    again = stored(model, tmp_path / "model").predict(texts, k=3)
     assert again.scores.tobytes() == model.predict(texts, k=3).scores.tobytes()
     assert model.score(texts, labels) > 0.9
 
@@ -96,6 +94,5 @@ def test_fine_tuned_vectors_are_those_of_x_transformers_matcher(tmp_path: Path) 
 def test_some_labels_only(tmp_path: Path) -> None:
     texts, labels = planted(60)
     model = new("linear-vectors", vectors={"kind": "pretrained"}).fit(texts, labels)
-    model.save(tmp_path / "model")
-    found = labelgrove.load(tmp_path / "model").predict(texts, k=3, deny=["colour red"]).names()
+    found = stored(model, tmp_path / "model").predict(texts, k=3, deny=["colour red"]).names()
     assert all("colour red" not in names and len(names) == 3 for names in found)

@@ -12,17 +12,15 @@ import pytest
 pytest.importorskip("torch")
 
 
-import labelgrove
 from labelgrove.disk.bundle import read_bundle
-from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from labelgrove.methods.xrtransformer.method import XRTransformer
-from reference.xrtransformer import inherited
-from support.run_logs import computed, interrupted, resumed
-from support.small_models import FEW_STEPS, planted, same, tiny_training
+from support.run_logs import computed, fitted_in, interrupted, resumed
+from support.small_models import FEW_STEPS, planted, same, stored, tiny_training
 
 pytestmark = pytest.mark.slow
+DOCUMENTS = TEXTS, LABELS = planted(80)
 LEAVES = {"branching": 2, "max_leaf_size": 3, "top_width": None}
 # tf-idf of one word that is everywhere: all that is learnt comes from the encoder.
 BLIND = {"tfidf": {"max_features": 1}}
@@ -56,7 +54,7 @@ def fitted_blindly(heads: dict[str, Any], **training: Any) -> Any:
         pytest.param({"bootstrap": "cost-linear", "alpha": 0.5}, id="the paper's bootstrap"),
         pytest.param({"bootstrap": "linear", "bootstrap_first": True}, id="first level, too"),
         pytest.param({"row_table_from": 3, "negatives": "tfn"}, id="row by row"),
-        pytest.param({"negatives": "man", "matcher": "mean", "loss": "bce"}, id="bce"),
+        pytest.param({"negatives": "man", "loss": "bce"}, id="bce"),
         # A head that begins without knowing anything needs more updates.
         pytest.param({"bootstrap": "none", "steps": [60, 100, 300]}, id="no bootstrap"),
     ],
@@ -86,80 +84,52 @@ def test_a_bootstrapped_head_begins_where_a_linear_model_ends() -> None:
     assert losses["weighted-linear"] < 0.3 * losses["none"]
 
 
-def test_an_heir_begins_with_its_parents_weights(tmp_path: Path) -> None:
-    with RunFolder(tmp_path / "run") as run:
-        heads = {"bootstrap": "inherit", "matcher": "head", "steps": [20, 3, 3]}
-        model = new(heads).fit(*planted(80), run=run)
-    start, before = (
-        read_bundle(next((tmp_path / "run" / "stages" / name).iterdir()), kind="stage")
-        .parts["result"]
-        .arrays
-        for name in ("bootstrap-2", "network-1")
-    )
-    weights, bias = inherited(
-        before["heads/table.weight"], before["heads/table.bias"], model.tree_.parents[1]
-    )
-    assert np.array_equal(start["weights"], weights)
-    assert np.array_equal(start["bias"], bias)
-
-
 def test_levels_that_are_too_wide_are_not_fine_tuned() -> None:
-    texts, labels = planted(80)
-    model = new({"max_clusters": 10, "steps": [3, 4]}).fit(texts, labels)
+    model = new({"max_clusters": 10, "steps": [3, 4]}).fit(*DOCUMENTS)
     assert model.tree_.widths == (2, 4, 11)
     assert [level["steps"] for level in model.history_["levels"]] == [3, 4]
     assert model.history_["steps"] == 7
     with pytest.raises(ConfigError, match="first level has 2 nodes already"):
-        new({"max_clusters": 1}).fit(texts, labels)
+        new({"max_clusters": 1}).fit(*DOCUMENTS)
     with pytest.raises(ConfigError, match=r"heads\.kept: must have 2 values, one per level, got 1"):
-        new({"kept": [3]}).fit(texts, labels)
+        new({"kept": [3]}).fit(*DOCUMENTS)
 
 
 def test_the_ranker_descends_a_tree_of_its_own_unless_told_otherwise() -> None:
-    texts, labels = planted(80)
-    own = new(refined={"branching": 2, "max_leaf_size": 6}).fit(texts, labels)
+    own = new(refined={"branching": 2, "max_leaf_size": 6}).fit(*DOCUMENTS)
     assert own.tree_.widths == (2, 4, 11)
     assert own.rankers()[0].tree.widths == (2, 11)
-    kept = new(refine=False).fit(texts, labels)
+    kept = new(refine=False).fit(*DOCUMENTS)
     assert kept.rankers()[0].tree == kept.tree_
 
 
 def test_a_refined_tree_may_be_grown_from_label_texts() -> None:
-    texts, labels = planted(80)
-    model = new(refined=LEAVES | {"label_features": "pifa+text"}).fit(texts, labels)
-    assert model.score(texts, labels) > 0.9
+    model = new(refined=LEAVES | {"label_features": "pifa+text"}).fit(*DOCUMENTS)
+    assert model.score(TEXTS, LABELS) > 0.9
 
 
 def test_a_run_with_another_ranker_trains_only_the_ranker(tmp_path: Path) -> None:
-    texts, labels = planted(80)
     training = {"training": FEW_STEPS | {"max_steps": 8}, "held_out": 0.1}
     folder = tmp_path / "run"
-    with RunFolder(folder) as run:
-        first = new(**training).fit(texts, labels, run=run)
+    first = fitted_in(folder, new(**training), DOCUMENTS)
     every = {"tfidf", "linear", "linear-baseline", "tokens", "held-out-tokens", "tree"}
     every |= {f"{stage}-{n}" for stage in ("network", "vectors") for n in (1, 2, 3)}
     every |= {"matcher-1", "matcher-2", "bootstrap-2", "bootstrap-3", "refined-tree", "ranker"}
     assert len(computed(folder, last_run=True)) == len(every)
     assert set(computed(folder, last_run=True)) == every
-    with RunFolder(folder) as run:
-        again = new(**training).fit(texts, labels, run=run)
+    again = fitted_in(folder, new(**training), DOCUMENTS)
     assert computed(folder, last_run=True) == []
-    assert same(first.predict(texts, k=4), again.predict(texts, k=4))
-    with RunFolder(folder) as run:
-        new(**training, ranker={"C": 3.0}).fit(texts, labels, run=run)
+    assert same(first.predict(TEXTS, k=4), again.predict(TEXTS, k=4))
+    fitted_in(folder, new(**training, ranker={"C": 3.0}), DOCUMENTS)
     assert computed(folder, last_run=True) == ["ranker"]
-    with RunFolder(folder) as run:
-        new(**training, refined=LEAVES | {"kmeans_iterations": 2}).fit(texts, labels, run=run)
+    fitted_in(folder, new(**training, refined=LEAVES | {"kmeans_iterations": 2}), DOCUMENTS)
     assert computed(folder, last_run=True) == ["refined-tree", "ranker"]
-    with RunFolder(folder) as run:
-        new({"kept": [2, 3]}, **training).fit(texts, labels, run=run)
+    fitted_in(folder, new({"kept": [2, 3]}, **training), DOCUMENTS)
     below = ["matcher-2", "bootstrap-3", "network-3", "vectors-3", "refined-tree", "ranker"]
     assert computed(folder, last_run=True) == below
-    inherit = {"matcher": "head", "bootstrap": "inherit"}
-    for heads, matcher in ((inherit, {}), (inherit | {"bootstrap_C": 2.0}, {"C": 2.0})):
-        with RunFolder(folder) as run:
-            new(heads, **training, matcher=matcher).fit(texts, labels, run=run)
-    assert computed(folder, last_run=True) == []  # neither of the two is asked for
+    for heads in ({"bootstrap": "none"}, {"bootstrap": "none", "bootstrap_C": 2.0}):
+        fitted_in(folder, new(heads, **training), DOCUMENTS)
+    assert computed(folder, last_run=True) == []  # C is not asked for
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])
@@ -181,43 +151,38 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(level: int, tmp_
 
 
 def test_text_vectors_may_be_standardised(tmp_path: Path) -> None:
-    texts, labels = planted(80)
-    with RunFolder(tmp_path / "run") as run:
-        model = new({"standardise": True, "bootstrap_first": True}).fit(texts, labels, run=run)
+    model = fitted_in(
+        tmp_path / "run", new({"standardise": True, "bootstrap_first": True}), DOCUMENTS
+    )
     assert "standard" in computed(tmp_path / "run", last_run=True)
     first = next((tmp_path / "run" / "stages" / "vectors-0").iterdir())
     vectors = read_bundle(first, kind="stage").parts["result"].arrays["train"]
     assert np.allclose(vectors.mean(0), 0, atol=1e-3)
     assert vectors.std(0).max() < 1.1
-    model.save(tmp_path / "model")
-    loaded = labelgrove.load(tmp_path / "model")
-    assert same(loaded.predict(texts, k=3), model.predict(texts, k=3))
-    plain = new({"bootstrap_first": True}).fit(texts, labels)
+    loaded = stored(model, tmp_path / "model")
+    assert same(loaded.predict(TEXTS, k=3), model.predict(TEXTS, k=3))
+    plain = new({"bootstrap_first": True}).fit(*DOCUMENTS)
     assert plain.standard_ is None
-    assert not same(plain.predict(texts, k=3), model.predict(texts, k=3))
+    assert not same(plain.predict(TEXTS, k=3), model.predict(TEXTS, k=3))
 
 
 def test_the_ranker_may_do_without_tfidf(tmp_path: Path) -> None:
-    texts, labels = planted(80)
-    with RunFolder(tmp_path / "run") as run:
-        both = new(held_out=0.1).fit(texts, labels, run=run)
+    both = fitted_in(tmp_path / "run", new(held_out=0.1), DOCUMENTS)
     assert both.report_["xrtransformer"]["P@1"] > 0.8
     assert len(both.report_["shortlist_recall"]) == 2
     assert {r["level"] for r in both.history_["history"] if "score" in r} == {1, 2, 3}
-    with RunFolder(tmp_path / "run") as run:
-        model = new(held_out=0.1, ranker_input="vectors").fit(texts, labels, run=run)
+    model = fitted_in(tmp_path / "run", new(held_out=0.1, ranker_input="vectors"), DOCUMENTS)
     assert computed(tmp_path / "run", last_run=True) == ["refined-tree", "ranker"]
     assert (model.rankers()[0].features, model.rankers()[0].width) == (0, both.rankers()[0].width)
-    assert model.predict(texts[:3], k=2).counts.tolist() == [2, 2, 2]
+    assert model.predict(TEXTS[:3], k=2).counts.tolist() == [2, 2, 2]
     with pytest.raises(ConfigError, match="ranker_input: must be one of 'both', 'vectors'"):
-        new(ranker_input="terms").fit(texts, labels)
+        new(ranker_input="terms").fit(*DOCUMENTS)
 
 
 def test_scores_are_margins_unless_the_search_multiplies() -> None:
-    texts, labels = planted(80)
-    assert new().fit(texts, labels).predict(texts, k=3).score_kind == "margin"
-    model = new(search={"post_processor": "l4-hinge", "last_level": "same"}).fit(texts, labels)
-    found = model.predict(texts, k=3)
+    assert new().fit(*DOCUMENTS).predict(TEXTS, k=3).score_kind == "margin"
+    model = new(search={"post_processor": "l4-hinge", "last_level": "same"}).fit(*DOCUMENTS)
+    found = model.predict(TEXTS, k=3)
     assert found.score_kind == "product"
     assert (found.scores <= 1).all()
 

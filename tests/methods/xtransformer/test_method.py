@@ -12,28 +12,22 @@ import pytest
 pytest.importorskip("torch")
 
 
-import labelgrove
 from labelgrove.core.callbacks import Event
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
 from labelgrove.labels.features import pifa
 from labelgrove.methods import create
-from labelgrove.methods.training import make_runner
-from labelgrove.methods.xtransformer.matching import (
-    IndexingParams,
-    cluster_tree,
-    embed_strings,
-)
+from labelgrove.methods.neural import make_runner
+from labelgrove.methods.xtransformer.matching import IndexingParams, cluster_tree, embed_strings
 from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
-from support.run_logs import computed, interrupted, resumed
-from support.small_models import COLOURS, FEW_UPDATES, THINGS, planted, same, tiny_training
+from support.run_logs import computed, fitted_in, interrupted, resumed
+from support.small_models import COLOURS, FEW_UPDATES, THINGS, planted, same, stored, tiny_training
 from support.tiny_encoders import make_encoder
 
 pytestmark = pytest.mark.slow
-DOCUMENTS, LABELS, CLUSTERS, TERMS, WIDTH, KEPT = 60, 14, 4, 12, 5, 2
+DOCUMENTS = TEXTS, LABELS = planted(60)
 
 
 def new(**settings: Any) -> Any:
@@ -41,10 +35,19 @@ def new(**settings: Any) -> Any:
     return create("xtransformer", tables | settings)
 
 
-def test_given_negatives_are_refused() -> None:
-    texts, labels = planted(30)
-    with pytest.raises(ConfigError, match=r"ranker\.negatives: must be tfn, man or tfn\+man"):
-        new(ranker={"negatives": "given"}).fit(texts, labels)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ranker": {"negatives": "given"}}, r"ranker\.negatives: must be tfn, man or tfn\+man"),
+        ({"indexing": {"pifa": "sums"}}, r"indexing\.pifa: sums .*pifa-neural"),
+        ({"indexing": {"text_encoder": "x"}}, r"indexing\.text_encoder: .*pifa-tfidf reads no"),
+        # Labels' texts may have an encoder of their own.
+        ({"indexing": {"vectors": "text-emb", "text_encoder": "no/such/"}}, "no/such/"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        new(**settings).fit(*planted(30))
 
 
 @pytest.mark.parametrize("vectors", ["pifa-tfidf", "pifa-neural", "text-emb"])
@@ -95,8 +98,7 @@ def test_a_learnt_score_is_a_probability_and_needs_held_out_documents(tmp_path: 
     assert model.report_["xtransformer"]["P@1"] > 0.8
     found = model.predict(texts, k=3)
     assert found.score_kind == "probability"
-    model.save(tmp_path / "model")
-    assert same(labelgrove.load(tmp_path / "model").predict(texts, k=3), found)
+    assert same(stored(model, tmp_path / "model").predict(texts, k=3), found)
     with pytest.raises(ConfigError, match="held-out"):
         new(**learnt).fit(texts, labels)
 
@@ -105,24 +107,18 @@ def test_a_learnt_score_is_a_probability_and_needs_held_out_documents(tmp_path: 
 
 
 def test_other_ranker_settings_train_only_the_ranker(tmp_path: Path) -> None:
-    texts, labels = planted(60)
-    with RunFolder(tmp_path / "run") as run:
-        new().fit(texts, labels, run=run)
+    fitted_in(tmp_path / "run", new(), DOCUMENTS)
     first = computed(tmp_path / "run")
     assert first == ["tfidf", "tokens", "clusters", "network", "matching", "ranker"]
-    with RunFolder(tmp_path / "run") as run:
-        again = new(ranking={"combine": "product"}).fit(texts, labels, run=run)
+    again = fitted_in(tmp_path / "run", new(n_jobs=2), DOCUMENTS)
     assert computed(tmp_path / "run") == first
-    with RunFolder(tmp_path / "run") as run:
-        new(ranker={"C": 2.0}).fit(texts, labels, run=run)
-    with RunFolder(tmp_path / "run") as run:
-        new(ranking={"features": "tfidf", "clusters_kept": 1}).fit(texts, labels, run=run)
+    fitted_in(tmp_path / "run", new(ranker={"C": 2.0}), DOCUMENTS)
+    fitted_in(tmp_path / "run", new(ranking={"features": "tfidf", "clusters_kept": 1}), DOCUMENTS)
     assert computed(tmp_path / "run") == [*first, "ranker", "ranker"]
-    with RunFolder(tmp_path / "run") as run:
-        new(ranking={"clusters_kept": 50}).fit(texts, labels, run=run)
+    fitted_in(tmp_path / "run", new(ranking={"clusters_kept": 50}), DOCUMENTS)
     assert computed(tmp_path / "run") == [*first, "ranker", "ranker", "ranker"]
-    fresh = new(ranking={"combine": "product"}).fit(texts, labels)
-    assert again.predict(texts, k=3).scores.tobytes() == fresh.predict(texts, k=3).scores.tobytes()
+    fresh = new().fit(*DOCUMENTS)
+    assert again.predict(TEXTS, k=3).scores.tobytes() == fresh.predict(TEXTS, k=3).scores.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -135,21 +131,17 @@ def test_other_ranker_settings_train_only_the_ranker(tmp_path: Path) -> None:
 def test_other_clusters_of_the_same_vectors_need_no_encoder(
     tmp_path: Path, indexing: dict[str, Any], stage: str
 ) -> None:
-    texts, labels = planted(60)
     for clusters in (2, 4):
-        with RunFolder(tmp_path / "run") as run:
-            new(indexing=indexing | {"clusters": clusters}).fit(texts, labels, run=run)
+        fitted_in(tmp_path / "run", new(indexing=indexing | {"clusters": clusters}), DOCUMENTS)
     assert computed(tmp_path / "run").count(stage) == 1
     assert computed(tmp_path / "run").count("clusters") == 2
 
 
 def test_held_out_documents_are_read_once(tmp_path: Path) -> None:
-    texts, labels = planted(60)
     for C in (1.0, 2.0):
-        with RunFolder(tmp_path / "run") as run:
-            model = new(held_out=0.2, ranker={"C": C}).fit(texts, labels, run=run)
+        model = fitted_in(tmp_path / "run", new(held_out=0.2, ranker={"C": C}), DOCUMENTS)
     assert computed(tmp_path / "run").count("held-out-matching") == 1
-    assert model.report_ == new(held_out=0.2, ranker={"C": 2.0}).fit(texts, labels).report_
+    assert model.report_ == new(held_out=0.2, ranker={"C": 2.0}).fit(*DOCUMENTS).report_
 
 
 @pytest.mark.parametrize("names", [None, ["colour", "thing"]])
@@ -163,69 +155,42 @@ def test_labels_without_names_are_told(names: list[str] | None) -> None:
 
 
 def test_indexing_by_embeddings_uses_the_matcher_that_is_there(tmp_path: Path) -> None:
-    texts, labels = planted(60)
     by_words, by_vectors = ({"vectors": v, "clusters": 4} for v in ("pifa-tfidf", "pifa-neural"))
-    with RunFolder(tmp_path / "run") as run:
-        new(indexing=by_words).fit(texts, labels, run=run)
+    fitted_in(tmp_path / "run", new(indexing=by_words), DOCUMENTS)
     first = computed(tmp_path / "run")
-    with RunFolder(tmp_path / "run") as run:
-        shared = new(indexing=by_vectors).fit(texts, labels, run=run)
+    shared = fitted_in(tmp_path / "run", new(indexing=by_vectors), DOCUMENTS)
     assert computed(tmp_path / "run")[len(first) :] == ["clusters", "network", "matching", "ranker"]
-    alone = new(indexing=by_vectors).fit(texts, labels)
-    assert alone.predict(texts, k=3).scores.tobytes() == shared.predict(texts, k=3).scores.tobytes()
+    alone = new(indexing=by_vectors).fit(*DOCUMENTS)
+    assert alone.predict(TEXTS, k=3).scores.tobytes() == shared.predict(TEXTS, k=3).scores.tobytes()
 
 
 def test_pretrained_embeddings_index_without_a_first_matcher(tmp_path: Path) -> None:
-    texts, labels = planted(60)
     indexing = {"vectors": "pifa-neural", "embeddings": "pretrained", "clusters": 4}
-    with RunFolder(tmp_path / "run") as run:
-        model = new(indexing=indexing).fit(texts, labels, run=run)
+    model = fitted_in(tmp_path / "run", new(indexing=indexing), DOCUMENTS)
     assert computed(tmp_path / "run").count("network") == 1
     encoder = load_encoder(EncoderParams(**tiny_training()["encoder"]))
-    vectors = embed(encoder, tokenize(texts, encoder, encoder.max_tokens))
-    matrix, _ = model.index_.encode(labels)
+    vectors = embed(encoder, tokenize(TEXTS, encoder, encoder.max_tokens))
+    matrix, _ = model.index_.encode(LABELS)
     expected = cluster_tree(pifa(vectors, matrix), IndexingParams(clusters=4))
     assert model.rankers()[0].tree == expected
 
 
 def test_vectors_of_another_encoder_add_up_as_they_are(tmp_path: Path) -> None:
     """As published: all nine models are indexed by sums of the fine-tuned XLNet's vectors."""
-    texts, labels = planted(60)
     xlnet = str(make_encoder(tmp_path / "xlnet", "xlnet", words=[*COLOURS, *THINGS]))
     encoder = tiny_training()["encoder"] | {"encoder": xlnet, "pooling": "last"}
-    with RunFolder(tmp_path / "run") as run:
-        first = new(encoder=encoder, indexing={"clusters": 4}).fit(texts, labels, run=run)
+    first = fitted_in(tmp_path / "run", new(encoder=encoder, indexing={"clusters": 4}), DOCUMENTS)
     indexing = {"vectors": "pifa-neural", "text_encoder": xlnet, "pifa": "sums", "clusters": 4}
-    with RunFolder(tmp_path / "run") as run:
-        model = new(indexing=indexing).fit(texts, labels, run=run)
+    model = fitted_in(tmp_path / "run", new(indexing=indexing), DOCUMENTS)
     assert computed(tmp_path / "run").count("network") == 2  # the XLNet's is there already
     reader = first.network_.encoder
-    tokens = tokenize(texts, reader, reader.max_tokens)
+    tokens = tokenize(TEXTS, reader, reader.max_tokens)
     vectors = make_runner(first.network_, "fp32").read(tokens, 1, vectors=True)[2]
-    matrix, _ = model.index_.encode(labels)
+    matrix, _ = model.index_.encode(LABELS)
     sums = matrix.toarray().T @ vectors
     unit = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     assert model.rankers()[0].tree == cluster_tree(unit, IndexingParams(clusters=4))
     assert not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=0.1)
-
-
-@pytest.mark.parametrize(
-    ("indexing", "message"),
-    [
-        ({"pifa": "sums"}, r"indexing\.pifa: sums .*pifa-neural"),
-        ({"text_encoder": "all-MiniLM-L6-v2"}, r"indexing\.text_encoder: .*pifa-tfidf reads no"),
-    ],
-)
-def test_indexing_that_has_no_effect_is_refused(indexing: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        new(indexing=indexing).fit(*planted(30))
-
-
-def test_label_texts_may_have_an_encoder_of_their_own() -> None:
-    texts, labels = planted(30)
-    own = {"vectors": "text-emb", "text_encoder": "no/such/folder/"}
-    with pytest.raises(ConfigError, match="no/such/folder/"):
-        new(indexing=own).fit(texts, labels)
 
 
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(tmp_path: Path) -> None:

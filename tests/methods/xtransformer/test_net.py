@@ -11,12 +11,11 @@ from scipy import sparse  # noqa: E402
 
 from labelgrove.core.arrays import as_csr  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
-from labelgrove.methods.xtransformer.net import MatcherNet, MatcherParams  # noqa: E402
+from labelgrove.methods.xtransformer.matching import MatcherNet, MatcherParams  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from labelgrove.ranking.relevance import targets  # noqa: E402
 from reference import xtransformer as reference  # noqa: E402
 from support.nn_problems import (  # noqa: E402
-    overfit,
     random_labels,
     random_states,
     random_tree,
@@ -106,14 +105,6 @@ def test_biases_begin_where_frequencies_alone_would_put_them(loss):
     plain = MatcherNet(2, 3, MatcherParams(loss=loss, priors=False))
     plain.start_from(labels)
     assert (plain.clusters.bias == 0).all()
-
-
-def test_overfits():
-    rng = np.random.default_rng(1)
-    rows = [[int(c)] for c in rng.integers(0, CLUSTERS, 60)]
-    states = [torch.tensor(rng.normal(size=(60, 30)), dtype=torch.float32)]
-    net = MatcherNet(30, CLUSTERS, MatcherParams(dropout=0.0))
-    assert overfit(net, states, rows, steps=60, lr=0.05) > 0.99
 
 
 def test_one_layer_is_read():

@@ -48,7 +48,7 @@ from labelgrove.methods import load_folder
 from labelgrove.methods.base import Model
 from labelgrove.methods.dual.search import label_vectors, search
 from labelgrove.methods.explaining.explanation import ExplanationRequest
-from labelgrove.methods.folders import check_trees
+from labelgrove.methods.folders import check_trees, without_gone
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.neighbours.memory import Memory, Queries
 from labelgrove.methods.neighbours.voting import VotingParams
@@ -208,7 +208,7 @@ def _clusters(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> E
     parts = stored.parts
     learnt = parts["score"].config["learnt"]
     score = None if learnt is None else LearntScore(**learnt)
-    params = RankingParams(**stored.params["ranking"])
+    params = RankingParams.from_dict(without_gone(stored.params)["ranking"], "ranking")
     ranker = ClusterRanker(Ranker.from_state(parts["ranker"]), params, score)
     runner = OnnxRunner(encoder, Heads(parts["heads"], None))
     vectorizer = Tfidf.from_state(parts["tfidf"])

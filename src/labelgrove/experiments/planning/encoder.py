@@ -15,7 +15,7 @@ from torch import nn
 
 from labelgrove.experiments.planning import constants
 from labelgrove.methods.cost_estimate import EncoderWork
-from labelgrove.methods.training import make_batches
+from labelgrove.methods.neural import make_batches
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.encoders.encoder import load_encoder
 from labelgrove.nn.encoders.tokens import tokenize

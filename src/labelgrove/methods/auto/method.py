@@ -47,7 +47,7 @@ from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import stages_in
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.inputs import labelled_corpus
+from labelgrove.methods.inputs import Norm, labelled_corpus
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import FeatureChoice, choose_features
@@ -95,7 +95,7 @@ class Auto(Model):
     search: Group[SearchParams] = group(SearchParams)
     encoder: Group[EncoderParams] = group(EncoderParams, encoder="auto")
     features: FeatureChoice = "auto"
-    sparse_norm: str | None = "l2"
+    sparse_norm: Norm = "l2"
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
     device: str = "auto"
     random_state: int = 0

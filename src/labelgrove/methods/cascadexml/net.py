@@ -8,9 +8,9 @@ reaches the layers it reads and those below.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,43 +19,88 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Float32
-from labelgrove.core.params import fixed
+from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, fixed, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.cascadexml.params import CascadeParams, layers_joined
-from labelgrove.nn.heads.candidates import (
-    AllowedNodes,
-    Candidates,
-    TreeIndex,
-    best,
-    contains,
-    favour,
-    found_labels,
-    shortlist,
-)
-from labelgrove.nn.heads.layers import (
-    LabelTable,
-    NodeLogit,
-    TopLabels,
-    as_numpy,
-    full_logits,
-    log_odds,
-    per_level,
-    shortlist_logits,
-    top_labels,
-)
+from labelgrove.nn.heads import candidates as lists
+from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads.losses import document_losses, label_weights
+from labelgrove.nn.heads.params import SHARDED, LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.heads.sharded import divide
 
 ROWS_PER_COPY = 1 << 16
 
+Layers: TypeAlias = Literal["spread", "last"] | list[int | list[int]]
+
+
+@dataclass
+class CascadeParams(LabelHeadParams):
+    """CascadeXML's levels; a list has one value per level, a single value serves all."""
+
+    standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
+    priors: bool = param(True, help="biases start from log odds; published: false")
+    layers: Layers = param(
+        "spread",
+        help="spread: coarse levels read earlier layers, the first one two of them; last: all read "
+        "the last; a list has the layer of each level, or its layers to join: [[9, 10], 11, 12]",
+    )
+    clusters: list[int] = param(
+        [],
+        ge=1,
+        help="nodes of the cluster levels: powers of two that grow by the same factor; levels with "
+        "as many nodes as labels are left out; empty = by the number of labels, with a factor of 8",
+    )
+    row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
+    sharded: bool = param(False, help=SHARDED)
+    kept: AutoInt | list[int] = param(
+        "auto", ge=1, help="best clusters kept on each cluster level; auto = by their number"
+    )
+    dropout: AutoFloat | list[float] | None = param(
+        "auto",
+        ge=0,
+        le=1,
+        help="dropout before each level's head; auto = by the epochs, none = as published for the "
+        "depth",
+    )
+    mix_dropout: float = param(0.2, ge=0, le=1, help="dropout before the first level's layers mix")
+    truth: Literal["forced", "joined"] = param(
+        "forced",
+        help="forced: true clusters are always kept (code); joined: true nodes are added to the "
+        "children of the best clusters (paper)",
+    )
+    loss: Literal["bce"] = param("bce", help="cross-entropy of each label")
+    reduction: Literal["mean", "sum"] = param("mean", help="of the losses over candidates")
+    rescale: bool = param(
+        True,
+        help="multiply a level's mean loss by its candidates / the fewest of any level (paper); "
+        "false = all means count the same (code); sums need no rescaling",
+    )
+    level_weights: AutoFloats = param(
+        "auto",
+        ge=0,
+        help="factor on each level's loss; empty = 1; auto = less for clusters that are all kept",
+    )
+    score: Literal["level", "weighted", "path"] = param(
+        "level",
+        help="level: the label's probability; weighted: times that of its cluster (public code); "
+        "path: times those of all clusters above it",
+    )
+    logits: scoring.LogitForm = param(
+        "auto", help="how candidates are scored; all give the same logits"
+    )
+
+    @property
+    def divides(self) -> bool:
+        """Whether processes that train together divide the table of the labels."""
+        return self.sharded
+
 
 class Level(NamedTuple):
     """One level's result for a batch: its candidates, their logits, and the nodes it kept."""
 
-    listed: Candidates
+    listed: lists.Candidates
     logits: Tensor
     kept: Tensor
     kept_mask: Tensor
@@ -91,19 +136,19 @@ class CascadeNet(nn.Module):
         )
         large = tree.labels >= self.params.row_table_from
         table = RowTable(tree.labels, width, bias=True, device=device) if large else None
-        self.index = TreeIndex(tree)
+        self.index = lists.TreeIndex(tree)
         self.register_buffer("costs", None, persistent=False)
         levels = len(tree.widths)
-        self.kept = per_level(params.kept, levels - 1, "kept")
-        self.dropout = per_level(_dropouts(params.dropout, levels), levels, "dropout")
-        self.weights = per_level(params.level_weights or 1.0, levels, "level_weights")
+        self.kept = scoring.per_level(params.kept, levels - 1, "kept")
+        self.dropout = scoring.per_level(_dropouts(params.dropout, levels), levels, "dropout")
+        self.weights = scoring.per_level(params.level_weights or 1.0, levels, "level_weights")
         self.joined = layers_joined(params.layers, levels)
         for level, count in enumerate(self.joined):
             if count > 1:
                 self.add_module(mix_name(level), nn.Linear(count * width, width))
         self.text_width = width
-        above = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
-        self.tables = nn.ModuleList([*above, table or LabelTable(tree.labels, width)])
+        above = [scoring.LabelTable(nodes, width) for nodes in tree.widths[:-1]]
+        self.tables = nn.ModuleList([*above, table or scoring.LabelTable(tree.labels, width)])
 
     @property
     def _tables(self) -> Any:
@@ -126,7 +171,7 @@ class CascadeNet(nn.Module):
         counts = self.index.bearers(labels)
         for table, bearers, share in zip(self._tables, counts, kept, strict=True):
             scored = np.maximum(min(share, 1.0) * labels.shape[0], bearers)
-            table.bias.copy_(log_odds(bearers, scored))
+            table.bias.copy_(scoring.log_odds(bearers, scored))
 
     def divide(self, rank: int, count: int, device: torch.device) -> None:
         """Leaves the last level only the rows of one process of several that train together."""
@@ -152,11 +197,7 @@ class CascadeNet(nn.Module):
             weights = label_weights(costs, nodes, targets)
             losses.append(
                 document_losses(
-                    level.logits,
-                    targets,
-                    mask=mask,
-                    weights=weights,
-                    reduction=reduction,
+                    level.logits, targets, mask=mask, weights=weights, reduction=reduction
                 )
             )
             sizes.append(mask.sum(1))
@@ -173,9 +214,9 @@ class CascadeNet(nn.Module):
         mean = total.mean()
         return mean, {"loss": mean.detach()} | stats
 
-    def allowing(self, allowed: npt.NDArray[np.bool_]) -> AllowedNodes:
+    def allowing(self, allowed: npt.NDArray[np.bool_]) -> lists.AllowedNodes:
         """The argument ``allowed`` of :meth:`predict`, from a flag per label column."""
-        return AllowedNodes(self.index, allowed)
+        return lists.AllowedNodes(self.index, allowed)
 
     def predict(
         self,
@@ -183,8 +224,8 @@ class CascadeNet(nn.Module):
         k: int,
         *,
         enough: bool = False,
-        allowed: AllowedNodes | None = None,
-    ) -> TopLabels:
+        allowed: lists.AllowedNodes | None = None,
+    ) -> scoring.TopLabels:
         """The best ``k`` labels by ``params.score``, without dropout.
 
         With ``enough``, enough clusters are kept to have ``k`` labels. ``allowed`` is from
@@ -199,7 +240,7 @@ class CascadeNet(nn.Module):
             listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
             if len(levels) > 1 and self.params.score != "level":
                 scores = scores * self._chances_above(levels).gather(1, listed.slots)
-            return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
+            return scoring.top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
 
     def scores(self, states: Sequence[Tensor], columns: Tensor) -> Tensor:
         """What :meth:`predict` gives to label columns of each document; meaningless where -1."""
@@ -209,7 +250,9 @@ class CascadeNet(nn.Module):
             levels = list(enumerate(self._vectors(states, dropout=False)))
             for level, vectors in reversed(levels[-self._counted :]):
                 table = self._tables[level]
-                logits = shortlist_logits(vectors, table, nodes, real, form=self.params.logits)
+                logits = scoring.shortlist_logits(
+                    vectors, table, nodes, real, form=self.params.logits
+                )
                 scores = scores.to(logits.device) * logits.sigmoid()
                 nodes = self.index.parents(level)[nodes]
         return scores
@@ -238,7 +281,7 @@ class CascadeNet(nn.Module):
             levels = self._levels(states, None, dropout=False)
             truth = self.index.true_nodes(positives)
             rows = [
-                found_labels(level.kept, level.kept_mask, true)
+                lists.found_labels(level.kept, level.kept_mask, true)
                 for level, true in zip(levels[:-1], truth, strict=False)
             ]
             if not rows:
@@ -249,7 +292,7 @@ class CascadeNet(nn.Module):
         """What the level of the labels reads, without dropout."""
         return self._vectors(states, dropout=False)[-1]
 
-    def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
+    def path(self, states: Sequence[Tensor], column: int) -> list[scoring.NodeLogit]:
         """Logits on the path to a label, even if it is on no shortlist."""
         nodes = [int(self.index.leaf_positions[column])]
         for level in range(len(self.tables) - 1, 0, -1):
@@ -261,7 +304,7 @@ class CascadeNet(nn.Module):
             bias = float(table.bias[node].detach())
             logit = vectors.float() @ table.weight[node].detach().float() + bias
             counts = level >= len(nodes) - self._counted
-            steps.append(NodeLogit(level + 1, node, width, logit, bias, counts))
+            steps.append(scoring.NodeLogit(level + 1, node, width, logit, bias, counts))
         return steps
 
     def output_layer(self) -> tuple[Float32, Float32]:
@@ -273,8 +316,8 @@ class CascadeNet(nn.Module):
         # In pieces: a GPU has no memory for a second table of millions of rows.
         for start in range(0, len(columns), ROWS_PER_COPY):
             piece = slice(start, start + ROWS_PER_COPY)
-            weights[columns[piece]] = as_numpy(table.weight[piece])
-            biases[columns[piece]] = as_numpy(table.bias[piece])
+            weights[columns[piece]] = scoring.as_numpy(table.weight[piece])
+            biases[columns[piece]] = scoring.as_numpy(table.bias[piece])
         return weights, biases
 
     def _levels(
@@ -284,7 +327,7 @@ class CascadeNet(nn.Module):
         *,
         dropout: bool,
         kept: Sequence[int] | None = None,
-        allowed: AllowedNodes | None = None,
+        allowed: lists.AllowedNodes | None = None,
     ) -> list[Level]:
         keep = self.kept if kept is None else kept
         levels: list[Level] = []
@@ -295,8 +338,8 @@ class CascadeNet(nn.Module):
                 levels.append(Level(listed, logits, nothing, nothing, nothing, nothing))
                 continue
             forced = truth is not None and self.params.truth == "forced"
-            scores = favour(logits, listed.targets) if forced else logits
-            places, kept_mask = best(scores, listed.mask, keep[number])
+            scores = lists.favour(logits, listed.targets) if forced else logits
+            places, kept_mask = lists.best(scores, listed.mask, keep[number])
             nodes = listed.ids.gather(1, places)
             slots = listed.slots.gather(1, places)
             levels.append(Level(listed, logits, nodes, kept_mask, logits.gather(1, places), slots))
@@ -308,22 +351,22 @@ class CascadeNet(nn.Module):
         vectors: Tensor,
         levels: list[Level],
         truth: list[Tensor] | None,
-        allowed: AllowedNodes | None,
-    ) -> tuple[Candidates, Tensor]:
+        allowed: lists.AllowedNodes | None,
+    ) -> tuple[lists.Candidates, Tensor]:
         table = self._tables[number]
         if number == 0:
-            logits = full_logits(vectors, table)
+            logits = scoring.full_logits(vectors, table)
             ids = torch.arange(logits.shape[1], device=logits.device).repeat(len(logits), 1)
             everything = torch.ones_like(ids, dtype=torch.bool)
-            targets = contains(truth[0], ids) if truth else torch.zeros_like(everything)
-            listed = Candidates(ids, everything, torch.zeros_like(ids), targets)
+            targets = lists.contains(truth[0], ids) if truth else torch.zeros_like(everything)
+            listed = lists.Candidates(ids, everything, torch.zeros_like(ids), targets)
             return (listed if allowed is None else allowed.only(0, listed)), logits
         above = levels[-1]
-        listed = shortlist(self.index, number, above.kept, above.kept_mask, truth)
+        listed = lists.shortlist(self.index, number, above.kept, above.kept_mask, truth)
         if allowed is not None:
             listed = allowed.only(number, listed)
         form = self.params.logits
-        return listed, shortlist_logits(vectors, table, listed.ids, listed.mask, form=form)
+        return listed, scoring.shortlist_logits(vectors, table, listed.ids, listed.mask, form=form)
 
     def _vectors(self, states: Sequence[Tensor], *, dropout: bool) -> list[Tensor]:
         """What each level's head reads."""
@@ -343,9 +386,9 @@ class CascadeNet(nn.Module):
     def _unforced(self, level: Level, keep: int, true: Tensor) -> Tensor:
         kept, mask = level.kept, level.kept_mask
         if self.params.truth == "forced":
-            places, mask = best(level.logits, level.listed.mask, keep)
+            places, mask = lists.best(level.logits, level.listed.mask, keep)
             kept = level.listed.ids.gather(1, places)
-        return found_labels(kept, mask, true)
+        return lists.found_labels(kept, mask, true)
 
 
 def mix_name(level: int) -> str:
@@ -359,3 +402,10 @@ def _dropouts(given: float | list[float] | None, levels: int) -> float | list[fl
     published = {3: [0.3, 0.3, 0.4], 4: [0.2, 0.25, 0.4, 0.5]}
     steps = [0.3 + 0.2 * level / max(1, levels - 1) for level in range(levels)]
     return published.get(levels, steps)
+
+
+def layers_joined(kind: Layers, levels: int) -> list[int]:
+    """How many layers each level joins."""
+    if isinstance(kind, list):
+        return [len(own) if isinstance(own, list) else 1 for own in kind]
+    return [2] + [1] * (levels - 1)

@@ -31,7 +31,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural
 from labelgrove.methods.base import Model
-from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods.cost_estimate import TRAINING_SPACE, CostEstimate
 from labelgrove.methods.defaults import MOST_TOKENS, SPLIT_SEED, TrainingNeeds
 from labelgrove.methods.dual.net import (
     PairBatches,
@@ -45,6 +45,7 @@ from labelgrove.methods.explaining import explanation
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.neighbours.reading import TextReader
+from labelgrove.methods.neural import make_batches
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
     TrainingExamples,
@@ -54,9 +55,7 @@ from labelgrove.methods.preparation import (
     warn_of_held_out,
 )
 from labelgrove.methods.settings import Group, group
-from labelgrove.methods.spaces import TRAINING_SPACE
 from labelgrove.methods.terms import FeatureChoice, choose_features
-from labelgrove.methods.training import make_batches
 from labelgrove.methods.updating.growth import Additions, OwnGrowth
 from labelgrove.methods.xrtransformer.vectors import Standard
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder

@@ -9,18 +9,15 @@ from typing import ClassVar, Self
 
 import torch
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
-from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.aliases import Table
+from labelgrove.core.callbacks import Reporter
 from labelgrove.core.memory import format_size
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
-from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError, UnsupportedError
-from labelgrove.evaluation.predictions import Predictions
-from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import networks, neural
 from labelgrove.methods.base import Model, Workers
@@ -28,22 +25,12 @@ from labelgrove.methods.cost_estimate import CostEstimate, expected_widths
 from labelgrove.methods.defaults import TrainingNeeds
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.label_texts import LabelTexts
+from labelgrove.methods.lightxml import static
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
-from labelgrove.methods.lightxml.static import (
-    StaticTraining,
-    TwoEncoders,
-    kept_both,
-    train_groups,
-    train_groups_again,
-    train_labels,
-    two_encoders,
-    with_recall,
-)
 from labelgrove.methods.networks import layer_arrays
 from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.reranking import Reranker, RerankParams
-from labelgrove.methods.settings import Group, group
+from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams
@@ -61,7 +48,7 @@ class LightXML(Model):
 
     ``rerank`` is a linear ranker over the shortlists of the network and of the linear method, with
     settings in ``ranker``. Scores are probabilities of labels (``heads.score``).
-    ``methods/neural.py`` explains the settings that all methods with an encoder have.
+    ``methods/preparation.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "lightxml"
@@ -82,39 +69,31 @@ class LightXML(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        X: DocumentInput,
-        y: LabelInput = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            networks.check(model)
-            check_heads(model.heads)
-            labels = len(corpus.index)
-            grouped = model.heads.groups_labels(labels)
-            data = networks.prepare(model, corpus, stages)
-            say_what_is_idle(model.heads, labels, data.encoder.value.depth, stages.reporter)
-            tree = None
-            if grouped or model.rerank.reranks:  # of the groups, or for the ranker alone
-                tree = data.tree(stages, model.tree, seed=model.random_state)
-            groups = tree.value if tree is not None and grouped else None
-            heads = LightXmlHeads(labels, groups, model.heads)
-            if model.heads.is_full:
-                stages.reporter.message(size_of_full(heads, data.encoder.value))
-            if groups is None or model.heads.negatives == "dynamic":
-                trained = networks.train_network(model, data, stages, heads)
-            else:
-                trained = model._train_static(data, stages, heads, groups)
-            network = CachedResult(lambda: stored_network(trained.value, heads), trained.key)
-            model.tree_, model.network_ = groups, network.value
-            model.reranker_ = networks.rerank(model, data, stages, network, tree)
-            networks.remember(model, data, stages, trained.value.config["story"])
-        return self
+    fit = neural.fit
+    _best_labels = networks.best_labels
+
+    def _train(self, corpus: Corpus, stages: Stages) -> None:
+        networks.check(self)
+        check_heads(self.heads)
+        labels = len(corpus.index)
+        grouped = self.heads.groups_labels(labels)
+        data = networks.prepare(self, corpus, stages)
+        say_what_is_idle(self.heads, labels, data.encoder.value.depth, stages.reporter)
+        tree = None
+        if grouped or self.rerank.reranks:  # of the groups, or for the ranker alone
+            tree = data.tree(stages, self.tree, seed=self.random_state)
+        groups = tree.value if tree is not None and grouped else None
+        heads = LightXmlHeads(labels, groups, self.heads)
+        if self.heads.is_full:
+            stages.reporter.message(size_of_full(heads, data.encoder.value))
+        if groups is None or self.heads.negatives == "dynamic":
+            trained = networks.train_network(self, data, stages, heads)
+        else:
+            trained = self._train_static(data, stages, heads, groups)
+        network = CachedResult(lambda: stored_network(trained.value, heads), trained.key)
+        self.tree_, self.network_ = groups, network.value
+        self.reranker_ = networks.rerank(self, data, stages, network, tree)
+        networks.remember(self, data, stages, trained.value.config["story"])
 
     def _train_static(
         self, data: Prepared, stages: Stages, heads: LightXmlHeads, tree: LabelTree
@@ -128,40 +107,27 @@ class LightXML(Model):
         same = replace(heads, params=replace(heads.params, negatives="static"))
         examples, seed = data.examples(stages), self.random_state
         shared = stages.derive(
-            lambda: StaticTraining(examples.value, same, self.training, seed),
+            lambda: static.StaticTraining(examples.value, same, self.training, seed),
             examples=examples,
             heads=same,
             training=self.training,
             seed=seed,
         )
-        recall = stages("network-groups", train_groups, shared=shared, encoder=data.encoder)
+        recall = stages("network-groups", static.train_groups, shared=shared, encoder=data.encoder)
         labels = stages(
-            "network-labels",
-            train_labels,
-            shared=shared,
-            recall=recall,
-            tree=tree,
+            "network-labels", static.train_labels, shared=shared, recall=recall, tree=tree
         )
         if self.heads.negatives == "static-two":
             return stages.derive(
-                lambda: kept_both(recall.value, labels.value), recall=recall, labels=labels
+                lambda: static.kept_both(recall.value, labels.value), recall=recall, labels=labels
             )
         return stages(
-            "network",
-            train_groups_again,
-            shared=shared,
-            recall=recall,
-            labels=labels,
+            "network", static.train_groups_again, shared=shared, recall=recall, labels=labels
         )
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus, TrainingNeeds(dropouts=(0.3, 0.5)))
-
-    def _best_labels(
-        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
-    ) -> Predictions:
-        return networks.predict(self, X, k, mask=mask)
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """The network's own way to the label, and the reranker's; refused for two encoders."""
@@ -175,7 +141,7 @@ class LightXML(Model):
         return networks.network_pieces(self.network_, self._exported_heads() | ranker)
 
     def _refuse_two(self, what: str) -> None:
-        if isinstance(self.network_, TwoEncoders):
+        if isinstance(self.network_, static.TwoEncoders):
             raise UnsupportedError(
                 f"a lightxml model with two encoders cannot be {what}; train one with "
                 "heads.negatives=dynamic"
@@ -230,9 +196,9 @@ class LightXML(Model):
     def parts(self) -> dict[str, Part]:
         """The network with its tree and ranker, and the second encoder if there is one."""
         parts = networks.parts(self)
-        if isinstance(self.network_, TwoEncoders):
+        if isinstance(self.network_, static.TwoEncoders):
             recall = network_part(self.network_.recall, {})
-            parts["network"] = with_recall(parts["network"], recall)
+            parts["network"] = static.with_recall(parts["network"], recall)
         return parts
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
@@ -263,7 +229,7 @@ class LightXmlHeads:
 
 def stored_network(part: Part, heads: LightXmlHeads) -> Network:
     """The network of a part, with its second encoder if there is one."""
-    return two_encoders(part, network_from_part(part, heads))
+    return static.two_encoders(part, network_from_part(part, heads))
 
 
 def check_heads(params: LightXmlParams) -> None:

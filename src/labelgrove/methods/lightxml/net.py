@@ -22,29 +22,9 @@ from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.params import AutoBool, AutoFloat, fixed, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.nn.heads.candidates import (
-    AllowedNodes,
-    TreeIndex,
-    best,
-    contains,
-    favour,
-    found_labels,
-    shortlist,
-    valid_nodes,
-)
+from labelgrove.nn.heads import candidates as lists
+from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads.full import FullHead, weight_type
-from labelgrove.nn.heads.layers import (
-    LabelTable,
-    LogitForm,
-    NodeLogit,
-    TopLabels,
-    as_numpy,
-    log_odds,
-    shortlist_logits,
-    top_labels,
-    top_of_all,
-    used_rows,
-)
 from labelgrove.nn.heads.losses import document_losses, full_losses, label_weights
 from labelgrove.nn.heads.params import SHARDED, LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
@@ -105,7 +85,9 @@ class LightXmlParams(LabelHeadParams):
         "the paper's ablation) of those of a network trained before, static: with one encoder for "
         "groups and labels in the end, static-two: with one for each",
     )
-    logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
+    logits: scoring.LogitForm = param(
+        "auto", help="how candidates are scored; all give the same logits"
+    )
 
     @property
     def divides(self) -> bool:
@@ -143,7 +125,7 @@ class LightXmlNet(nn.Module):
         super().__init__()
         self.params = (params or LightXmlParams()).validate("lightxml")
         wide = width * self.params.layers
-        self.index: TreeIndex | None = None
+        self.index: lists.TreeIndex | None = None
         self.register_buffer("costs", None, persistent=False)
         if tree is None or len(tree.parents) == 1:
             chunk = self.params.chunk
@@ -155,12 +137,12 @@ class LightXmlNet(nn.Module):
             return
         if tree.labels != labels:
             raise ConfigError(f"the tree has {tree.labels} labels, the label set {labels}")
-        self.index = TreeIndex(two_levels(tree))
+        self.index = lists.TreeIndex(two_levels(tree))
         large = labels >= self.params.row_table_from
         table = RowTable(labels, self.params.bottleneck, device=device) if large else None
         self.groups = nn.Linear(wide, tree.widths[-2])
         self.bottleneck = nn.Linear(wide, self.params.bottleneck)
-        self.table = table or LabelTable(labels, self.params.bottleneck, bias=False)
+        self.table = table or scoring.LabelTable(labels, self.params.bottleneck, bias=False)
 
     def weigh(self, labels: CSR) -> None:
         """Sets what positives cost, from the labels of the training documents."""
@@ -181,17 +163,17 @@ class LightXmlNet(nn.Module):
             return
         documents = labels.shape[0]
         if self.index is None:
-            self.full.bias.copy_(log_odds(np.diff(labels.tocsc().indptr), documents))
+            self.full.bias.copy_(scoring.log_odds(np.diff(labels.tocsc().indptr), documents))
             return
         groups, leaves = self.index.bearers(labels)
-        self.groups.bias.copy_(log_odds(groups, documents))
+        self.groups.bias.copy_(scoring.log_odds(groups, documents))
         if groups_only:
             return
         scored = np.maximum(min(1.0, self.params.groups_kept / len(groups)) * documents, leaves)
         self.bottleneck.weight[0] = 0.0
         self.bottleneck.bias[0] = 1.0
         constant = self._hidden(torch.zeros_like(self.bottleneck.weight[:1]))[0, 0]
-        self.table.weight[:, 0] = log_odds(leaves, scored).to(constant.device) / constant
+        self.table.weight[:, 0] = scoring.log_odds(leaves, scored).to(constant.device) / constant
 
     def divide(self, rank: int, count: int, device: torch.device) -> None:
         """Leaves the label table only the rows of one process of several that train together."""
@@ -210,21 +192,21 @@ class LightXmlNet(nn.Module):
         text = self._text(states, dropout=self.training)
         if index is None:
             truth = positives.padded().sort(dim=1).values
-            weights = label_weights(self.costs, truth, valid_nodes(truth))
+            weights = label_weights(self.costs, truth, lists.valid_nodes(truth))
             total = self._full_loss(text, truth, weights)
             return total, {"loss": total.detach()}
         groups, labels = index.true_nodes(positives)
         group_logits = self.groups(text)
         group_loss = self._group_loss(group_logits, groups)
-        plain, plain_mask = best(group_logits, None, params.groups_kept)
+        plain, plain_mask = lists.best(group_logits, None, params.groups_kept)
         kept, kept_mask = plain, plain_mask
         if params.truth == "forced":
             everyone = torch.arange(index.widths[0], device=kept.device).repeat(len(kept), 1)
-            scores = favour(group_logits, contains(groups, everyone))
-            kept, kept_mask = best(scores, None, params.groups_kept)
+            scores = lists.favour(group_logits, lists.contains(groups, everyone))
+            kept, kept_mask = lists.best(scores, None, params.groups_kept)
         label_loss, candidates = self._label_loss(text, kept, kept_mask, (groups, labels))
         total = group_loss + label_loss
-        hits, true = found_labels(plain, plain_mask, groups)
+        hits, true = lists.found_labels(plain, plain_mask, groups)
         return total, {
             "loss": total.detach(),
             "loss.groups": group_loss.detach(),
@@ -245,7 +227,7 @@ class LightXmlNet(nn.Module):
         """The labels' part of the loss alone; candidates are the labels of the groups ``above``."""
         assert self.index is not None
         nodes = above.padded()
-        mask = valid_nodes(nodes)
+        mask = lists.valid_nodes(nodes)
         text, truth = self._text(states, dropout=self.training), self.index.true_nodes(positives)
         return self._label_loss(text, nodes.masked_fill(~mask, 0), mask, truth)[0]
 
@@ -253,20 +235,15 @@ class LightXmlNet(nn.Module):
         """The groups that prediction keeps, best first, and which of them are real."""
         return self._best_groups(self._group_text(states))[1:]
 
-    def allowing(self, allowed: npt.NDArray[np.bool_]) -> AllowedNodes | Tensor:
+    def allowing(self, allowed: npt.NDArray[np.bool_]) -> lists.AllowedNodes | Tensor:
         """The argument ``allowed`` of :meth:`predict`, from a flag per label column."""
         if self.index is not None:
-            return AllowedNodes(self.index, allowed)
+            return lists.AllowedNodes(self.index, allowed)
         return torch.from_numpy(allowed).to(self.full.weight.device)
 
     def predict(
-        self,
-        states: Sequence[Tensor],
-        k: int,
-        *,
-        enough: bool = False,
-        allowed: Any = None,
-    ) -> TopLabels:
+        self, states: Sequence[Tensor], k: int, *, enough: bool = False, allowed: Any = None
+    ) -> scoring.TopLabels:
         """The best ``k`` labels by ``params.score``, without dropout.
 
         With ``enough``, enough groups are kept to have ``k`` labels. ``allowed`` is from
@@ -278,19 +255,19 @@ class LightXmlNet(nn.Module):
                 if isinstance(self.full, FullHead):
                     top = self.full.top(text, k, allowed)
                 else:
-                    top = top_of_all(text, self.full, k, allowed)
-                return TopLabels(top.columns, top.scores.sigmoid())
+                    top = scoring.top_of_all(text, self.full, k, allowed)
+                return scoring.TopLabels(top.columns, top.scores.sigmoid())
             at_least = (allowed or self.index).needed(k)[0] if enough else 1
             recalled = text if len(states) == self.params.layers else self._group_text(states)
             group_logits, kept, kept_mask = self._best_groups(recalled, at_least, allowed)
-            listed = shortlist(self.index, 1, kept, kept_mask)
+            listed = lists.shortlist(self.index, 1, kept, kept_mask)
             if allowed is not None:
                 listed = allowed.only(1, listed)
             scores = self._label_logits(text, listed.ids, listed.mask).sigmoid()
             if self.params.score == "weighted":
                 probabilities = group_logits.gather(1, kept).float().sigmoid()
                 scores = scores * probabilities.gather(1, listed.slots)
-            return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
+            return scoring.top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
 
     def scores(self, states: Sequence[Tensor], columns: Tensor) -> Tensor:
         """What :meth:`predict` gives to label columns of each document; meaningless where -1."""
@@ -298,7 +275,7 @@ class LightXmlNet(nn.Module):
         with torch.no_grad():
             text = self._text(states, dropout=False)
             if self.index is None:
-                used, places = used_rows(columns.clamp(min=0), real, self.full.out_features)
+                used, places = scoring.used_rows(columns.clamp(min=0), real, self.full.out_features)
                 weight = self.full.weight[used].to(text.dtype)
                 logits = functional.linear(text, weight, self.full.bias[used])
                 return logits.gather(1, places).float().sigmoid()
@@ -316,15 +293,15 @@ class LightXmlNet(nn.Module):
                 count = positives.indptr[-1]
                 return torch.stack([count, count])[None]
             kept, kept_mask = self.best_groups(states)
-            return found_labels(kept, kept_mask, self.index.true_nodes(positives)[0])[None]
+            return lists.found_labels(kept, kept_mask, self.index.true_nodes(positives)[0])[None]
 
-    def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
+    def path(self, states: Sequence[Tensor], column: int) -> list[scoring.NodeLogit]:
         """Logits on the path to a label, even if it is on no shortlist."""
         text = self._text(states, dropout=False)
         if self.index is None:
             logit = text @ self.full.weight[column].to(text.dtype) + self.full.bias[column]
             bias = float(self.full.bias[column].detach())
-            return [NodeLogit(1, column, self.full.out_features, logit, bias, True)]
+            return [scoring.NodeLogit(1, column, self.full.out_features, logit, bias, True)]
         leaf = int(self.index.leaf_positions[column])
         group = int(self.index.parents(1)[leaf])
         of_group = text @ self.groups.weight[group] + self.groups.bias[group]
@@ -332,8 +309,10 @@ class LightXmlNet(nn.Module):
         groups, labels = self.index.widths
         counts = self.params.score == "weighted"
         return [
-            NodeLogit(1, group, groups, of_group, float(self.groups.bias[group].detach()), counts),
-            NodeLogit(2, leaf, labels, of_label, 0.0, True),
+            scoring.NodeLogit(
+                1, group, groups, of_group, float(self.groups.bias[group].detach()), counts
+            ),
+            scoring.NodeLogit(2, leaf, labels, of_label, 0.0, True),
         ]
 
     @property
@@ -349,9 +328,9 @@ class LightXmlNet(nn.Module):
     def output_layer(self) -> tuple[Float32, Float32]:
         """Weights (labels x width) and biases of the labels, in the order of their columns."""
         if self.index is None:
-            return as_numpy(self.full.weight), as_numpy(self.full.bias)
+            return scoring.as_numpy(self.full.weight), scoring.as_numpy(self.full.bias)
         leaves = self.index.leaf_positions
-        return as_numpy(self.table.weight[leaves]), np.zeros(len(leaves), np.float32)
+        return scoring.as_numpy(self.table.weight[leaves]), np.zeros(len(leaves), np.float32)
 
     def _text(self, states: Sequence[Tensor], *, dropout: bool) -> Tensor:
         layers = self.params.layers
@@ -366,11 +345,11 @@ class LightXmlNet(nn.Module):
         return self._text(states[-self.params.layers :], dropout=False)
 
     def _best_groups(
-        self, text: Tensor, at_least: int = 1, allowed: AllowedNodes | None = None
+        self, text: Tensor, at_least: int = 1, allowed: lists.AllowedNodes | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         logits = self.groups(text)
         mask = None if allowed is None else allowed.levels[0]
-        return logits, *best(logits, mask, max(self.params.groups_kept, at_least))
+        return logits, *lists.best(logits, mask, max(self.params.groups_kept, at_least))
 
     def _full_loss(self, text: Tensor, truth: Tensor, weights: Tensor | None) -> Tensor:
         if isinstance(self.full, FullHead):
@@ -390,7 +369,7 @@ class LightXmlNet(nn.Module):
         """Loss over the labels of the kept groups and the true ones, and how many there are."""
         assert self.index is not None
         params = self.params
-        listed = shortlist(self.index, 1, kept, kept_mask, truth, most=params.max_candidates)
+        listed = lists.shortlist(self.index, 1, kept, kept_mask, truth, most=params.max_candidates)
         logits = self._label_logits(text, listed.ids, listed.mask)
         losses = document_losses(
             logits,
@@ -402,7 +381,9 @@ class LightXmlNet(nn.Module):
         return losses.mean(), listed.mask.sum(1).float().mean()
 
     def _label_logits(self, text: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-        return shortlist_logits(self._hidden(text), self.table, ids, mask, form=self.params.logits)
+        return scoring.shortlist_logits(
+            self._hidden(text), self.table, ids, mask, form=self.params.logits
+        )
 
     def _hidden(self, text: Tensor) -> Tensor:
         hidden: Tensor = self.bottleneck(text)

@@ -22,9 +22,9 @@ from labelgrove.core.part import Part
 from labelgrove.disk.stages import Session
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.lightxml.net import two_levels
+from labelgrove.methods.neural import joined_histories, make_batches, make_runner
 from labelgrove.methods.preparation import TrainingExamples
 from labelgrove.methods.reranking import shortlist_matrix
-from labelgrove.methods.training import joined_histories, make_batches, make_runner
 from labelgrove.methods.xrtransformer.net import LevelBatch, LevelBatches
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.batches.padded import Batch

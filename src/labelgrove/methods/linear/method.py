@@ -10,7 +10,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,29 +29,16 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.predictions import Predictions, ScoreKind
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import inputs
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.inputs import (
-    check_norm,
-    document_parts,
-    features_of,
-    features_stage,
-    labelled_corpus,
-    tree_stages,
-    warn_of_weights,
-)
+from labelgrove.methods.linear import streaming
 from labelgrove.methods.linear.sharded import sharded_features
-from labelgrove.methods.linear.streaming import (
-    BASE_BYTES,
-    label_terms,
-    scratch_for,
-    terms_per_document,
-)
 from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
-from labelgrove.methods.settings import Group, check_count, group
+from labelgrove.methods.settings import Group, LabelTexts, check_count, group
 from labelgrove.methods.terms import FeatureChoice, choose_features, scaling
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
@@ -63,8 +50,6 @@ if TYPE_CHECKING:
     from labelgrove.methods.cost_estimate import CostEstimate
     from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
     from labelgrove.methods.updating.growth import GrowthView
-
-LabelTexts = Literal["names"] | None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -99,8 +84,8 @@ class Linear(Model):
     n_trees: int = 1
     label_texts: LabelTexts = None
     features: FeatureChoice = "auto"
-    sparse_norm: str | None = "l2"
-    dense_norm: str | None = "l2"
+    sparse_norm: inputs.Norm = "l2"
+    dense_norm: inputs.Norm = "l2"
     random_state: int = 0
     n_jobs: int | None = None
     engine: str | None = None
@@ -161,8 +146,6 @@ class Linear(Model):
         if label_tree is not None and self.n_trees > 1:
             message = f"n_trees: must be 1 with a label_tree of your own, got {self.n_trees}"
             raise ConfigError(message)
-        check_norm("sparse_norm", self.sparse_norm)
-        check_norm("dense_norm", self.dense_norm)
         stages = Stages(Reporter(callbacks), run)
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
         weights = None if sample_weight is None else np.asarray(sample_weight)
@@ -181,13 +164,15 @@ class Linear(Model):
                 raise DataError("a corpus in shards carries its labels, and has no dense block")
             if X.labels.nnz == 0:
                 raise DataError("cannot fit: no document has a label")
-            warn_of_weights(self.method, X.labels, self.ranker)
+            inputs.warn_of_weights(self.method, X.labels, self.ranker)
             corpus = X
             if self.label_texts is not None:
                 corpus = X.with_documents(*label_documents(X.index))
             features, reader = sharded_features(stages, corpus, self.tfidf)
         else:
-            given = labelled_corpus(self.method, X, y, index, dense=dense, ranker=self.ranker)
+            given = inputs.labelled_corpus(
+                self.method, X, y, index, dense=dense, ranker=self.ranker
+            )
             choice = choose_features(self.features, given)
             if choice.message:
                 stages.reporter.message(choice.message)
@@ -196,19 +181,15 @@ class Linear(Model):
                 corpus = with_label_documents(choice.read)
             if memory is not None:
                 beside = weights is not None or proposed is not None
-                scratch = scratch_for(self, corpus, memory, run, in_memory=beside)
-            features, reader = features_stage(
-                stages,
-                corpus,
-                self.tfidf,
-                self.dense_norm,
-                scratch,
-                sparse_norm=self.sparse_norm,
+                scratch = streaming.scratch_for(self, corpus, memory, run, in_memory=beside)
+            features, reader = inputs.features_stage(
+                stages, corpus, self.tfidf, self.dense_norm, scratch, sparse_norm=self.sparse_norm
             )
             if engine is not None:
-                features = in_blocks(features, engine)
+                plain, opened = features, engine  # the same key, as results are the same
+                features = CachedResult(lambda: Blocks.cut(opened, plain.value), plain.key)
         if label_tree is None:
-            trees = tree_stages(
+            trees = inputs.tree_stages(
                 stages,
                 features,
                 corpus,
@@ -249,11 +230,6 @@ class Linear(Model):
         plain.derived_ = choice.derived | scaling(choice.read, self.sparse_norm)
         return plain
 
-    @property
-    def score_kind(self) -> ScoreKind:
-        """As ``search`` says."""
-        return self.search.score_kind
-
     def _tree_seed(self, number: int) -> int:
         if number == 0:
             return self.random_state
@@ -272,7 +248,7 @@ class Linear(Model):
         return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
 
     def _document_parts(self, X: DocumentInput, dense: DenseInput) -> CsrParts | FeatureParts:
-        return document_parts(
+        return inputs.document_parts(
             X,
             dense,
             reader=self._reader(),
@@ -288,7 +264,7 @@ class Linear(Model):
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows, the given matrix or both, and the dense block."""
-        return features_of(self._document_parts(X, dense))
+        return inputs.features_of(self._document_parts(X, dense))
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Down each tree."""
@@ -316,7 +292,7 @@ class Linear(Model):
 
     def search_space(self) -> Table:
         """The ranker, the tree and the search."""
-        from labelgrove.methods.spaces import linear_space
+        from labelgrove.methods.cost_estimate import linear_space
 
         return linear_space(self.tree)
 
@@ -339,9 +315,9 @@ class Linear(Model):
         corpus = choose_features(self.features, corpus).read
         texts = () if corpus.texts is None else corpus.texts
         text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
-        per_document = terms_per_document(corpus, self.tfidf)
+        per_document = streaming.terms_per_document(corpus, self.tfidf)
         terms = per_document * len(corpus)
-        of_labels = label_terms(corpus, per_document)
+        of_labels = streaming.label_terms(corpus, per_document)
         strings = 128 * len(corpus) + 400 * len(corpus.index)
         finished = (self.n_trees - 1) * 6 * of_labels  # rankers of trees that are done
         # While counting, every distinct term is held as text; of n-grams most are distinct.
@@ -351,12 +327,7 @@ class Linear(Model):
         # precision for the labels and the nodes above them, while they are made in single.
         per_label = 4 + 6 + 3 * self.n_trees
         dense = corpus.width * (8 * len(corpus) + per_label * len(corpus.index))
-        return BASE_BYTES + text_bytes + strings + work + dense
-
-
-def in_blocks(features: CachedResult[Features], engine: Engine) -> CachedResult[Blocks]:
-    """The same features held by the engine; known by the same key, as results are the same."""
-    return CachedResult(lambda: Blocks.cut(engine, features.value), features.key)
+        return streaming.BASE_BYTES + text_bytes + strings + work + dense
 
 
 def _suffix(number: int) -> str:

@@ -6,57 +6,37 @@ or from word2vec on the corpus; they are used alone or beside tf-idf.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Progress, Table
-from labelgrove.core.callbacks import Callback
+from labelgrove.core.aliases import DenseInput, DocumentInput, Progress, Table
 from labelgrove.core.params import AutoFloat, Params, param
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex, Strings
+from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.data.records import plain_texts
-from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError
-from labelgrove.evaluation.predictions import Predictions, ScoreKind
-from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods import neural
+from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods.cost_estimate import CostEstimate, linear_space
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import NetworkInput, vector_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import scaled
-from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.preparation import tokens_stage
-from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
-from labelgrove.methods.settings import Group, check_count, group
-from labelgrove.methods.spaces import linear_space
-from labelgrove.methods.terms import (
-    FeatureChoice,
-    choose_features,
-    terms_stage,
-    without_matrix,
-)
-from labelgrove.methods.training import make_runner
+from labelgrove.methods.searching import best_labels, tree_cost_estimate, tree_growth
+from labelgrove.methods.settings import Group, LabelTexts, check_count, group
+from labelgrove.methods.terms import FeatureChoice, choose_features, terms_stage, without_matrix
 from labelgrove.methods.updating.growth import GrowthView
-from labelgrove.methods.xtransformer.matching import (
-    BYTES_PER_VECTOR,
-    ClusterMatcher,
-    IndexingParams,
-    match,
-    stored_matcher,
-)
-from labelgrove.methods.xtransformer.net import MatcherParams
+from labelgrove.methods.xtransformer import matching
 from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
@@ -71,6 +51,8 @@ from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.word2vec import Word2vec, Word2vecParams
 
 Embedder = Word2vec | Encoder | Network
+# What makes vectors, the documents to learn from, and theirs.
+Embedded: TypeAlias = tuple[Embedder, Corpus, DenseBlock]
 
 
 @dataclass
@@ -101,8 +83,8 @@ class LinearVectors(Model):
     word2vec: Group[Word2vecParams] = group(Word2vecParams)
     encoder: Group[EncoderParams] = group(EncoderParams)
     training: Group[TrainingParams] = group(TrainingParams)
-    indexing: Group[IndexingParams] = group(IndexingParams)
-    heads: Group[MatcherParams] = group(MatcherParams)
+    indexing: Group[matching.IndexingParams] = group(matching.IndexingParams)
+    heads: Group[matching.MatcherParams] = group(matching.MatcherParams)
     tfidf: Group[TfidfParams] = group(TfidfParams)
     tree: Group[TreeParams] = group(TreeParams)
     ranker: Group[RankerParams] = group(RankerParams)
@@ -115,50 +97,42 @@ class LinearVectors(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        X: DocumentInput,
-        y: LabelInput = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            check_texts_alone(model.method, corpus)
-            make = {
-                "word2vec": model._from_words,
-                "pretrained": model._from_pretrained,
-                "fine-tuned": model._from_fine_tuned,
-            }[model.vectors.kind]
-            embedder, learnt_from, dense = make(corpus, stages)
-            rows, vectorizer, read = None, None, without_matrix(corpus)
-            if model.vectors.beside_tfidf:
-                source = choose_features(model.features, corpus).source
-                stage = terms_stage(stages, learnt_from, model.tfidf, source)
-                rows, vectorizer, read = stage.value.rows, stage.value.reader.tfidf, corpus
-            features = Features(rows, dense)
-            linear = Linear(
-                tree=model.tree,
-                ranker=model.ranker,
-                search=model.search,
-                n_trees=model.n_trees,
-                sparse_norm=None,  # rows are scaled already, or are tf-idf as its settings say
-                random_state=model.random_state,
-            ).fit(
-                Corpus(None, learnt_from.labels, corpus.index, features=features),
-                callbacks=stages.reporter.callbacks,
-                run=stages.run,
-            )
-            model.embedder_ = embedder
-            model.vectorizer_ = vectorizer
-            model.rankers_ = linear.rankers()
-            model.remember(read, {**stages.reporter.timings, **linear.timings_})
-            model.facts_ = replace(model.facts_, width=features.width)
-        return self
+    fit = neural.fit
+    _best_labels = best_labels
 
-    def _from_words(self, corpus: Corpus, stages: Stages) -> tuple[Embedder, Corpus, DenseBlock]:
+    def _train(self, corpus: Corpus, stages: Stages) -> None:
+        check_texts_alone(self.method, corpus)
+        make = {
+            "word2vec": self._from_words,
+            "pretrained": self._from_pretrained,
+            "fine-tuned": self._from_fine_tuned,
+        }[self.vectors.kind]
+        embedder, learnt_from, dense = make(corpus, stages)
+        rows, vectorizer, read = None, None, without_matrix(corpus)
+        if self.vectors.beside_tfidf:
+            source = choose_features(self.features, corpus).source
+            stage = terms_stage(stages, learnt_from, self.tfidf, source)
+            rows, vectorizer, read = stage.value.rows, stage.value.reader.tfidf, corpus
+        features = Features(rows, dense)
+        linear = Linear(
+            tree=self.tree,
+            ranker=self.ranker,
+            search=self.search,
+            n_trees=self.n_trees,
+            sparse_norm=None,  # rows are scaled already, or are tf-idf as its settings say
+            random_state=self.random_state,
+        ).fit(
+            Corpus(None, learnt_from.labels, corpus.index, features=features),
+            callbacks=stages.reporter.callbacks,
+            run=stages.run,
+        )
+        self.embedder_ = embedder
+        self.vectorizer_ = vectorizer
+        self.rankers_ = linear.rankers()
+        self.remember(read, {**stages.reporter.timings, **linear.timings_})
+        self.facts_ = replace(self.facts_, width=features.width)
+
+    def _from_words(self, corpus: Corpus, stages: Stages) -> Embedded:
         assert corpus.texts is not None
         texts = plain_texts(corpus.texts)
         words = stages(
@@ -166,26 +140,20 @@ class LinearVectors(Model):
         ).value
         return words, corpus, words.transform(texts)
 
-    def _from_pretrained(
-        self, corpus: Corpus, stages: Stages
-    ) -> tuple[Embedder, Corpus, DenseBlock]:
+    def _from_pretrained(self, corpus: Corpus, stages: Stages) -> Embedded:
         encoder = load_encoder(self.encoder)
         vectors = stages(
             "vectors",
             embed_texts,
             encoder=stages.derive(lambda: encoder, content=EncoderContent(self.encoder)),
-            tokens=tokens_stage(stages, "tokens", corpus.texts, encoder),
+            tokens=preparation.tokens_stage(stages, "tokens", corpus.texts, encoder),
             precision=self.training.precision,
         )
         return encoder, corpus, vectors.value.arrays["dense"]
 
-    def _from_fine_tuned(
-        self, corpus: Corpus, stages: Stages
-    ) -> tuple[Embedder, Corpus, DenseBlock]:
-        data = neural.prepare(
-            self, corpus, stages, baseline=False
-        )  # this method is a baseline itself
-        training = ClusterMatcher(data, stages, self, self.indexing, self.heads)
+    def _from_fine_tuned(self, corpus: Corpus, stages: Stages) -> Embedded:
+        data = preparation.prepare(self, corpus, stages, baseline=False)  # it is a baseline itself
+        training = matching.ClusterMatcher(data, stages, self, self.indexing, self.heads)
         matcher = training.train(training.index_labels())
         self.history_ = matcher.value.history
         vectors = training.match(matcher, data.tokens).value.vectors
@@ -198,16 +166,6 @@ class LinearVectors(Model):
     def encoders(self) -> list[EncoderParams]:
         """None for word vectors."""
         return [] if self.vectors.kind == "word2vec" else [self.encoder]
-
-    @property
-    def score_kind(self) -> ScoreKind:
-        """As ``search`` says."""
-        return self.search.score_kind
-
-    def _best_labels(
-        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
-    ) -> Predictions:
-        return search_labels(self, self.read(X), k, mask=mask)
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """Sparse rows, if there are any, and text vectors."""
@@ -224,8 +182,8 @@ class LinearVectors(Model):
         encoder = embedder.encoder if isinstance(embedder, Network) else embedder
         tokens = tokenize(texts, encoder, encoder.max_tokens)
         if isinstance(embedder, Network):
-            runner = make_runner(embedder, self.training.precision)
-            return match(runner, tokens, 1).vectors
+            runner = neural.make_runner(embedder, self.training.precision)
+            return matching.match(runner, tokens, 1).vectors
         precision = self.training.precision
         return embed_texts(embedder, tokens, precision).arrays["dense"]
 
@@ -276,7 +234,7 @@ class LinearVectors(Model):
         return linear_space(self.tree) | {"ranker.dense_C": [None, 0.3, 1.0, 3.0, 10.0]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        vectors = BYTES_PER_VECTOR * len(corpus)
+        vectors = matching.BYTES_PER_VECTOR * len(corpus)
         if self.vectors.kind == "word2vec":
             linear = Linear(tfidf=self.tfidf, features=self.features)
             return linear.estimate_memory(corpus) + vectors
@@ -298,13 +256,12 @@ class LinearVectors(Model):
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         stored = parts["embedder"]
-        self.embedder_: Embedder
         if self.vectors.kind == "word2vec":
             self.embedder_ = Word2vec.from_state(stored)
         elif self.vectors.kind == "pretrained":
             self.embedder_ = Encoder.from_state(stored)
         else:
-            self.embedder_ = stored_matcher(stored, self.heads)
+            self.embedder_ = matching.stored_matcher(stored, self.heads)
             self.history_ = stored.config["story"]
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         check_count("n_trees", self.n_trees)

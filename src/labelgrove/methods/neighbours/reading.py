@@ -26,8 +26,8 @@ from labelgrove.methods.explaining.explanation import ExplanationRequest, Step
 from labelgrove.methods.explaining.networks import NetworkInput, traced_step
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.neighbours.voting import Float64
+from labelgrove.methods.neural import make_runner
 from labelgrove.methods.preparation import check_fields, situation, tokens_stage
-from labelgrove.methods.training import make_runner
 from labelgrove.methods.xrtransformer.vectors import Standard, network_of, standardise
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.batches.padded import Batch

@@ -6,49 +6,37 @@ from what it makes of the texts, and a linear ranker learns on tf-idf and text v
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
+from labelgrove.core.aliases import DenseInput, DocumentInput, Table
 from labelgrove.core.arrays import Float32
-from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex, Strings
+from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
-from labelgrove.evaluation.predictions import Predictions, ScoreKind
-from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods import neural
+from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods.cost_estimate import C_SPACE, TRAINING_SPACE, CostEstimate
 from labelgrove.methods.defaults import TrainingNeeds
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.networks import NetworkInput, vector_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import tree_stages
-from labelgrove.methods.label_texts import LabelTexts
-from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
-from labelgrove.methods.settings import Group, group
-from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
+from labelgrove.methods.searching import best_labels, search_labels, tree_cost_estimate, tree_growth
+from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice, without_matrix
-from labelgrove.methods.training import joined_histories
 from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.updating.views import extended_tree
-from labelgrove.methods.xrtransformer.descending import found_share
+from labelgrove.methods.xrtransformer import vectors as reading
 from labelgrove.methods.xrtransformer.levels import go_down, make_descent
 from labelgrove.methods.xrtransformer.net import XrParams
-from labelgrove.methods.xrtransformer.vectors import (
-    Standard,
-    beside,
-    embedded,
-    restore,
-)
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams, states_width
 from labelgrove.nn.encoders.tokens import tokenize
@@ -72,7 +60,7 @@ class XRTransformer(Model):
     ranker descends; without ``refine`` the ranker keeps the preliminary one. ``ranker_input`` is
     "both" or "vectors": the ranker and its tree may do without tf-idf. ``matcher`` are the linear
     models that shortlist for the next level. Scores are margins, or products as ``search`` says.
-    ``methods/neural.py`` explains the settings that all methods with an encoder have.
+    ``methods/preparation.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "xrtransformer"
@@ -102,63 +90,57 @@ class XRTransformer(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        X: DocumentInput,
-        y: LabelInput = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            model._check(len(corpus.index))
-            data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
-            seed = model.random_state
-            tree = data.tree(stages, model.tree, seed=seed)
-            inputs = make_descent(model, data, stages, tree)
-            network, vectors, shortlists, histories = go_down(model, stages, inputs)
-            model.encoder_ = restore(data.encoder.value, network.value).eval()
-            model.standard_ = inputs.value.standard
-            model.vectorizer_ = data.terms.value.reader.tfidf
-            features = stages.derive(
-                lambda: model._seen(beside(data.terms.value.rows, vectors.value.train)),
-                terms=data.terms,
-                vectors=vectors,
-                input=model.ranker_input,
+    fit = neural.fit
+    _best_labels = best_labels
+
+    def _train(self, corpus: Corpus, stages: Stages) -> None:
+        self._check(len(corpus.index))
+        data = preparation.prepare(self, corpus, stages, baseline=self.baseline)
+        seed = self.random_state
+        tree = data.tree(stages, self.tree, seed=seed)
+        inputs = make_descent(self, data, stages, tree)
+        network, vectors, shortlists, histories = go_down(self, stages, inputs)
+        self.encoder_ = reading.restore(data.encoder.value, network.value).eval()
+        self.standard_ = inputs.value.standard
+        self.vectorizer_ = data.terms.value.reader.tfidf
+        features = stages.derive(
+            lambda: self._seen(reading.beside(data.terms.value.rows, vectors.value.train)),
+            terms=data.terms,
+            vectors=vectors,
+            input=self.ranker_input,
+        )
+        searched = tree
+        if self.refine:
+            (searched,) = tree_stages(
+                stages,
+                features,
+                data.learnt_from,
+                self.refined,
+                transform=lambda texts: self._of_texts(texts, data.terms.value.reader),
+                seeds={"refined-tree": seed},
             )
-            searched = tree
-            if model.refine:
-                (searched,) = tree_stages(
-                    stages,
-                    features,
-                    data.learnt_from,
-                    model.refined,
-                    transform=lambda texts: model._of_texts(texts, data.terms.value.reader),
-                    seeds={"refined-tree": seed},
-                )
-            ranker = stages(
-                "ranker",
-                train_ranker,
-                features=features,
-                labels=data.learnt_from.labels,
-                tree=searched,
-                params=model.ranker,
-                search=mining_search(model.search, model.ranker),
-                seed=seed,
-            )
-            model.rankers_, model.tree_ = [ranker.value], tree.value
-            read = corpus if model.ranker_input == "both" else without_matrix(corpus)
-            model.remember(read, stages.reporter.timings)
-            model.history_, model.report_ = joined_histories(histories), {}
-            if data.held_out is not None:
-                judged = model._seen(inputs.value.features(vectors.value, held_out=True))
-                predictions = search_labels(model, judged, 10, mask=None)
-                pairs = zip(shortlists, inputs.value.held_out_counts, strict=False)
-                recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
-                model.report_ = neural.compared(model.method, data, stages, predictions, recall)
-        return self
+        ranker = stages(
+            "ranker",
+            train_ranker,
+            features=features,
+            labels=data.learnt_from.labels,
+            tree=searched,
+            params=self.ranker,
+            search=mining_search(self.search, self.ranker),
+            seed=seed,
+        )
+        self.rankers_, self.tree_ = [ranker.value], tree.value
+        read = corpus if self.ranker_input == "both" else without_matrix(corpus)
+        self.remember(read, stages.reporter.timings)
+        self.history_, self.report_ = neural.joined_histories(histories), {}
+        if data.held_out is not None:
+            judged = self._seen(inputs.value.features(vectors.value, held_out=True))
+            predictions = search_labels(self, judged, 10, mask=None)
+            pairs = zip(shortlists, inputs.value.held_out_counts, strict=False)
+            recall = [
+                reading.found_share(s.held_out, c) for s, c in pairs if s.held_out is not None
+            ]
+            self.report_ = neural.compared(self.method, data, stages, predictions, recall)
 
     def _check(self, labels: int) -> None:
         """Refuses settings that contradict each other, before hours of training."""
@@ -183,31 +165,21 @@ class XRTransformer(Model):
         needs = TrainingNeeds(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
         return neural.resolve_defaults(self, corpus, needs)
 
-    @property
-    def score_kind(self) -> ScoreKind:
-        """As ``search`` says."""
-        return self.search.score_kind
-
-    def _best_labels(
-        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
-    ) -> Predictions:
-        return search_labels(self, self.read(X), k, mask=mask)
-
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
         documents = with_texts(self.method, X)
         assert documents.texts is not None
         vectors = self._vectors_of(documents.texts)
-        return self._seen(beside(self.term_reader().rows(documents), vectors))
+        return self._seen(reading.beside(self.term_reader().rows(documents), vectors))
 
     def _of_texts(self, texts: Strings, reader: TermReader) -> Features:
         """Labels' own texts, as documents without a row in a given matrix."""
-        return self._seen(beside(reader.of_texts(texts), self._vectors_of(texts)))
+        return self._seen(reading.beside(reader.of_texts(texts), self._vectors_of(texts)))
 
     def _vectors_of(self, texts: Strings) -> Float32:
         encoder = self.encoder_
         tokens = tokenize(texts, encoder, encoder.max_tokens)
-        return embedded(encoder, tokens, self.standard_, precision=self.training.precision)
+        return reading.embedded(encoder, tokens, self.standard_, precision=self.training.precision)
 
     def _seen(self, features: Features) -> Features:
         """What the ranker is given of tf-idf and vectors."""
@@ -215,14 +187,13 @@ class XRTransformer(Model):
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Down the refined tree; text vectors are traced back to words."""
-        reading = NetworkInput(self.encoder_, None, question)
         return vector_paths(
             self.rankers_,
             self.read(question.documents),
             question,
             search=self.search,
             terms=self.term_reader(),
-            reading=reading,
+            reading=NetworkInput(self.encoder_, None, question),
         )
 
     def growth(self) -> GrowthView:
@@ -281,7 +252,7 @@ class XRTransformer(Model):
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         stored = parts["encoder"]
         self.encoder_ = Encoder.from_state(Part(stored.config["encoder"], stored.arrays)).eval()
-        self.standard_ = Standard.from_state(stored) if "mean" in stored.arrays else None
+        self.standard_ = reading.Standard.from_state(stored) if "mean" in stored.arrays else None
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         self.tree_: LabelTree = LabelTree.from_state(parts["tree"])
         self.rankers_ = [Ranker.from_state(parts["ranker"])]

@@ -22,29 +22,9 @@ from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.batches.packing import PackedBatches
 from labelgrove.nn.batches.padded import Batches
-from labelgrove.nn.heads.candidates import (
-    TreeIndex,
-    first_occurrences,
-    occurrences,
-    shortlist,
-    valid_nodes,
-)
-from labelgrove.nn.heads.layers import (
-    LabelTable,
-    LogitForm,
-    as_numpy,
-    full_logits,
-    per_level,
-    shortlist_logits,
-    used_rows,
-)
-from labelgrove.nn.heads.losses import (
-    LossKind,
-    document_losses,
-    full_losses,
-    label_weights,
-    relevance_weights,
-)
+from labelgrove.nn.heads import candidates as lists
+from labelgrove.nn.heads import layers as scoring
+from labelgrove.nn.heads import losses as costing
 from labelgrove.nn.heads.params import LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
@@ -68,23 +48,17 @@ class XrParams(LabelHeadParams):
         help="updates per level, at most training.max_steps in all; empty = half on the last "
         "level, the rest on the others",
     )
-    lr: list[float] = param([], gt=0, help="learning rate of each level; empty = training.lr")
     negatives: Literal["tfn", "man", "tfn+man"] = param(
         "tfn+man",
         help="whose children are candidates: those of the true nodes of the level above (tfn), of "
         "the nodes predicted for the document (man), or of both",
     )
-    matcher: Literal["linear", "head", "mean"] = param(
-        "linear",
-        help="what predicts the nodes of a level: a linear model on tf-idf and text vectors, the "
-        "level's own head, or the mean of both",
-    )
     kept: int | list[int] = param(20, ge=1, help="nodes predicted on each level but the last")
-    bootstrap: Literal["linear", "weighted-linear", "cost-linear", "inherit", "none"] = param(
+    bootstrap: Literal["linear", "weighted-linear", "cost-linear", "none"] = param(
         "weighted-linear",
         help="where a level's head starts: from a linear model on the text vectors of the level "
         "before (weighted: errors cost the number of labels below a node; cost: their share, and "
-        "alpha for other nodes, as in the paper), from its parents' weights, or at random",
+        "alpha for other nodes, as in the paper), or at random (none)",
     )
     bootstrap_C: float = param(1.0, gt=0, help="C of that linear model (code: 100, not scaled)")
     bootstrap_scaled: bool = param(True, help="this C is for vectors of length 1, not for raw ones")
@@ -94,7 +68,7 @@ class XrParams(LabelHeadParams):
     standardise: bool = param(
         True, help="text vectors start at mean 0 and deviation 1; published: false"
     )
-    loss: LossKind = param("squared_hinge", help="loss of a document on one node")
+    loss: costing.LossKind = param("squared_hinge", help="loss of a document on one node")
     relevance: Literal["count", "l1", "none"] = param(
         "count", help="cost of a true node: its number of labels (code), their share (paper), or 1"
     )
@@ -111,7 +85,9 @@ class XrParams(LabelHeadParams):
     dropout: float = param(0.1, ge=0, le=1, help="share of the text vector dropped in training")
     max_candidates: int | None = param(None, ge=1, help="most nodes per document, true ones first")
     row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
-    logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
+    logits: scoring.LogitForm = param(
+        "auto", help="how candidates are scored; all give the same logits"
+    )
 
 
 def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
@@ -128,17 +104,16 @@ def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
 def level_training(params: XrParams, training: LoopParams, levels: int) -> list[LoopParams]:
     """The loop's parameters for each level; each level has its own schedule."""
     shares = [1.0] if levels == 1 else [0.5 / (levels - 1)] * (levels - 1) + [0.5]
-    given: list[int] = per_level(params.steps, levels, "steps") if params.steps else []
+    given: list[int] = scoring.per_level(params.steps, levels, "steps") if params.steps else []
     most = training.max_steps
     steps: Sequence[int | None] = given or [None] * levels
     if most is not None and (not given or most < sum(given)):
         parts = given or shares
         ends = [round(most * sum(parts[: n + 1]) / sum(parts)) for n in range(levels)]
         steps = [max(1, end - start) for start, end in zip([0, *ends], ends, strict=False)]
-    rates = per_level(params.lr or training.lr, levels, "lr")
     return [
-        replace(training, epochs=training.epochs * share, max_steps=count, lr=rate)
-        for share, count, rate in zip(shares, steps, rates, strict=True)
+        replace(training, epochs=training.epochs * share, max_steps=count)
+        for share, count in zip(shares, steps, strict=True)
     ]
 
 
@@ -224,13 +199,13 @@ class XrHead(nn.Module):
         counts = torch.ones(1) if scored is None else torch.from_numpy(np.maximum(scored, 1))
         self.register_buffer("scored", counts, persistent=False)
         self.params = (params or XrParams()).validate("heads")
-        self.index = TreeIndex(tree)
+        self.index = lists.TreeIndex(tree)
         self.first = len(tree.parents) == 1
-        self.table: LabelTable | RowTable
+        self.table: scoring.LabelTable | RowTable
         if tree.labels >= self.params.row_table_from:
             self.table = RowTable(tree.labels, width, bias=True, std=FIRST_STD)
         else:
-            self.table = LabelTable(tree.labels, width)
+            self.table = scoring.LabelTable(tree.labels, width)
             nn.init.normal_(self.table.weight, std=FIRST_STD)
 
     @torch.no_grad()
@@ -252,10 +227,12 @@ class XrHead(nn.Module):
         text = functional.dropout(states[-1], params.dropout, self.training)
         truth = self.index.true_nodes(true)
         if self.first:
-            losses = full_losses(
-                full_logits(text, self.table),
+            losses = costing.full_losses(
+                scoring.full_logits(text, self.table),
                 truth[0],
-                positive_weights=self._costs(_counts(truth[0]), truth[0], valid_nodes(truth[0])),
+                positive_weights=self._costs(
+                    _counts(truth[0]), truth[0], lists.valid_nodes(truth[0])
+                ),
                 negative_weight=params.alpha,
                 kind=params.loss,
                 reduction=params.reduction,
@@ -267,12 +244,16 @@ class XrHead(nn.Module):
         else:
             assert above is not None
             nodes = above.padded()
-            mask = valid_nodes(nodes)
+            mask = lists.valid_nodes(nodes)
             shortlisted = nodes.masked_fill(~mask, 0)
-            listed = shortlist(self.index, 1, shortlisted, mask, truth, most=params.max_candidates)
-            logits = shortlist_logits(text, self.table, listed.ids, listed.mask, form=params.logits)
-            counts = occurrences(truth[1], listed.ids) * listed.targets
-            losses = document_losses(
+            listed = lists.shortlist(
+                self.index, 1, shortlisted, mask, truth, most=params.max_candidates
+            )
+            logits = scoring.shortlist_logits(
+                text, self.table, listed.ids, listed.mask, form=params.logits
+            )
+            counts = lists.occurrences(truth[1], listed.ids) * listed.targets
+            losses = costing.document_losses(
                 logits,
                 listed.targets,
                 mask=listed.mask,
@@ -281,7 +262,7 @@ class XrHead(nn.Module):
                 reduction=params.reduction,
             )
             if params.l2:
-                used, places = used_rows(listed.ids, listed.mask, self.index.widths[-1])
+                used, places = scoring.used_rows(listed.ids, listed.mask, self.index.widths[-1])
                 losses = losses + (self._penalties(used)[places] * listed.mask).sum(1)
             size = listed.mask.sum(1).float()
         mean = losses.mean()
@@ -301,16 +282,18 @@ class XrHead(nn.Module):
         norm: Literal["l1", "none"] = "l1" if self.params.relevance == "l1" else "none"
         if self.params.relevance == "none":
             counts = counts.clamp(max=1)
-        costs = relevance_weights(counts, norm=norm, negative_weight=self.params.alpha)
-        own = label_weights(self.costs, nodes, targets)
+        costs = costing.relevance_weights(counts, norm=norm, negative_weight=self.params.alpha)
+        own = costing.label_weights(self.costs, nodes, targets)
         return costs if own is None else costs * own
 
     def weights(self) -> tuple[Float32, Float32]:
         """Weights (nodes x width) and biases of the nodes."""
         assert self.table.bias is not None
-        return as_numpy(self.table.weight), as_numpy(self.table.bias)
+        return scoring.as_numpy(self.table.weight), scoring.as_numpy(self.table.bias)
 
 
 def _counts(truth: Tensor) -> Tensor:
     """How often each node of sorted rows occurs, at its first occurrence; 0 elsewhere."""
-    return occurrences(truth, truth) * (first_occurrences(truth) & valid_nodes(truth))
+    return lists.occurrences(truth, truth) * (
+        lists.first_occurrences(truth) & lists.valid_nodes(truth)
+    )

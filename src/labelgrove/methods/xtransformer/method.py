@@ -2,68 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
+from labelgrove.core.aliases import DenseInput, DocumentInput, Table
 from labelgrove.core.arrays import CSR
-from labelgrove.core.callbacks import Callback
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
-from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import CachedResult
+from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods import neural
+from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.cost_estimate import CostEstimate
+from labelgrove.methods.cost_estimate import C_SPACE, TRAINING_SPACE, CostEstimate
+from labelgrove.methods.explaining import networks as explained
 from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.explaining.explanation import Path as LabelPath
-from labelgrove.methods.explaining.networks import (
-    NetworkInput,
-    joined_steps,
-    label_step,
-    label_weights,
-    network_step,
-    product,
-)
 from labelgrove.methods.explaining.rankers import node_path, probability
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.label_texts import LabelTexts
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.preparation import Prepared
-from labelgrove.methods.settings import Group, group
-from labelgrove.methods.spaces import C_SPACE, TRAINING_SPACE
+from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice, without_matrix
-from labelgrove.methods.training import make_runner
 from labelgrove.methods.updating.growth import GrowthView, Read
-from labelgrove.methods.xtransformer.matching import (
-    BYTES_PER_VECTOR,
-    ClusterMatcher,
-    IndexingParams,
-    TrainedMatcher,
-    cluster_count,
-    match,
-    stored_matcher,
-)
-from labelgrove.methods.xtransformer.net import MatcherParams
-from labelgrove.methods.xtransformer.ranking import (
-    ClusterRanker,
-    LearntScore,
-    Matched,
-    RankingParams,
-    check_ranking,
-    ranker_features,
-    train_cluster_ranker,
-)
+from labelgrove.methods.xtransformer import matching
+from labelgrove.methods.xtransformer import ranking as ordering
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.network import network_part
@@ -84,7 +54,7 @@ class XTransformer(Model):
     and one encoder; the paper's nine are an ensemble of such models. With
     ``ranking.combine="learnt"``, the two weights are learnt from the ``held_out`` documents; for
     the report, from the half of them that is not being measured.
-    ``methods/neural.py`` explains the settings that all methods with an encoder have.
+    ``methods/preparation.py`` explains the settings that all methods with an encoder have.
     """
 
     method: ClassVar[str] = "xtransformer"
@@ -93,10 +63,10 @@ class XTransformer(Model):
 
     encoder: Group[EncoderParams] = group(EncoderParams)
     training: Group[TrainingParams] = group(TrainingParams)
-    indexing: Group[IndexingParams] = group(IndexingParams)
-    heads: Group[MatcherParams] = group(MatcherParams)
+    indexing: Group[matching.IndexingParams] = group(matching.IndexingParams)
+    heads: Group[matching.MatcherParams] = group(matching.MatcherParams)
     tfidf: Group[TfidfParams] = group(TfidfParams)
-    ranking: Group[RankingParams] = group(RankingParams)
+    ranking: Group[ordering.RankingParams] = group(ordering.RankingParams)
     ranker: Group[RankerParams] = group(RankerParams)
     features: FeatureChoice = "auto"
     label_texts: LabelTexts = None
@@ -106,51 +76,47 @@ class XTransformer(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        X: DocumentInput,
-        y: LabelInput = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        with neural.fitting(self, X, y, index, callbacks, run) as (model, corpus, stages):
-            data = neural.prepare(model, corpus, stages, baseline=neural.compares(model))
-            check_ranking(model.ranking, model.ranker, held_out=data.held_out is not None)
-            training = ClusterMatcher(data, stages, model, model.indexing, model.heads)
-            tree = training.index_labels()
-            matcher = training.train(tree)
-            matched = training.match(matcher, data.tokens, at_least=model.ranking.clusters_kept)
-            read = model.ranking.only("features", "scale")
-            mines = "man" in model.ranker.negatives
-            ranker = stages(
-                "ranker",
-                train_cluster_ranker,
-                features=stages.derive(
-                    lambda: ranker_features(data.terms.value.rows, matched.value.vectors, read),
-                    terms=data.terms,
-                    matched=matched,
-                    params=read,
+    fit = neural.fit
+
+    def _train(self, corpus: Corpus, stages: Stages) -> None:
+        data = preparation.prepare(self, corpus, stages, baseline=self.baseline)
+        ordering.check_ranking(self.ranking, self.ranker, held_out=data.held_out is not None)
+        training = matching.ClusterMatcher(data, stages, self, self.indexing, self.heads)
+        tree = training.index_labels()
+        matcher = training.train(tree)
+        matched = training.match(matcher, data.tokens, at_least=self.ranking.clusters_kept)
+        read = self.ranking.only("features", "scale")
+        mines = "man" in self.ranker.negatives
+        ranker = stages(
+            "ranker",
+            ordering.train_cluster_ranker,
+            features=stages.derive(
+                lambda: ordering.ranker_features(
+                    data.terms.value.rows, matched.value.vectors, read
                 ),
-                labels=data.learnt_from.labels,
-                tree=tree,
+                terms=data.terms,
                 matched=matched,
-                params=model.ranking.only("clusters_kept") if mines else RankingParams(),
-                ranker=model.ranker,
-                seed=model.random_state,
-            )
-            model.network_, model.history_ = matcher.value
-            model.vectorizer_ = data.terms.value.reader.tfidf
-            model.orderer_ = ClusterRanker(ranker.value, model.ranking)
-            known = without_matrix(corpus) if model.ranking.features == "neural" else corpus
-            model.remember(known, stages.reporter.timings)
-            model.report_ = model._held_out_report(data, training, matcher)
-        return self
+                params=read,
+            ),
+            labels=data.learnt_from.labels,
+            tree=tree,
+            matched=matched,
+            params=self.ranking.only("clusters_kept") if mines else ordering.RankingParams(),
+            ranker=self.ranker,
+            seed=self.random_state,
+        )
+        self.network_, self.history_ = matcher.value
+        self.vectorizer_ = data.terms.value.reader.tfidf
+        self.orderer_ = ordering.ClusterRanker(ranker.value, self.ranking)
+        known = without_matrix(corpus) if self.ranking.features == "neural" else corpus
+        self.remember(known, stages.reporter.timings)
+        self.report_ = self._held_out_report(data, training, matcher)
 
     def _held_out_report(
-        self, data: Prepared, training: ClusterMatcher, matcher: CachedResult[TrainedMatcher]
+        self,
+        data: preparation.Prepared,
+        training: matching.ClusterMatcher,
+        matcher: CachedResult[matching.TrainedMatcher],
     ) -> Table:
         """This method beside the linear one on the held-out part, if there is one."""
         if data.held_out is None or data.held_out_tokens is None:
@@ -196,14 +162,14 @@ class XTransformer(Model):
 
     def _matched(
         self, X: DocumentInput, most: int, mask: LabelMask | None = None
-    ) -> tuple[CSR, Matched]:
+    ) -> tuple[CSR, ordering.Matched]:
         """Sparse rows of documents, and what the matcher makes of their texts."""
         documents = with_texts(self.method, X)
         assert documents.texts is not None
         encoder = self.network_.encoder
         tokens = tokenize(documents.texts, encoder, encoder.max_tokens)
-        runner = make_runner(self.network_, self.training.precision)
-        matched = match(runner, tokens, most, mask=mask)
+        runner = neural.make_runner(self.network_, self.training.precision)
+        matched = matching.match(runner, tokens, most, mask=mask)
         return self.term_reader().rows(documents), matched
 
     def _best_labels(
@@ -218,44 +184,32 @@ class XTransformer(Model):
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         """tf-idf rows and text vectors, scaled as ``ranking`` says."""
         terms, matched = self._matched(X, 1)
-        return ranker_features(terms, np.asarray(matched.vectors), self.ranking)
+        return ordering.ranker_features(terms, np.asarray(matched.vectors), self.ranking)
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """One path of two steps: the cluster by the matcher, the label by the ranker."""
         ranker, params, learnt = self.orderer_.ranker, self.orderer_.params, self.orderer_.learnt
         column = question.column
         cluster = node_path(ranker.tree, column)[0]
-        reading = NetworkInput(self.network_.encoder, self.network_, question)
+        reading = explained.NetworkInput(self.network_.encoder, self.network_, question)
         reader = self.term_reader()
         terms = reader.rows(question.documents)
         # How long the vector is beside the terms does not depend on its direction.
-        block = ranker_features(terms, np.ones((1, max(1, ranker.width))), params).dense
+        block = ordering.ranker_features(terms, np.ones((1, max(1, ranker.width))), params).dense
         length = 0.0 if block is None else float(np.linalg.norm(block))
-        weights = length * label_weights(ranker, column) if ranker.width else None
+        weights = length * explained.label_weights(ranker, column) if ranker.width else None
         (logit,), vector, attribution = reading.logits(cluster, weights, unit=True)
-        above = network_step(reading, logit, attribution, 0, 2, ranker.tree)
+        above = explained.network_step(reading, logit, attribution, 0, 2, ranker.tree)
         shares = attribution.shares[-1] if ranker.width else np.zeros(attribution.shares.shape[1])
-        features = ranker_features(terms, vector, params)
-        own = label_step(reading, ranker, reader, features, shares)
-        if params.combine == "product":
-            kinds = params.cluster_transform, params.label_transform
-            # Both count alike; their transforms differ, so no common scale would weigh them better.
-            steps = [
-                replace(step, probability=probability(step.margin, kind), weight=0.5)
-                for step, kind in zip((above, own), kinds, strict=True)
-            ]
-            return DecisionPaths(
-                [LabelPath("matcher and ranker", 1.0, product(steps), tuple(steps))], "product"
-            )
+        features = ordering.ranker_features(terms, vector, params)
+        own = explained.label_step(reading, ranker, reader, features, shares)
         above = replace(above, counts=False, weight=0.0, probability=None)
-        if params.combine == "learnt":
-            assert learnt is not None
-            both = joined_steps(above, own, learnt.cluster, learnt.label, learnt.constant)
-            both = replace(both, probability=probability(both.margin, "sigmoid"))
-            return DecisionPaths(
-                [LabelPath("matcher and ranker", 1.0, product([both]), (both,))], "probability"
-            )
-        return DecisionPaths([LabelPath("ranker", 1.0, own.margin, (above, own))], "margin")
+        if learnt is None or params.combine == "ranker":
+            return DecisionPaths([LabelPath("ranker", 1.0, own.margin, (above, own))], "margin")
+        both = explained.joined_steps(above, own, learnt.cluster, learnt.label, learnt.constant)
+        both = replace(both, probability=probability(both.margin, "sigmoid"))
+        path = LabelPath("matcher and ranker", 1.0, explained.product([both]), (both,))
+        return DecisionPaths([path], "probability")
 
     def growth(self) -> GrowthView:
         """Labels get a place in the matcher's clusters."""
@@ -266,12 +220,14 @@ class XTransformer(Model):
         def read(documents: DocumentInput) -> Read:
             most = max(mined, self.ranking.clusters_kept)
             terms, matched = self._matched(documents, most)
-            features = ranker_features(terms, np.asarray(matched.vectors), self.ranking)
+            features = ordering.ranker_features(terms, np.asarray(matched.vectors), self.ranking)
             scores = transformed(matched.margins, "sigmoid")
             return Read(features, [Routed(matched.clusters, scores)], mined)
 
         def replaced(rankers: list[Ranker]) -> Table:
-            return {"orderer_": ClusterRanker(rankers[0], self.ranking, self.orderer_.learnt)}
+            return {
+                "orderer_": ordering.ClusterRanker(rankers[0], self.ranking, self.orderer_.learnt)
+            }
 
         sizes = np.diff(ranker.tree.children(len(ranker.tree.parents) - 1))
         leaf_size = max(1, round(float(np.mean(sizes))))
@@ -294,7 +250,7 @@ class XTransformer(Model):
             self.tfidf,
             TreeParams(),
             self.ranker,
-            (cluster_count(labels, indexing.clusters), labels),
+            (matching.cluster_count(labels, indexing.clusters), labels),
             encoder=neural.encoder_work(self, documents, trainings=passes, reads=passes),
             has_vectors=True,
         )
@@ -305,7 +261,7 @@ class XTransformer(Model):
         return TRAINING_SPACE | C_SPACE | heads | {"ranking.clusters_kept": [5, 10, 20, 40]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        return neural.estimate_memory(self, corpus) + BYTES_PER_VECTOR * len(corpus)
+        return neural.estimate_memory(self, corpus) + matching.BYTES_PER_VECTOR * len(corpus)
 
     def _ranking_parts(self) -> dict[str, Part]:
         learnt = self.orderer_.learnt
@@ -324,12 +280,12 @@ class XTransformer(Model):
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         learnt = parts["score"].config["learnt"]
-        self.orderer_ = ClusterRanker(
+        self.orderer_ = ordering.ClusterRanker(
             Ranker.from_state(parts["ranker"]),
             self.ranking,
-            None if learnt is None else LearntScore(**learnt),
+            None if learnt is None else ordering.LearntScore(**learnt),
         )
-        self.network_ = stored_matcher(parts["network"], self.heads)
+        self.network_ = matching.stored_matcher(parts["network"], self.heads)
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         self.history_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}

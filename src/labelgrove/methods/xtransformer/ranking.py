@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -25,19 +25,12 @@ from labelgrove.evaluation.predictions import ScoreKind
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
-from labelgrove.ranking.beam import OWN_MARGIN, transformed
+from labelgrove.ranking.beam import OWN_MARGIN
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.relevance import targets
 from labelgrove.ranking.solver import RankerParams, refuse_idle
 
 PAIRS_AT_ONCE = 1 << 22  # pairs of a document and a label
-SCORE_KINDS: dict[str, ScoreKind] = {
-    "ranker": "margin",
-    "product": "product",
-    "learnt": "probability",
-}
-
-Transform = Literal["sigmoid", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge"]
 
 
 @dataclass(frozen=True)
@@ -73,20 +66,16 @@ class RankingParams(Params):
     clusters_kept: int = param(
         10, ge=1, help="best clusters of the matcher, whose labels are ranked or are negatives"
     )
-    combine: Literal["ranker", "product", "learnt"] = param(
+    combine: Literal["ranker", "learnt"] = param(
         "ranker",
-        help="score: the ranker's margin alone (published code), the product of both transformed, "
-        "or a logistic of both learnt on the held-out documents",
+        help="score: the ranker's margin alone (published code), or a logistic of both margins "
+        "learnt on the held-out documents",
     )
-    cluster_transform: Transform = param(
-        "l4-hinge", help="of the matcher's margin, for the product (published code: l2-hinge)"
-    )
-    label_transform: Transform = param("l4-hinge", help="of the ranker's margin, for the product")
 
     @property
     def score_kind(self) -> ScoreKind:
         """The kind of the scores."""
-        return SCORE_KINDS[self.combine]
+        return "probability" if self.combine == "learnt" else "margin"
 
 
 def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool) -> None:
@@ -96,7 +85,7 @@ def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool
     refuse_idle(ranker, "ranker", ["mined_weight"], "all documents of a cluster count the same")
     if params.combine == "learnt" and not held_out:
         raise ConfigError(
-            "ranking.combine: learnt needs held-out documents; raise held_out, or choose product"
+            "ranking.combine: learnt needs held-out documents; raise held_out, or choose ranker"
         )
 
 
@@ -129,13 +118,7 @@ def train_cluster_ranker(
     if tree.widths[0] == tree.labels:  # a shortlist of this width is read as label columns
         seen = seen[:, tree.leaf_positions]
     return train_ranker(
-        features,
-        labels,
-        tree,
-        ranker,
-        shortlist=seen,
-        seed=seed,
-        progress=progress,
+        features, labels, tree, ranker, shortlist=seen, seed=seed, progress=progress
     )
 
 
@@ -221,7 +204,8 @@ class ClusterRanker:
         counts = np.zeros(len(columns), np.int32)
         clusters = self.clusters_for(k, mask)
         for rows, g, h in self._margins(terms, matched, clusters, mask):
-            g.data = self._combined(g.data, h)
+            learnt = self.learnt if self.params.combine == "learnt" else None
+            g.data = h if learnt is None else learnt(g.data, h)
             best = top_k(g, k)
             width = best.columns.shape[1]
             columns[rows, :width], scores[rows, :width] = best.columns, best.scores
@@ -244,20 +228,13 @@ class ClusterRanker:
         half has no label on its shortlists to learn from.
         """
         even = np.arange(len(matched.clusters)) % 2 == 0
-        parts: list[tuple[Any, tuple[Any, ...]]] = []
-        for rows, others in ((even, ~even), (~even, even)):
-            score = self._fit_score(terms[others], matched.take(others), labels[others])
-            if score is None:
-                return None
-            half = replace(self, learnt=score)
-            best = half.best_labels(terms[rows], matched.take(rows), k)
-            parts.append((rows, best))
-        joined = [np.empty((len(even), *part.shape[1:]), part.dtype) for part in parts[0][1]]
-        for rows, best in parts:
-            for target, values in zip(joined, best, strict=True):
-                target[rows] = values
-        columns, scores, counts = joined
-        return columns, scores, counts
+        fits = [self._fit_score(terms[h], matched.take(h), labels[h]) for h in (~even, even)]
+        if None in fits:
+            return None
+        one, other = (replace(self, learnt=fit).best_labels(terms, matched, k) for fit in fits)
+        rows = even[:, None]
+        columns, scores = (np.where(rows, a, b) for a, b in zip(one[:2], other[:2], strict=True))
+        return columns, scores, np.where(even, one[2], other[2])
 
     def _fit_score(self, terms: CSR, matched: Matched, labels: CSR) -> LearntScore | None:
         pairs = []
@@ -310,15 +287,6 @@ class ClusterRanker:
         matrix = sparse.csr_array((values, columns, indptr), shape=shape)
         matrix.sort_indices()
         return as_csr(matrix)
-
-    def _combined(self, g: Float32, h: Float32) -> Float32:
-        params = self.params
-        if params.combine == "ranker":
-            return h
-        if params.combine == "product":
-            return transformed(g, params.cluster_transform) * transformed(h, params.label_transform)
-        assert self.learnt is not None
-        return self.learnt(g, h)
 
 
 def _is_label(labels: CSR, pattern: CSR) -> Array:

@@ -11,8 +11,9 @@ from scipy import sparse  # noqa: E402
 
 from labelgrove.core.arrays import as_csr  # noqa: E402
 from labelgrove.data.features import Features  # noqa: E402
-from labelgrove.methods.xrtransformer import descending  # noqa: E402
-from labelgrove.methods.xrtransformer.descending import (  # noqa: E402
+from labelgrove.methods.xrtransformer import vectors as reading  # noqa: E402
+from labelgrove.methods.xrtransformer.net import XrParams, level_tree  # noqa: E402
+from labelgrove.methods.xrtransformer.vectors import (  # noqa: E402
     below_root,
     best_nodes,
     bootstrapped,
@@ -24,7 +25,6 @@ from labelgrove.methods.xrtransformer.descending import (  # noqa: E402
     mean_length,
     train_level,
 )
-from labelgrove.methods.xrtransformer.net import XrParams, level_tree  # noqa: E402
 from labelgrove.ranking.relevance import relevance  # noqa: E402
 from labelgrove.ranking.solver import RankerParams  # noqa: E402
 from labelgrove.ranking.weights import dense_weights  # noqa: E402
@@ -34,7 +34,6 @@ from support.nn_problems import random_labels, random_tree  # noqa: E402
 
 pytestmark = pytest.mark.slow
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 40
-CPU = torch.device("cpu")
 
 
 def problem(seed=0):
@@ -47,26 +46,20 @@ def problem(seed=0):
     return rng, tree, relevance(as_csr(labels), tree), vectors
 
 
-@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("at_once", [1, 50, 1 << 20])
-def test_the_descent_is_that_of_the_equations(count, at_once, monkeypatch):
-    monkeypatch.setattr(descending, "CANDIDATES", at_once)
+def test_the_descent_is_that_of_the_equations(at_once, monkeypatch):
+    monkeypatch.setattr(reading, "CANDIDATES", at_once)
     rng, tree, _, vectors = problem()
     above, expected = below_root(DOCUMENTS), [{0: 1.0} for _ in range(DOCUMENTS)]
     for level, keep in enumerate((3, 4, 5)):
-        heads = [
-            (
-                # Margins below 1 and not far from 0: no two scores are equal.
-                rng.normal(size=(WIDTHS[level], WIDTH), scale=0.2).astype(np.float32),
-                rng.normal(size=WIDTHS[level], scale=0.2).astype(np.float32) - 0.5,
-            )
-            for _ in range(count)
-        ]
-        models = [head_margins(vectors, *head, tree.children(level)) for head in heads]
-        above = best_nodes(models, above, tree.children(level), keep)
+        # Margins below 1 and not far from 0: no two scores are equal.
+        weights = rng.normal(size=(WIDTHS[level], WIDTH), scale=0.2).astype(np.float32)
+        bias = rng.normal(size=WIDTHS[level], scale=0.2).astype(np.float32) - 0.5
+        margins = head_margins(vectors, weights, bias, tree.children(level))
+        above = best_nodes(margins, above, tree.children(level), keep)
         for d in range(DOCUMENTS):
-            margins = [(weights @ vectors[d] + bias).tolist() for weights, bias in heads]
-            expected[d] = reference.best_nodes(margins, expected[d], tree.parents[level], keep)
+            own = (weights @ vectors[d] + bias).tolist()
+            expected[d] = reference.best_nodes(own, expected[d], tree.parents[level], keep)
             row = slice(above.indptr[d], above.indptr[d + 1])
             assert above.indices[row].tolist() == sorted(expected[d])
             found = dict(zip(above.indices[row].tolist(), above.data[row].tolist(), strict=True))
@@ -76,9 +69,8 @@ def test_the_descent_is_that_of_the_equations(count, at_once, monkeypatch):
 
 
 def test_no_documents_have_no_nodes():
-    found = best_nodes(
-        [lambda rows, pattern: np.zeros(0, np.float32)], below_root(0), np.array([0, 3]), 2
-    )
+    nothing = np.zeros(0, np.float32)
+    found = best_nodes(lambda *_: nothing, below_root(0), np.array([0, 3]), 2)
     assert found.shape == (0, 3)
 
 
@@ -96,7 +88,6 @@ def test_candidates_are_the_children_with_their_parents_values():
 @pytest.mark.parametrize("negatives", ["tfn", "man", "tfn+man"])
 def test_shortlists_of_training_are_true_nodes_and_predicted_ones(negatives):
     rng, _, counts, _ = problem(1)
-    predicted = below_root(DOCUMENTS)
     predicted = sparse.random_array(
         (DOCUMENTS, WIDTHS[1]), density=0.3, rng=rng, format="csr", dtype=np.float32
     )
@@ -171,7 +162,7 @@ def test_a_linear_model_gives_the_margins_of_its_weights():
     _, tree, counts, vectors = problem(3)
     terms = sparse.csr_array(np.eye(DOCUMENTS, dtype=np.float32))
     features = Features(terms, vectors)
-    above = chosen_nodes(counts[0], None, "tfn")
+    above = chosen_nodes(counts[0], counts[0], "tfn")
     params = RankerParams(threshold=0.0, storage="float32", relevance="induce")
     plain = RankerParams(threshold=0.0, storage="float32")
     options = {"weighted": False, "above": above, "seed": 0}
