@@ -25,8 +25,6 @@ NEEDS_EXTRA = (
     "labelgrove.methods.cascadexml.",
     "labelgrove.methods.dual.method",
     "labelgrove.methods.dual.net",
-    "labelgrove.methods.explaining.attribution",
-    "labelgrove.methods.explaining.networks",
     "labelgrove.methods.lightxml.",
     "labelgrove.methods.linear.vectors",
     "labelgrove.methods.neighbours.reading",

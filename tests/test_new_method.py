@@ -106,8 +106,9 @@ def test_the_command_line_takes_it_from_training_to_serving(
     assert json.loads(output)["P@1"] == 100.0
     code, output, messages = call_both("info", model)
     assert code == 0 and "popular" in output, messages
+    code, output, messages = call_both("explain", model, "--text", "a red hat", "--label", "red")
+    assert code == 0 and "red  product" in output, messages
     for verb, arguments, sentence in (
-        ("explain", [model, "--text", "a red hat"], "popular cannot be explained"),
         ("export", [model, "--out", tmp_path / "x"], "popular model has no encoder to export"),
         ("update", [model, corpus, "--out", tmp_path / "y"], "popular model cannot take new"),
     ):

@@ -33,7 +33,7 @@ def main() -> None:
 
     from labelgrove import Corpus, Linear, RankerParams
     from labelgrove.evaluation.metrics import Propensity, evaluate
-    from labelgrove.ranking import relevance
+    from labelgrove.ranking import negatives as relevance
     from labelgrove.ranking.negatives import mining_search
     from labelgrove.ranking.ranker import train_ranker
 

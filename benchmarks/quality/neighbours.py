@@ -39,8 +39,7 @@ def main() -> None:
     from labelgrove import Linear, Neighbours, Predictions, evaluate, read_corpus
     from labelgrove.core.resources import using
     from labelgrove.evaluation.merge_weights import cross_fitted
-    from labelgrove.methods.neighbours.memory import Queries
-    from labelgrove.methods.neighbours.voting import VotingParams
+    from labelgrove.methods.neighbours.memory import Queries, VotingParams
     from labelgrove.nn.encoders.files import EncoderParams
 
     random = np.random.default_rng(1)

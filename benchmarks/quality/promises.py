@@ -24,7 +24,7 @@ from typing import Any
 from labelgrove.data.formats import iter_documents, write_corpus
 from labelgrove.data.formats.labels import find_label_table
 from labelgrove.data.splits import sample_documents
-from labelgrove.evaluation.metrics.intervals import widest
+from labelgrove.evaluation.metrics.measures import widest
 
 MEASURES = ("P@1", "P@3", "P@5")
 

@@ -51,7 +51,7 @@ _HOME = {
     "TrainingParams": "labelgrove.nn.training.params",
     "TreeParams": "labelgrove.labels.tree",
     "VectorParams": "labelgrove.methods.linear.vectors",
-    "VotingParams": "labelgrove.methods.neighbours.voting",
+    "VotingParams": "labelgrove.methods.neighbours.memory",
     "Word2vecParams": "labelgrove.text.word2vec",
     "XrParams": "labelgrove.methods.xrtransformer.net",
     "XRTransformer": "labelgrove.methods.xrtransformer.method",
@@ -104,8 +104,8 @@ if TYPE_CHECKING:  # a name is public if its import repeats it
     from labelgrove.methods.linear.vectors import VectorParams as VectorParams
     from labelgrove.methods.matcher.evidence import MatchingParams as MatchingParams
     from labelgrove.methods.matcher.method import Matcher as Matcher
+    from labelgrove.methods.neighbours.memory import VotingParams as VotingParams
     from labelgrove.methods.neighbours.method import Neighbours as Neighbours
-    from labelgrove.methods.neighbours.voting import VotingParams as VotingParams
     from labelgrove.methods.reranking import RerankParams as RerankParams
     from labelgrove.methods.xrtransformer.method import XRTransformer as XRTransformer
     from labelgrove.methods.xrtransformer.net import XrParams as XrParams

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from labelgrove.cli.explain import step_line
 from labelgrove.methods.explaining.explanation import Reason, Step
-from labelgrove.methods.explaining.lines import step_line
 
 TEXT = "this Red lamp, a red one"
 

@@ -17,10 +17,9 @@ from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.calibrate import _check_distinct
 from labelgrove.evaluation.calibration import Calibration
-from labelgrove.evaluation.curves import Curve, Scale, fit_curve
+from labelgrove.evaluation.curves import Curve, Scale, fit_curve, reliability
 from labelgrove.evaluation.prediction_files import SCORE_DIGITS
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.evaluation.reliability import reliability
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import create
 from labelgrove.methods.requests import PredictionRequest
@@ -277,14 +276,14 @@ def test_what_cannot_be_calibrated_is_refused():
     texts, truth = model.half(True)
     pytest.raises(DataError, calibrate, model, texts[:3], truth[:3]).match("at least 10 documents")
     pytest.raises(DataError, calibrate, model, texts).match("needs the true labels")
-    with pytest.raises(DataError, match="all true or all wrong"):
-        calibrate(model, texts, np.zeros_like(truth))
-    with pytest.raises(ConfigError, match="kind: must be one of"):
-        calibrate(model, texts, truth, kind="platt")
-    with pytest.raises(ConfigError, match="target: must be micro-F1, macro-F1, document-F1 or"):
-        calibrate(model, texts, truth, target="example-F1")
-    with pytest.raises(ConfigError, match=r"per_label: document-F1 .* has no thresholds"):
-        calibrate(model, texts, truth, target="document-F1", per_label=True)
+    nothing = np.zeros_like(truth)
+    pytest.raises(DataError, calibrate, model, texts, nothing).match("all true or all wrong")
+    for options, message in [
+        ({"kind": "platt"}, "kind: must be one of"),
+        ({"target": "example-F1"}, "target: must be micro-F1, macro-F1, document-F1 or"),
+        ({"target": "document-F1", "per_label": True}, r"per_label: document-F1 .* no thresholds"),
+    ]:
+        pytest.raises(ConfigError, calibrate, model, texts, truth, **options).match(message)
     with pytest.raises(ConfigError, match="auto needs a calibrated model"):
         model.predict(texts, threshold="auto")
     calibrate(model, texts, truth)

@@ -91,26 +91,6 @@ def test_rules_are_the_literal_ones(rule, kind, data):
         assert pairs == sorted(pairs)
 
 
-def test_by_hand():
-    first = predictions([[(0, 0.9), (1, 0.6), (2, 0.1)]])
-    second = predictions([[(1, 0.8), (3, 0.7)]])
-
-    def scores(rule, **options):
-        result = merge([first, second], k=4, rule=rule, **options)
-        return dict(zip(result.columns[0].tolist(), result.scores[0].tolist(), strict=True))
-
-    assert scores("mean") == pytest.approx({1: 0.7, 0: 0.45, 3: 0.35, 2: 0.05})
-    assert scores("mean", weights=[3, 1]) == pytest.approx({0: 0.675, 1: 0.65, 3: 0.175, 2: 0.075})
-    # The widest list has three places.
-    assert scores("rank") == pytest.approx({1: (2 + 3) / 2, 0: 3 / 2, 3: 2 / 2, 2: 1 / 2})
-    assert scores("rank", places=100)[0] == 50
-    sigmoid = 1 / (1 + math.exp(-0.9))
-    assert scores("sigmoid")[0] == pytest.approx(sigmoid / 2)
-    softmax = math.exp(0.8) / (math.exp(0.8) + math.exp(0.7))
-    assert scores("softmax")[3] == pytest.approx((1 - softmax) / 2)
-    assert list(scores("round-robin")) == [0, 1, 3, 2]
-
-
 def test_what_scores_are_afterwards():
     product = predictions([[(0, 0.5)]])
     margin = predictions([[(0, -0.5)]], "margin")

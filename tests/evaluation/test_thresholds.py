@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove.errors import ConfigError
-from labelgrove.evaluation.thresholds import (
+from labelgrove.evaluation.calibration import (
     DRAWN,
     best_threshold,
     check_target,

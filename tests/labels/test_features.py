@@ -12,14 +12,12 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels import features as label_features
 from labelgrove.labels.features import (
     combined,
-    concatenated,
     describe_labels,
     keep_largest,
     l2_normalised,
     label_strings,
     label_sums,
     pifa,
-    pii,
     smoothed,
 )
 from labelgrove.labels.tree import TreeParams
@@ -107,13 +105,6 @@ def random_labels(documents=30, labels=8, seed=0):
     return (rng.random((documents, labels)) < 0.3).astype(float)
 
 
-def test_pii_is_the_unit_list_of_documents():
-    y = random_labels()
-    expected = (y / np.sqrt(np.maximum(y.sum(axis=1, keepdims=True), 1))).T
-    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(pii(y).to_csr().toarray(), expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize("block", [8, 1 << 24])
 def test_keep_largest(monkeypatch, block):
     monkeypatch.setattr(label_features, "PRUNE_ENTRIES", block)
@@ -158,7 +149,7 @@ def test_smoothing_is_seeded_and_keeps_few_neighbours():
 
 
 def test_joining_descriptions():
-    pytest.raises(DataError, concatenated, np.eye(2), np.eye(3)).match("of 2 and of 3 labels")
+    pytest.raises(DataError, combined, np.eye(2), np.eye(3)).match("of 2 and of 3 labels")
     pytest.raises(DataError, combined, np.ones((1, 2)), np.ones((1, 3))).match("2 and 3 columns")
     both = Features(sparse=[[3.0, 0.0]], dense=[[4.0]])
     mixed = combined(both, as_csr([[0.0, 5.0]]), weight=0.25)
@@ -167,10 +158,6 @@ def test_joining_descriptions():
     assert combined(as_csr([[1.0]]), [[2.0]], weight=0.25).to_csr().toarray().tolist() == [
         [0.75, 0.25]
     ]
-    beside = concatenated(both, both)
-    assert (beside.terms, beside.width) == (4, 2)
-    np.testing.assert_allclose(beside.sparse.toarray(), [[0.6, 0, 0.6, 0]])
-    np.testing.assert_allclose(beside.dense, [[0.8, 0.8]])
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -199,8 +186,7 @@ def test_smoothed_sums_are_those_of_the_equations():
     assert np.abs(scaled.to_csr().toarray() - expected).max() > 0.05
 
 
-KINDS = ["pifa", "pifa-plain", "smoothed-pifa", "smoothed-sums"]
-KINDS += ["pii", "text", "pifa+text", "pifa,text"]
+KINDS = ["pifa", "pifa-plain", "smoothed-pifa", "smoothed-sums", "text", "pifa+text"]
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -230,7 +216,7 @@ class Workers(LocalEngine):
     workers = 3
 
 
-@pytest.mark.parametrize("kind", ["pifa", "pifa-plain", "smoothed-pifa", "smoothed-sums", "pii"])
+@pytest.mark.parametrize("kind", ["pifa", "pifa-plain", "smoothed-pifa", "smoothed-sums"])
 @pytest.mark.parametrize("width", [0, 3])
 def test_features_in_blocks_give_the_same_bits(kind, width):
     random = np.random.default_rng(2)

@@ -5,10 +5,9 @@ from hypothesis import strategies as st
 
 from labelgrove import LabelIndex, LabelMask, Linear
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.diversity import diversify
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.labels.masks import label_columns
 from labelgrove.labels.tree import TreeParams
+from labelgrove.methods.requests import diversify
 from labelgrove.ranking.beam import SearchParams
 
 WORDS = ["red", "blue", "green", "shoe", "hat", "lamp", "chair", "table", "bottle", "cup"]
@@ -129,7 +128,3 @@ def test_diversity_needs_clusters_and_scores():
     pytest.raises(ConfigError, flat.predict, ["red"], diversity=0.5).match("no clusters of labels")
     margins = Predictions.from_scores([[1.0]], k=1, index=LabelIndex("a"), score_kind="margin")
     pytest.raises(ConfigError, diversify, margins, np.zeros(1, np.int32), 0.5).match("margins")
-    assert label_columns([2, 0], 3, name="columns").tolist() == [2, 0]
-    assert label_columns([], 3, name="columns").tolist() == []
-    for wrong in ([[0, 1]], [0.5], ["a"]):
-        pytest.raises(DataError, label_columns, wrong, 3, name="columns")

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree, children_of, nodes_needed
 from reference.kmeans import balanced_kmeans
+from reference.kway import kway_levels
 from support.blocks import KINDS, as_blocks
 from support.limits import check_settings
 from support.threads import on_threads
@@ -106,17 +109,6 @@ def test_large_trees_do_not_depend_on_threads(threads):
     params = TreeParams(max_leaf_size=60)
     one = on_threads(1, build_tree, points, params)
     assert one == on_threads(threads, build_tree, points, params)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_planted_clusters_are_found(kind):
-    rng = np.random.default_rng(0)
-    group = rng.permutation(np.repeat(np.arange(4), 8))
-    points = np.eye(4)[group] + 0.05 * rng.random((32, 4))
-    points = as_blocks(l2_normalised(points), kind)
-    tree = build_tree(points, TreeParams(branching=2, max_leaf_size=8), seed=3)
-    clusters = group[tree.leaf_labels].reshape(4, 8)
-    assert (clusters == clusters[:, :1]).all()
 
 
 def test_identical_and_empty_labels_are_split_all_the_same():
@@ -236,3 +228,68 @@ def test_growing_a_tree_tells_how_far_it_is(kind):
     assert len(told) > 1 and {pair[1] for pair in told} == {90_000}
     assert done == sorted(done) and 0 <= done[0] < done[-1] <= 90_000
     assert tree == on_threads(2, build_tree, points.tocsr(), params)
+
+
+def clusters(tree, level):
+    """The labels below each node of a level."""
+    starts = np.arange(tree.labels + 1)
+    for number in range(len(tree.parents) - 1, level, -1):
+        starts = starts[tree.children(number)]
+    return [tree.leaf_labels[a:b].tolist() for a, b in pairwise(starts)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("density", [0.02, 0.2])
+@pytest.mark.parametrize("seed", range(5))
+def test_kway_agrees_with_the_literal_version(seed, density, kind):
+    points = as_blocks(random_points(150, density=density, seed=seed), kind)
+    params = TreeParams(kind="kway", branching=6, max_leaf_size=9, max_depth=3)
+    tree = build_tree(points, params, seed=seed)
+    expected = kway_levels(points.to_csr().toarray().astype(np.float64), 6, 9, 3, 20, seed)
+    assert len(expected) == 2
+    for level, groups in enumerate(expected):
+        assert [sorted(labels) for labels in clusters(tree, level)] == groups
+    assert len(tree.parents) == len(expected) + 1
+
+
+@given(
+    rows=st.integers(1, 60),
+    density=st.sampled_from([0.0, 0.05, 0.5]),
+    leaf=st.integers(1, 20),
+    branching=st.integers(2, 80),
+    depth=st.integers(1, 4),
+    kind=st.sampled_from(KINDS),
+    seed=st.integers(0, 2**63),
+)
+@settings(max_examples=60)
+def test_kway_trees_are_valid_and_do_not_depend_on_threads(
+    rows, density, leaf, branching, depth, kind, seed
+):
+    points = as_blocks(random_points(rows, density=density), kind)
+    params = TreeParams(kind="kway", branching=branching, max_leaf_size=leaf, max_depth=depth)
+    one = on_threads(1, build_tree, points, params, seed=seed)
+    assert one == on_threads(3, build_tree, points, params, seed=seed)
+    assert len(one.parents) <= depth
+    assert all(
+        np.diff(one.children(level)).max() <= branching for level in range(len(one.parents) - 1)
+    )
+    if len(one.parents) > 1:
+        assert all(labels == sorted(labels) for labels in clusters(one, len(one.parents) - 2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_without_features_are_dealt_out(kind):
+    points = np.zeros((60, 4))
+    points[:12] = np.eye(4)[np.arange(12) % 4]
+    params = TreeParams(kind="kway", branching=4, max_leaf_size=5, max_depth=2)
+    tree = build_tree(as_blocks(points, kind), params, seed=4)
+    sizes = [sum(label >= 12 for label in labels) for labels in clusters(tree, 0)]
+    assert max(sizes) - min(sizes) <= 1
+    none = build_tree(as_blocks(np.zeros((60, 4)), kind), params)
+    assert [len(labels) for labels in clusters(none, 0)] == [15] * 4
+
+
+def test_identical_and_few_labels_stay_together():
+    tree = build_tree(np.ones((30, 2)), TreeParams(kind="kway", branching=4, max_leaf_size=5))
+    assert tree.widths == (1, 1, 30)
+    assert build_tree(np.eye(5), TreeParams(kind="kway", max_leaf_size=5)).widths == (5,)

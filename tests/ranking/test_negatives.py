@@ -7,14 +7,19 @@ from scipy import sparse
 from labelgrove.core.arrays import as_csr
 from labelgrove.data.features import as_features
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.metrics import Propensity
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import (
+    Frequencies,
     NodeMiner,
+    costs,
     given_nodes,
     instance_lists,
     nodes_to_mine,
+    relevance,
     shortlisted,
+    targets,
 )
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
@@ -209,19 +214,7 @@ def test_given_negatives_are_lifted_and_positives_are_always_instances():
     bearers, chosen = as_csr([[1, 0], [0, 1]]), as_csr([[0, 1], [0, 1]])
     lists = instance_lists(bearers, [chosen], weights=np.array([2, 1], np.float32))
     assert lists.rows.tolist() == [0, 0, 1]
-    assert lists.weights.tolist() == [0, 2, 1]
-
-
-def test_max_nonzeros_keeps_the_largest():
-    x, y = problem(3)
-    tree = LabelTree([[0] * 6], range(6))
-    children = tree.children(0)
-    exact = RankerParams(**EXACT)
-    full = dense_weights(train_ranker(as_csr(x), y, tree, exact).levels[0], children, 8)
-    few_params = RankerParams(**EXACT | {"max_nonzeros": 4})
-    few = dense_weights(train_ranker(as_csr(x), y, tree, few_params).levels[0], children, 8)
-    cut = np.sort(np.abs(full), axis=1)[:, [-4]]
-    assert np.array_equal(few, np.where(np.abs(full) >= cut, full, 0))
+    assert lists.values.tolist() == [0, 2, 1]
 
 
 def test_shortlists_of_clusters_and_of_labels():
@@ -234,3 +227,57 @@ def test_shortlists_of_clusters_and_of_labels():
         shortlisted([[1, 0, 0, 0]], tree, 1)
     everyone, leaves = shortlisted([[1, 0]], LabelTree([[0, 0]], [1, 0]), 1)
     assert everyone.toarray().tolist() == [[1]] and leaves.toarray().tolist() == [[0, 1]]
+
+
+def random_labels(seed, documents=12, labels=9):
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(1, 5, (documents, labels)) / 4
+    return weights * (rng.random((documents, labels)) < rng.choice([0.0, 0.1, 0.4]))
+
+
+@given(seed=st.integers(0, 500), norm=st.sampled_from(["none", "l1", "l2", "max"]))
+@settings(max_examples=40)
+def test_relevance_and_targets_are_what_the_definition_says(seed, norm):
+    labels = random_labels(seed)
+    tree = build_tree(np.eye(9), TreeParams(branching=2, max_leaf_size=2), seed=seed)
+    expected = [row_normalised(level, norm) for level in level_matrices(labels, tree, "sum")]
+    found = relevance(as_csr(labels), tree, norm=norm)
+    borne = targets(as_csr(labels), tree)
+    for level, r, y in zip(expected, found, borne, strict=True):
+        np.testing.assert_allclose(r.toarray(), level, rtol=1e-6)
+        assert np.array_equal(y.toarray(), (level > 0).astype(float))
+        assert r.has_canonical_format
+
+
+def test_costs():
+    tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
+    labels = as_csr([[0.5, 0.25, 0.0], [0.0, 1.0, 0.75]])
+
+    def dense(**options):
+        levels = costs(labels, tree, RankerParams(**options))
+        return [level.toarray().tolist() for level in levels]
+
+    ones = [[1, 1, 0], [0, 1, 1]]
+    assert dense() == [[[1, 0], [1, 1]], ones]
+    assert dense(label_weights="cost") == [[[0.5, 0], [1, 0.75]], labels.toarray().tolist()]
+    assert dense(relevance="induce") == [[[1, 0], [0.5, 0.5]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
+    assert dense(relevance="induce", relevance_norm="none") == [[[2, 0], [1, 1]], ones]
+    assert dense(relevance="last-level") == [[[1, 0], [1, 1]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
+
+
+def test_frequencies_of_documents_that_are_gone_count():
+    tree = LabelTree([[0, 0]], [1, 0])
+    labels, params = as_csr([[1.0, 1.0]]), RankerParams(label_weights="propensity")
+    (few,) = costs(labels, tree, params)
+    (many,) = costs(labels, tree, params, Frequencies(np.array([900, 2]), 1000))
+    assert few.data.tolist() == [1.0, 1.0]
+    expected = Propensity().costs([900, 2], 1000)[[1, 0]]
+    np.testing.assert_allclose(many.toarray()[0], expected, rtol=1e-6)
+
+
+def test_weights_must_be_positive_and_fit():
+    tree = LabelTree([[0, 0]], [0, 1])
+    stored_zero = sparse.csr_array(([0.0, 1.0], [0, 1], [0, 2]), shape=(1, 2))
+    for wrong in (as_csr([[-1.0, 0.0]]), stored_zero):
+        pytest.raises(DataError, relevance, wrong, tree).match("greater than 0")
+    pytest.raises(DataError, targets, as_csr(np.eye(3)), tree).match("3 columns but the tree has 2")

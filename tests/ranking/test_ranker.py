@@ -9,7 +9,6 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import pifa
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.ranker import Ranker, train_ranker
-from labelgrove.ranking.relevance import targets
 from labelgrove.ranking.solver import RankerParams, Start, solve_level
 from reference.ranker import train_shortlisted
 from reference.solver import level_weights
@@ -53,17 +52,6 @@ def test_bits_depend_on_neither_threads_nor_the_disk():
     for a, b in zip(ranker.search(x, k=5), again.search(x, k=5), strict=True):
         assert np.array_equal(a, b)
     assert again.levels[0].values is ranker.levels[0].values  # no copies: memory maps stay maps
-
-
-def test_bearers_are_unions_of_their_childrens():
-    x, y = planted(labels=11, documents=50)
-    tree = build_tree(pifa(x, y), TreeParams(branching=2, max_leaf_size=2))
-    dense = y.toarray()[:, tree.leaf_labels] > 0
-    for level, bearers in reversed(list(enumerate(targets(y, tree)))):
-        assert np.array_equal(bearers.toarray() > 0, dense)
-        if level:
-            groups = tree.parents[level][None, :] == np.arange(tree.widths[level - 1])[:, None]
-            dense = (dense.astype(int) @ groups.T.astype(int)) > 0
 
 
 @pytest.mark.parametrize("labels", [1, 2])

@@ -7,9 +7,10 @@ from sklearn.svm import LinearSVC
 
 from labelgrove import _native
 from labelgrove.core.arrays import as_csr
+from labelgrove.core.scratch import ColumnLists
 from labelgrove.data.features import Features, as_features
 from labelgrove.errors import DataError
-from labelgrove.ranking.solver import LevelTask, RankerParams, RowLists, Start, solve_level
+from labelgrove.ranking.solver import LevelTask, RankerParams, Start, row_lists, solve_level
 from labelgrove.ranking.weights import ChunkedWeights
 from reference.solver import level_weights, primal_objective, solve
 from support.limits import check_settings
@@ -27,13 +28,13 @@ def solve_lists(features, *, on_block=None, **task):
 def one_cluster(x, y, params, *, dense=0, **options):
     """One parent with all documents; the last ``dense`` columns are the dense block."""
     rows, terms = x.shape[0], x.shape[1] - dense
-    everyone = RowLists(np.array([0, rows]), np.arange(rows, dtype=np.int32), np.ones(rows, "f4"))
+    everyone = row_lists(as_csr(np.ones((rows, 1))))
     children = np.array([0, y.shape[1]], np.int64)
     blocks = Features(as_csr(x[:, :terms]), x[:, terms:])
     level = solve_lists(
         blocks if dense else as_csr(x),
         instances=everyone,
-        positives=RowLists.from_csr(as_csr(y)),
+        positives=row_lists(as_csr(y)),
         children=children,
         params=params,
         **options,
@@ -57,19 +58,6 @@ SHAPES = [(12, 0), (12, 12), (12, 5), (90, 0), (90, 90), (90, 40)]
 def test_the_shapes_cover_both_routes():
     routes = [_native.gram_pays(40, 1, 0.4 * (columns - dense), dense) for columns, dense in SHAPES]
     assert routes == [False] * 4 + [True] * 2
-
-
-@pytest.mark.parametrize("C", [0.3, 1.0, 5.0])
-@pytest.mark.parametrize(("columns", "dense"), SHAPES)
-def test_squared_hinge_is_liblinears_optimum(C, columns, dense):
-    x, y = random_problem(1, columns=columns)
-    level, weights = one_cluster(x, y, RankerParams(C=C, **EXACT), dense=dense)
-    for label in range(y.shape[1]):
-        peer = LinearSVC(
-            C=C, loss="squared_hinge", dual=True, tol=1e-8, intercept_scaling=1, max_iter=100_000
-        ).fit(x, y[:, label])
-        np.testing.assert_allclose(weights[label], peer.coef_[0], atol=2e-3)
-        assert level.bias[label] == pytest.approx(peer.intercept_[0], abs=2e-3)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -180,8 +168,8 @@ def several_clusters(seed):
     groups = sparse.csr_array(np.repeat(np.eye(3), np.diff(children), axis=0))
     above = as_csr(y @ groups)
     return x, {
-        "instances": RowLists.from_csr(above),
-        "positives": RowLists.from_csr(as_csr(y)),
+        "instances": row_lists(above),
+        "positives": row_lists(as_csr(y)),
         "children": children,
     }
 
@@ -207,19 +195,7 @@ def test_bits_do_not_depend_on_threads_that_share_a_cluster(loss, columns, dense
 def test_joined_parts_equal_the_whole():
     x, level = several_clusters(1)
     whole = solve_lists(x, **level, params=RankerParams())
-    rows, entries = whole.chunk_rows, whole.chunk_entries
-    parts = [
-        ChunkedWeights(
-            rows[a : b + 1] - rows[a],
-            entries[a : b + 1] - entries[a],
-            whole.features[rows[a] : rows[b]],
-            whole.row_start[rows[a] + a : rows[b] + b],
-            whole.children[entries[a] : entries[b]],
-            whole.values[entries[a] : entries[b]],
-            whole.bias[level["children"][a] : level["children"][b]],
-        )
-        for a, b in ((0, 1), (1, 3))
-    ]
+    parts = [whole.chunks(a, b, level["children"], width=0) for a, b in ((0, 1), (1, 3))]
     joined = ChunkedWeights.concat(parts)
     for name, array in whole.arrays().items():
         assert np.array_equal(array, joined.arrays()[name]), name
@@ -229,15 +205,15 @@ def test_bad_lists_and_too_wide_clusters_are_refused():
     x, level = several_clusters(2)
     with pytest.raises(DataError, match="one list per parent"):
         solve_lists(x, **(level | {"children": np.array([0, 12])}), params=RankerParams())
-    wild = RowLists(level["positives"].indptr, level["positives"].rows + 150, np.ones(999, "f4"))
+    wild = ColumnLists(level["positives"].indptr, level["positives"].rows + 150, np.ones(999, "f4"))
     with pytest.raises(DataError, match="outside"):
         solve_lists(x, **(level | {"positives": wild}), params=RankerParams())
-    nobody = RowLists(np.zeros(4, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    nobody = ColumnLists(np.zeros(4, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
     with pytest.raises(ValueError, match="missing from its cluster"):
         solve_lists(x, **(level | {"instances": nobody}), params=RankerParams())
 
-    lists = RowLists(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-    wide = RowLists(np.zeros(70_001, np.int64), lists.rows, lists.weights)
+    lists = ColumnLists(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    wide = ColumnLists(np.zeros(70_001, np.int64), lists.rows, lists.values)
     with pytest.raises(DataError, match="max_leaf_size"):
         solve_lists(
             as_csr(np.eye(2)),
@@ -252,8 +228,8 @@ def test_half_precision_documents_are_read_as_what_they_are():
     x, y = random_problem(9)
     halves = x.astype(np.float16)
     lists = {
-        "instances": RowLists.from_csr(as_csr(np.ones((40, 1)))),
-        "positives": RowLists.from_csr(as_csr(y)),
+        "instances": row_lists(as_csr(np.ones((40, 1)))),
+        "positives": row_lists(as_csr(y)),
         "children": np.array([0, 3]),
         "params": RankerParams(),
     }
@@ -354,9 +330,7 @@ def test_labels_may_have_negatives_of_their_own(seed, loss):
     x, y = random_problem(seed, columns=columns, labels=5)
     seen = (rng.random(y.shape) < 0.5) * rng.integers(1, 4, y.shape) / 2
     params = RankerParams(loss=loss, **EXACT)
-    level, weights = one_cluster(
-        x, y, params, dense=dense, negatives=RowLists.from_csr(as_csr(seen))
-    )
+    level, weights = one_cluster(x, y, params, dense=dense, negatives=row_lists(as_csr(seen)))
     for label in range(5):
         part = (y[:, label] > 0) | (seen[:, label] > 0)
         rows = np.hstack([x, np.ones((len(x), 1))])[part].astype(np.float64)
@@ -379,11 +353,11 @@ def test_labels_may_have_negatives_of_their_own(seed, loss):
 def test_negatives_of_different_weights_reach_the_optimum(seed):
     x, y = random_problem(seed, labels=5)
     rows, children = len(x), np.array([0, 5], np.int64)
-    counted = np.random.default_rng(seed).choice([1.0, 0.5, 0.25], rows).astype(np.float32)
+    counted = np.random.default_rng(seed).choice([1.0, 0.5, 0.25, 0.0], rows).astype(np.float32)
     level = solve_lists(
         as_csr(x),
-        instances=RowLists(np.array([0, rows]), np.arange(rows, dtype=np.int32), counted),
-        positives=RowLists.from_csr(as_csr(y)),
+        instances=ColumnLists(np.array([0, rows]), np.arange(rows, dtype=np.int32), counted),
+        positives=row_lists(as_csr(y)),
         children=children,
         params=RankerParams(**EXACT),
     )
@@ -393,26 +367,6 @@ def test_negatives_of_different_weights_reach_the_optimum(seed):
         features = np.hstack([x, np.ones((rows, 1))]).astype(np.float64)
         expected = solve(features, 2 * y[:, label] - 1, costs, "squared_hinge")
         np.testing.assert_allclose(found[label], expected[:-1], atol=5e-3)
-
-
-def test_an_instance_of_weight_0_is_nobodys_negative():
-    x, y = random_problem(15)
-    present = (np.arange(40) % 3 > 0).astype(np.float32)
-    lists = RowLists(np.array([0, 40]), np.arange(40, dtype=np.int32), present)
-    level = solve_lists(
-        as_csr(x),
-        instances=lists,
-        positives=RowLists.from_csr(as_csr(y)),
-        children=np.array([0, 3]),
-        params=RankerParams(**EXACT),
-    )
-    found = level_weights(level, np.array([0, 3]), 12, 0)
-    for label in range(3):
-        part = (y[:, label] > 0) | (present > 0)
-        rows = np.hstack([x, np.ones((len(x), 1))])[part]
-        signs = 2 * y[part, label] - 1
-        expected = solve(rows, signs, np.ones(len(rows)), "squared_hinge")
-        np.testing.assert_allclose(found[label], expected[:-1], atol=3e-3)
 
 
 def test_defaults_and_limits():

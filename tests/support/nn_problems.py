@@ -78,14 +78,3 @@ def same_gradients(one: torch.Tensor, other: torch.Tensor, inputs: list[torch.Te
     ours = torch.autograd.grad(one, inputs, retain_graph=True, materialize_grads=True)
     theirs = torch.autograd.grad(other, inputs, retain_graph=True, materialize_grads=True)
     return all(torch.allclose(a, b, atol=1e-4) for a, b in zip(ours, theirs, strict=True))
-
-
-def scores_by_path(net, states, columns: int) -> torch.Tensor:
-    """Documents x columns: the product of the probabilities that count on the path to a label."""
-    scores = []
-    for column in range(columns):
-        path = net.path(states, column)
-        assert [step.level for step in path] == list(range(1, len(path) + 1))
-        assert all(0 <= step.node < step.nodes for step in path)
-        scores.append(torch.stack([s.logit.sigmoid() for s in path if s.counts]).prod(0))
-    return torch.stack(scores, 1)

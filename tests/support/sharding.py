@@ -22,7 +22,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 SMALL = {"branching": 2, "max_leaf_size": 3}
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "label names": ("linear", {"label_texts": "names", "tree": SMALL}),
-    "labels by text": ("linear", {"tree": SMALL | {"label_features": "pifa,text"}}),
+    "labels by text": ("linear", {"tree": SMALL | {"label_features": "pifa+text"}}),
     "smoothed sums": ("linear", {"tree": SMALL | {"label_features": "smoothed-sums"}}),
     "kway": ("linear", {"tree": {"kind": "kway", "branching": 3, "max_leaf_size": 2}}),
     "hashed": ("linear", {"tfidf": {"n_buckets": 50}}),

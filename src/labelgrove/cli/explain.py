@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from labelgrove.cli import common, options
 from labelgrove.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from labelgrove.methods.explaining.explanation import Explanation, Step
+
+SHOWN_TEXT = 1500  # characters of the text on the terminal
+BAR = 12
+STEP_WORDS = 4  # shown per node on the path
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,6 @@ def explain(
     from labelgrove.data.inputs import Documents
     from labelgrove.data.records import words_of
     from labelgrove.methods.explaining.explain import explain, explain_best
-    from labelgrove.methods.explaining.lines import explanation_lines
 
     loaded = common.load_model(model, inputs.device, features=inputs.features)
     document = sys.stdin.read().strip() if text is None else text
@@ -78,3 +87,77 @@ def explain(
     for explanation in explanations:
         for line in explanation_lines(explanation, document):
             console.print(line)
+
+
+def explanation_lines(explanation: Explanation, text: str, indent: str = "") -> Iterator[Text]:
+    """An explanation for people, line by line."""
+    from rich.text import Text
+
+    def line(*parts: str | tuple[str, str]) -> Text:
+        return Text.assemble(indent, *parts)
+
+    identity = "" if explanation.id == explanation.name else f" ({explanation.id})"
+    score = "not found" if explanation.score is None else f"{explanation.score:.4f}"
+    chance = "" if explanation.calibrated is None else f"probability {explanation.calibrated:.4f}, "
+    facts = f"  {chance}{explanation.score_kind} {score}, {explanation.method}"
+    yield line((f"{explanation.name}{identity}", "bold"), facts)
+    if not indent:
+        yield highlighted(explanation, text)
+    largest = max((abs(reason.contribution) for reason in explanation.reasons), default=1.0)
+    for reason in explanation.reasons:
+        bar = "█" * max(1, round(BAR * abs(reason.contribution) / largest))
+        times = f" (x{len(reason.spans)})" if len(reason.spans) > 1 else ""
+        yield line(
+            f"  {reason.contribution:+8.3f} ",
+            (f"{bar:<{BAR}}", _colour(reason.contribution)),
+            f" {reason.text}{times}",
+        )
+    for path in explanation.paths:
+        weight = "" if path.weight == 1.0 else f", {path.weight:.0%} of the score"
+        yield line(f"  {path.name}: {path.score:.4f}{weight}")
+        for step in path.steps:
+            yield line("    ", step_line(step))
+    for near in explanation.neighbours:
+        name = f"document {near.document}" if near.id is None else near.id
+        shared = f" by {', '.join(near.terms)}" if near.terms else ""
+        yield line(f"  like {name} ({near.similarity:.2f}{shared}): ", (near.excerpt, "dim"))
+    for note in explanation.notes:
+        yield line(f"  note: {note}")
+    for number, member in enumerate(explanation.members, 1):
+        yield line(f"  member {number}")
+        yield from explanation_lines(member, text, indent + "    ")
+    if not indent:
+        yield Text("")
+
+
+def step_line(step: Step) -> str:
+    """A node of the path: its labels, its probability, and how its margin adds up."""
+    about = f" ({step.labels} labels: {', '.join(step.examples)})" if step.labels > 1 else ""
+    parts = [(reason.text, reason.contribution) for reason in step.reasons[:STEP_WORDS]]
+    hidden = sum(reason.contribution for reason in step.reasons[STEP_WORDS:])
+    others = [("other words", step.rest + hidden), ("vector", step.vector)]
+    others += [("not attributed", step.unattributed), ("bias", step.bias)]
+    parts += [(name, value) for name, value in others if value]
+    sums = ", ".join(f"{name} {value:+.3f}" for name, value in parts) or "0"
+    chance = "" if step.probability is None else f" {step.probability:.4f} from"
+    only = "" if step.counts else " (not part of the score)"
+    return (
+        f"level {step.level}, node {step.node} of {step.nodes:,}{about}{only}:{chance} "
+        f"margin {step.margin:.3f} = {sums}"
+    )
+
+
+def highlighted(explanation: Explanation, text: str) -> Text:
+    """The text, with the words that count for or against the label in colour."""
+    from rich.text import Text
+
+    shown = text[:SHOWN_TEXT] + ("…" if len(text) > SHOWN_TEXT else "")
+    coloured = Text(shown, style="dim")
+    for piece in explanation.highlights():
+        strong = "bold " if abs(piece.strength) >= 0.5 else ""
+        coloured.stylize(f"not dim {strong}{_colour(piece.strength)}", piece.start, piece.end)
+    return Text.assemble("  ", coloured)
+
+
+def _colour(strength: float) -> str:
+    return "green" if strength > 0 else "red"

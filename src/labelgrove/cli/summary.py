@@ -165,7 +165,7 @@ class _Row:
     @property
     def margin(self) -> float:
         """How far figures on other documents may be from these."""
-        from labelgrove.evaluation.metrics.intervals import widest
+        from labelgrove.evaluation.metrics.measures import widest
 
         means = [value for metric, value in self.values.items() if metric in SHOWN_METRICS]
         return 100 * max(widest(value / 100, self.documents) for value in means)

@@ -18,20 +18,30 @@ from labelgrove.data.inputs import (
     with_fields,
 )
 from labelgrove.errors import ConfigError, DataError, warn
-from labelgrove.evaluation.calibration import By, Calibration, Predictor, groups_of, label_groups
-from labelgrove.evaluation.curves import Curve, CurveKind, Scale, fit_curve
+from labelgrove.evaluation.calibration import (
+    By,
+    Calibration,
+    Predictor,
+    Target,
+    best_threshold,
+    check_target,
+    groups_of,
+    label_groups,
+    label_thresholds,
+    macro_thresholds,
+)
+from labelgrove.evaluation.curves import (
+    Curve,
+    CurveKind,
+    Reliability,
+    Scale,
+    fit_curve,
+    reliability,
+)
 from labelgrove.evaluation.merge_weights import frequency_bins
 from labelgrove.evaluation.metrics.evaluation import evaluate
 from labelgrove.evaluation.metrics.ranking import Judged, judge
 from labelgrove.evaluation.predictions import Predictions, check_fitted
-from labelgrove.evaluation.reliability import Reliability, reliability
-from labelgrove.evaluation.thresholds import (
-    Target,
-    best_threshold,
-    check_target,
-    label_thresholds,
-    macro_thresholds,
-)
 
 Kind = Literal["auto", "isotonic", "beta"]
 

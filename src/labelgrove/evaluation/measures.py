@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from labelgrove.evaluation.calibration import Calibration
     from labelgrove.evaluation.metrics import Evaluation
     from labelgrove.evaluation.metrics.ranking import Truth
-    from labelgrove.evaluation.metrics.tallies import Tally
     from labelgrove.evaluation.predictions import Predictions
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
@@ -54,20 +53,17 @@ class Measures:
         """``settings`` are arguments of metrics.evaluate."""
         from labelgrove.evaluation.metrics import evaluate
 
-        evaluations = [
+        first, *others = [
             evaluate(each, labels, metrics=names, **settings)
             for each, names in self._questions(predictions)
         ]
-        return _together(evaluations)
-
-    def tally(self, predictions: Predictions, labels: Truth, **settings: Any) -> list[Tally]:
-        """What a part of the documents adds to the metrics, of lists and of sets."""
-        from labelgrove.evaluation.metrics.tallies import Tally
-
-        return [
-            Tally.of(each, labels, metrics=names, **settings)
-            for each, names in self._questions(predictions)
-        ]
+        for other in others:
+            first = replace(
+                first,
+                values=first.values | other.values,
+                intervals=first.intervals | other.intervals,
+            )
+        return first
 
     def _questions(self, predictions: Predictions) -> list[tuple[Predictions, list[str]]]:
         """What is measured, and by which metrics."""
@@ -76,30 +72,6 @@ class Measures:
             sets = self.calibration.choose(predictions.top(self.calibration.places))
             questions.append((sets, self.of_sets))
         return questions
-
-
-def evaluate_tallies(tallies: list[list[Tally]], intervals: int | None) -> Evaluation:
-    """What :meth:`Measures.evaluate` gives for the documents of all these tallies."""
-    parts = joined_tallies(tallies)
-    return _together([part.evaluation(intervals=intervals) for part in parts])
-
-
-def joined_tallies(tallies: list[list[Tally]]) -> list[Tally]:
-    """Those of parts of the documents as one, of lists and of sets."""
-    from labelgrove.evaluation.metrics.tallies import Tally
-
-    return [Tally.joined(list(parts)) for parts in zip(*tallies, strict=True)]
-
-
-def _together(evaluations: list[Evaluation]) -> Evaluation:
-    first, *others = evaluations
-    for other in others:
-        first = replace(
-            first,
-            values=first.values | other.values,
-            intervals=first.intervals | other.intervals,
-        )
-    return first
 
 
 def check_labels(labels: CSR, unknown: Int64) -> None:

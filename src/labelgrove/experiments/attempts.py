@@ -23,7 +23,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import DataError
 from labelgrove.evaluation.metrics import Evaluation, evaluate
-from labelgrove.evaluation.metrics.scoring import Scorer
+from labelgrove.evaluation.metrics.evaluation import Scorer
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods import create
 from labelgrove.methods.base import Model

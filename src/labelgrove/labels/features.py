@@ -163,14 +163,6 @@ def l2_normalised(matrix: Features | MatrixLike) -> Features:
     return Features(terms, None if dense is None else scaled_rows(dense, scale))
 
 
-def pii(labels: MatrixLike) -> Features:
-    """Positive instance indices: a label is the unit-length list of its documents.
-
-    As in :func:`pifa`, a document with n labels counts 1/sqrt(n) for each.
-    """
-    return l2_normalised(_documents_of_labels(as_csr(labels, name="labels"), row_weights=True))
-
-
 def smoothed(
     described: Features | MatrixLike,
     labels: MatrixLike,
@@ -225,18 +217,6 @@ def _random_column(matrix: CSR, rows: Int64, random: np.random.Generator) -> Int
     offsets = (random.random(len(rows)) * lengths).astype(np.int64)
     places = np.minimum(matrix.indptr[rows] + offsets, max(matrix.nnz - 1, 0))
     return np.where(lengths > 0, matrix.indices[places] if matrix.nnz else -1, -1)
-
-
-def concatenated(first: Features | MatrixLike, second: Features | MatrixLike) -> Features:
-    """Two descriptions of the same labels side by side, each of unit length."""
-    a, b = l2_normalised(first), l2_normalised(second)
-    _same_labels(a, b)
-    terms = [block for block in (a.sparse, b.sparse) if block is not None]
-    dense = [block for block in (a.dense, b.dense) if block is not None]
-    return Features(
-        sparse.hstack(terms, format="csr") if terms else None,
-        np.concatenate(dense, axis=1) if dense else None,
-    )
 
 
 def combined(
@@ -329,8 +309,6 @@ def describe_labels(
         return _described_in_groups(params, features, labels, text, scratch)
     if kind == "text":
         result = l2_normalised(text)
-    elif kind == "pii":
-        result = pii(labels)
     else:
         if kind == "smoothed-sums":
             result = label_sums(features, labels)
@@ -350,8 +328,6 @@ def _finished(
     kind, result = params.label_features, described
     if kind == "pifa+text":
         result = combined(result, text, weight=params.text_weight)
-    elif kind == "pifa,text":
-        result = concatenated(result, text)
     elif kind in ("pifa", "pifa-plain") and params.features_per_label is None:
         return result  # has unit length already; the next line would copy all of it
     if params.features_per_label is not None:
@@ -375,18 +351,12 @@ def _described_in_groups(
     x = as_features(features)
     parts = x.parts()
     by_label = _documents_of_labels(labels, row_weights=kind != "pifa-plain", scratch=scratch)
-    columns = labels.shape[0] if kind == "pii" else x.terms
-    columns += x.terms if kind == "pifa,text" else 0
     terms = 1 + len(parts.sparse.data) // max(1, len(x))
-    with GrowingCsr(scratch, columns) as growing:
+    with GrowingCsr(scratch, x.terms) as growing:
         for group in entry_ranges(by_label.indptr, GROUP_TERMS // terms):
-            own = by_label[group]
-            if kind == "pii":
-                described = l2_normalised(own)
-            else:
-                described = _unit_sums(x, own, parts)
-                if params.features_per_label is not None:
-                    described = keep_largest(described, params.features_per_label)
+            described = _unit_sums(x, by_label[group], parts)
+            if params.features_per_label is not None:
+                described = keep_largest(described, params.features_per_label)
             names = None if text is None else as_features(text).take(group)
             growing.append(*csr_parts(_finished(params, described, names).sparse)[:3])
         return Features(growing.matrix())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,45 +17,12 @@ import numpy.typing as npt
 
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.formats.files import bare_name, existing, read_all
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 
 LOOSE_GROUP = 1000  # size of the groups of labels without relations in a thesaurus
 MAX_LEVELS = 100  # of a given tree; every label has a number on every level
 MAX_MEMBERS = 10_000_000  # of all groups of a thesaurus together
-
-
-@dataclass(frozen=True)
-class ThesaurusReport:
-    """How a thesaurus became a tree."""
-
-    labels: int
-    levels: int
-    widest: int
-    inner_labels: int = 0
-    several_parents: int = 0
-    unknown_parents: int = 0
-    cycles: int = 0
-    loose_labels: int = 0
-    shortened: int = 0
-
-    def __str__(self) -> str:
-        def some(count: int, what: str) -> str:
-            return f"{count:,} {what}" if count else ""
-
-        remarks = [
-            some(self.inner_labels, "labels with narrower ones got a leaf beside them"),
-            some(self.several_parents, "concepts have several parents, the first counts"),
-            some(self.unknown_parents, "parents without an entry taken for top concepts"),
-            some(self.cycles, "cycle cut" if self.cycles == 1 else "cycles cut"),
-            some(self.loose_labels, "labels without relations put into groups by column"),
-            some(self.shortened, "labels moved up for max_levels"),
-        ]
-        size = (
-            f"{self.labels:,} labels on {self.levels} levels, at most {self.widest:,} "
-            "children per node"
-        )
-        return "; ".join([size, *filter(None, remarks)])
 
 
 def tree_from_parents(parents: Sequence[npt.ArrayLike]) -> LabelTree:
@@ -88,23 +54,21 @@ def tree_from_parents(parents: Sequence[npt.ArrayLike]) -> LabelTree:
 
 
 def tree_from_thesaurus(
-    broader: Mapping[str, Sequence[str] | str], index: LabelIndex, *, max_levels: int | None = None
-) -> tuple[LabelTree, ThesaurusReport]:
+    broader: Mapping[str, Sequence[str] | str], index: LabelIndex
+) -> tuple[LabelTree, str]:
     """A tree over the labels of ``index`` from the broader concepts of each concept.
 
     Concepts need not be labels; those without labels below are left out. Of several broader
     concepts the first counts. A label with narrower labels gets its own leaf beside them, a broader
     concept without an entry is a top concept, and a cycle is cut where it closes. Labels at less
-    depth than others end a chain of only children, which cost next to nothing. The report counts
+    depth than others end a chain of only children, which cost next to nothing. A sentence counts
     these cases.
 
     >>> index = LabelIndex(["animals", "cats", "dogs", "paper"])
     >>> tree, report = tree_from_thesaurus({"cats": ["animals"], "dogs": ["animals"]}, index)
-    >>> tree.widths, report.inner_labels, report.loose_labels
-    ((2, 4), 1, 1)
+    >>> tree.widths, report.split("; ")[0]
+    ((2, 4), '4 labels on 2 levels, at most 3 children per node')
     """
-    if max_levels is not None and max_levels < 1:
-        raise ConfigError(f"max_levels: must be at least 1, got {max_levels}")
     labels = len(index)
     if labels == 0:
         raise DataError("cannot make a tree over no labels")
@@ -112,7 +76,7 @@ def tree_from_thesaurus(
     cycles = _cut_cycles(parent)
     ancestors = [_ancestors(parent, column) for column in range(labels)]
     inner = {node for path in ancestors for node in path}
-    loose = shortened = 0
+    loose = 0
     paths: list[list[int]] = []
     for column, path in enumerate(ancestors):
         if column in inner:
@@ -120,9 +84,6 @@ def tree_from_thesaurus(
         if not path:
             path.append(len(parent) + column // LOOSE_GROUP)
             loose += 1
-        if max_levels is not None and len(path) >= max_levels:
-            shortened += len(path) > max_levels - 1
-            del path[max_levels - 1 :]
         paths.append(path)
     if loose == labels <= LOOSE_GROUP:
         paths = [[] for _ in paths]
@@ -135,17 +96,15 @@ def tree_from_thesaurus(
     ]
     tree = _tree_from_paths([*levels, np.arange(labels)])
     widest = max(int(np.diff(tree.children(t)).max()) for t in range(len(tree.parents)))
-    return tree, ThesaurusReport(
-        labels=labels,
-        levels=len(tree.parents),
-        widest=widest,
-        inner_labels=sum(column in inner for column in range(labels)),
-        several_parents=several,
-        unknown_parents=unknown,
-        cycles=cycles,
-        loose_labels=loose,
-        shortened=shortened,
-    )
+    remarks = {
+        "labels with narrower ones got a leaf beside them": len(inner & set(range(labels))),
+        "concepts have several parents, the first counts": several,
+        "parents without an entry taken for top concepts": unknown,
+        "cycle cut" if cycles == 1 else "cycles cut": cycles,
+        "labels without relations put into groups by column": loose,
+    }
+    size = f"{labels:,} labels on {len(tree.parents)} levels, at most {widest:,} children per node"
+    return tree, "; ".join([size, *(f"{n:,} {what}" for what, n in remarks.items() if n)])
 
 
 def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -223,7 +182,12 @@ def read_label_tree(path: str | os.PathLike[str], index: LabelIndex) -> tuple[La
     content = _read(file)
     try:
         if isinstance(content, dict):
-            return _from_thesaurus(content, index)
+            if not any(label in content for label in index.ids):
+                raise DataError(
+                    f"names the broader concepts of none of the {len(index):,} labels; it must use "
+                    f"their ids, such as {index.ids[0]!r}"
+                )
+            return tree_from_thesaurus(content, index)
         if not isinstance(content, list) or not all(isinstance(x, list) for x in content):
             raise DataError("must hold an object (id: broader ids) or a list of parent lists")
         tree = tree_from_parents(content)
@@ -232,18 +196,6 @@ def read_label_tree(path: str | os.PathLike[str], index: LabelIndex) -> tuple[La
         return tree, f"{tree.labels:,} labels on {len(tree.parents)} levels"
     except DataError as error:
         raise DataError(str(error), file=file) from error
-
-
-def _from_thesaurus(
-    broader: Mapping[str, Sequence[str]], index: LabelIndex
-) -> tuple[LabelTree, str]:
-    if not any(label in broader for label in index.ids):
-        raise DataError(
-            f"names the broader concepts of none of the {len(index):,} labels; it must use their "
-            f"ids, such as {index.ids[0]!r}"
-        )
-    tree, report = tree_from_thesaurus(broader, index)
-    return tree, str(report)
 
 
 def _read(file: Path) -> object:

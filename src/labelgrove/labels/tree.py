@@ -36,19 +36,12 @@ class TreeParams(Params):
     )
     kmeans_iterations: int = param(20, ge=1, help="most rounds of k-means for one split")
     label_features: Literal[
-        "pifa",
-        "pifa-plain",
-        "smoothed-pifa",
-        "smoothed-sums",
-        "pii",
-        "text",
-        "pifa+text",
-        "pifa,text",
+        "pifa", "pifa-plain", "smoothed-pifa", "smoothed-sums", "text", "pifa+text"
     ] = param(
         "pifa",
         help="what labels are clustered by: their documents (pifa; plain = unweighted; smoothed by "
         "co-occurrence; smoothed-sums = sums of documents, not scaled before they are smoothed), "
-        "the documents' numbers (pii), their own text, the sum or both side by side",
+        "their own text, or the sum of both",
     )
     text_weight: float = param(0.5, ge=0, le=1, help="share of the text in pifa+text")
     features_per_label: int | None = param(

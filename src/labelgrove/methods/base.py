@@ -25,7 +25,7 @@ from labelgrove.core.aliases import (
     TableView,
     TextInput,
 )
-from labelgrove.core.arrays import CSR, Int32
+from labelgrove.core.arrays import CSR, Float32, Int32
 from labelgrove.core.callbacks import Callback, StageTiming
 from labelgrove.core.late import sparse
 from labelgrove.core.notebook import table
@@ -39,7 +39,6 @@ from labelgrove.data.inputs import check_threads, with_fields
 from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import DataError, UnsupportedError
-from labelgrove.evaluation.diversity import label_clusters
 from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
@@ -277,11 +276,19 @@ class Model:
         return TermReader(self.vectorizer_, self.facts_.given)
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        """How a fitted model computes the score of one label for one text."""
-        raise UnsupportedError(
-            f"the method {self.method} cannot be explained; train linear on the same documents "
-            "and explain that"
-        )
+        """How a fitted model computes the score of one label for one text.
+
+        By default the words count by what leaving them out costs; a method that knows better says
+        what they contribute.
+        """
+        from labelgrove.methods.explaining.words import word_paths
+
+        def scores(documents: DocumentInput) -> Float32:
+            columns = np.array([question.column])
+            found: Float32 = self._label_scores(documents, columns, dense=None)[:, 0]
+            return found
+
+        return word_paths(scores, question, self.score_kind or "product", len(self.index_))
 
     def growth(self) -> GrowthView | OwnGrowth:
         """What updating needs of a fitted model."""
@@ -431,7 +438,7 @@ class Model:
 
     def label_clusters(self) -> Int32:
         """The cluster of each label in the first tree of a fitted model."""
-        return label_clusters(next(iter(self.trees().values()), None), self.method)
+        return requests.label_clusters(next(iter(self.trees().values()), None), self.method)
 
     def learns_names(self) -> bool:
         """Whether labels without documents are learnt, from what they are called."""

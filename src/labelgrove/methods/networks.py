@@ -22,8 +22,6 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import neural, preparation, reranking
 from labelgrove.methods.cost_estimate import RERANK_SPACE, TRAINING_SPACE, CostEstimate
-from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
-from labelgrove.methods.explaining.networks import network_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.neural import make_runner, train_heads
 from labelgrove.methods.preparation import Neural, Prepared, TrainingExamples
@@ -181,16 +179,6 @@ def rank_labels(
     columns, scores = model.reranker_.best_labels(runner, documents, tokens, most, mask=mask)
     counts = (columns >= 0).sum(axis=1).astype(np.int32)
     return Predictions(columns, scores, counts, model.index_, "product")
-
-
-def paths(self: LabelNetwork, question: ExplanationRequest) -> DecisionPaths:
-    """The network's own way to the label, and the reranker's."""
-    options: Table = {}
-    if self.reranker_ is not None:
-        params = self.reranker_.params
-        options = {"share": params.share, "unit": params.normalise}
-        options |= {"ranker": self.reranker_.ranker, "terms": self.reranker_.terms}
-    return network_paths(self.network_, question, tree=self.tree_, **options)
 
 
 def cost_estimate(

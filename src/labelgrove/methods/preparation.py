@@ -28,10 +28,10 @@ from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.labels.documents import with_label_documents
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.defaults import SPLIT_SEED, DefaultInputs
 from labelgrove.methods.inputs import tree_stages
+from labelgrove.methods.label_texts import with_label_documents
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.settings import LabelTexts
 from labelgrove.methods.terms import FeatureChoice, Terms, choose_features, terms_stage

@@ -58,7 +58,7 @@ def tree_growth(
 ) -> GrowthView:
     """A view of the model in which labels get a place in each tree."""
     from labelgrove.methods.updating.growth import GrowthView
-    from labelgrove.methods.updating.views import routed_documents
+    from labelgrove.methods.updating.report import routed_documents
 
     def read(documents: DocumentInput) -> Read:
         features = model.read(documents)

@@ -93,8 +93,8 @@ def group(kind: type[P], **values: Any) -> Group[P]:
 @cache
 def groups_of(cls: type) -> dict[str, Group[Any]]:
     """The groups of a model class by name, from its fields."""
-    members = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
-    return {name: value for name, value in members.items() if isinstance(value, Group)}
+    members = (item for base in reversed(cls.__mro__) for item in vars(base).items())
+    return {name: value for name, value in members if isinstance(value, Group)}
 
 
 def from_config(cls: type, config: TableView) -> Any:

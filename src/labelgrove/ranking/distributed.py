@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
+from labelgrove.core.aliases import Table
 from labelgrove.core.arrays import CSR, Int64, as_csr, stacked_rows
 from labelgrove.core.late import sparse
+from labelgrove.core.scratch import ColumnLists
 from labelgrove.data.blocks import PIECES_PER_WORKER, Blocks, even_cuts, joined
 from labelgrove.data.features import Features
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import SearchParams, beam_per_level
 from labelgrove.ranking.negatives import NodeMiner, nodes_to_mine
-from labelgrove.ranking.solver import LevelTask, RowLists, solve_level
+from labelgrove.ranking.solver import LevelTask, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, compress
 
 
@@ -97,48 +99,32 @@ def predicted_in_blocks(
         terms = documents.entries / len(documents)
     count = nodes_to_mine(nodes, terms, beam=beam_per_level(params.beam, upper.widths)[-1])
     engine = documents.engine
-    shared = engine.put(Mining(upper, levels, bias, params, count))
+    settings = {"levels": levels, "bias": bias, "params": params, "nodes": count}
+    shared = engine.put((upper, settings))
     blocks = [*engine.results(engine.map(mined_nodes, documents.refs, shared))]
     return stacked_rows(blocks)
 
 
-class Mining(NamedTuple):
-    """What a search for negatives needs besides documents."""
-
-    tree: LabelTree
-    levels: list[ChunkedWeights]
-    bias: float
-    params: SearchParams
-    nodes: int
-
-
-def mined_nodes(block: Features, mining: Mining) -> CSR:
+def mined_nodes(block: Features, shared: tuple[LabelTree, Table]) -> CSR:
     """The best nodes of a block's documents."""
+    tree, settings = shared
     if len(block) == 0:
-        return as_csr(sparse.csr_array((0, mining.tree.labels), dtype=np.float32))
-    miner = NodeMiner(
-        block,
-        mining.tree,
-        mining.levels,
-        bias=mining.bias,
-        params=mining.params,
-        nodes=mining.nodes,
-    )
-    return miner(slice(0, len(block)))
+        return as_csr(sparse.csr_array((0, tree.labels), dtype=np.float32))
+    return NodeMiner(block, tree, **settings)(slice(0, len(block)))
 
 
-def _lists(lists: RowLists, first: int, last: int) -> RowLists:
+def _lists(lists: ColumnLists, first: int, last: int) -> ColumnLists:
     """The lists of some neighbouring nodes."""
     ends = lists.indptr[first : last + 1]
     own = slice(ends[0], ends[-1])
-    return RowLists(ends - ends[0], lists.rows[own], lists.weights[own])
+    return ColumnLists(ends - ends[0], lists.rows[own], lists.values[own])
 
 
-def _renumbered(lists: RowLists, rows: Int64) -> RowLists:
+def _renumbered(lists: ColumnLists, rows: Int64) -> ColumnLists:
     """The same lists over ``rows`` alone, which contain all of theirs."""
-    return RowLists(lists.indptr, np.searchsorted(rows, lists.rows).astype(np.int32), lists.weights)
+    return lists._replace(rows=np.searchsorted(rows, lists.rows).astype(np.int32))
 
 
-def _behind(lists: RowLists, nodes: int) -> RowLists:
+def _behind(lists: ColumnLists, nodes: int) -> ColumnLists:
     """The lists after those, which are empty, of so many nodes of other tasks."""
-    return RowLists(np.pad(lists.indptr, (nodes, 0)), lists.rows, lists.weights)
+    return lists._replace(indptr=np.pad(lists.indptr, (nodes, 0)))

@@ -14,16 +14,16 @@ import numpy.typing as npt
 
 from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, offsets, stacked_rows
 from labelgrove.core.late import sparse
+from labelgrove.core.scratch import ColumnLists
 from labelgrove.core.topk import lists_to_csr
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.labels.features import keep_largest, l2_normalised
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.negatives import instance_lists
+from labelgrove.ranking.negatives import Frequencies, costs, instance_lists, targets
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.relevance import Frequencies, costs, targets
-from labelgrove.ranking.solver import LevelTask, RankerParams, RowLists, Start, solve_level
+from labelgrove.ranking.solver import LevelTask, RankerParams, Start, row_lists, solve_level
 from labelgrove.ranking.weights import WIDEST_CLUSTER, Columns, read_columns, write_columns
 
 STAND_IN_TERMS = 30  # of an artificial document
@@ -147,7 +147,7 @@ def solve_columns(
     clusters, counts = np.unique(tree.parents[last][nodes], return_counts=True)
     bearers, chosen, mined = _cluster_documents(tree, examples, clusters, params)
     positives = costs(examples.labels, tree, params, frequencies)[last]
-    own = RowLists.from_csr(as_csr(positives[:, nodes]), examples.weights)
+    own = row_lists(as_csr(positives[:, nodes]), examples.weights)
     # The solver would take an only child that all documents have for its parent. A second child
     # without positives, which is not trained, prevents that.
     places = np.arange(len(nodes)) + np.repeat(np.arange(len(clusters)), counts)
@@ -162,7 +162,7 @@ def solve_columns(
             mined_weight=params.mined_weight,
             weights=examples.weights,
         ),
-        positives=RowLists(offsets(sizes), own.rows, own.weights),
+        positives=ColumnLists(offsets(sizes), own.rows, own.values),
         children=children,
         params=settings,
         start=None if start is None else _spread(start, places, len(sizes), params.bias),

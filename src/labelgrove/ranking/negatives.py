@@ -3,6 +3,8 @@
 Teacher forcing (tfn) takes the documents of the node's parent. Matcher-aware negatives (man) take
 the documents for which the levels above predict the parent: those the node will see in a search.
 
+What a document's labels say about the nodes above them (targets, relevance, costs) is here, too.
+
 The lists of a level are made in blocks of documents, which take little memory whatever the corpus,
 and are joined in memory or in files.
 """
@@ -10,20 +12,151 @@ and are joined in memory or in files.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Float32, MatrixLike, as_csr, with_values
-from labelgrove.core.scratch import ListJoiner, Scratch, row_ranges
+from labelgrove.core.arrays import (
+    CSR,
+    Array,
+    Float32,
+    Int32,
+    MatrixLike,
+    as_csr,
+    offsets,
+    with_values,
+)
+from labelgrove.core.late import sparse
+from labelgrove.core.scratch import ColumnLists, ListJoiner, Scratch, row_ranges
 from labelgrove.data.features import Features, part_of
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, beam_per_level
-from labelgrove.ranking.relevance import Frequencies, costs, targets
-from labelgrove.ranking.solver import RankerParams, RowLists
+from labelgrove.ranking.solver import RankerParams, row_lists
 from labelgrove.ranking.weights import ChunkedWeights
+
+Norm = Literal["none", "l1", "l2", "max"]
+Combine = Literal["sum", "max"]
+
+
+def targets(labels: CSR, tree: LabelTree) -> list[CSR]:
+    """Per level, the nodes of each document: 1 if the document has any label below the node."""
+    return lift(with_values(labels, 1), tree, combine="max")
+
+
+def relevance(labels: CSR, tree: LabelTree, *, norm: Norm = "none") -> list[CSR]:
+    """Per level, the sum of the weights of a document's labels below each node.
+
+    ``norm`` scales every row of every level to a sum (l1), a length (l2) or a largest value (max)
+    of one. The entries are those of :func:`targets`.
+    """
+    levels = lift(labels, tree, combine="sum")
+    return [normalised(level, norm) for level in levels]
+
+
+class Frequencies(NamedTuple):
+    """How many training documents have each label column, of how many documents."""
+
+    labels: Array
+    documents: int
+
+    @classmethod
+    def of(cls, labels: CSR) -> Frequencies:
+        """Those of a documents x labels matrix."""
+        return cls(np.bincount(labels.indices, minlength=labels.shape[1]), labels.shape[0])
+
+
+class PropensitySettings(Protocol):
+    """The constants of a propensity model in a group of parameters."""
+
+    propensity_a: float
+    propensity_b: float
+
+
+def label_costs(params: PropensitySettings, frequencies: Frequencies) -> Float32:
+    """The cost of a positive of each label column; the mean over all positives is 1."""
+    from labelgrove.evaluation.metrics.propensity import (
+        Propensity,  # few trainings need the metrics
+    )
+
+    propensity = Propensity(params.propensity_a, params.propensity_b)
+    return propensity.costs(frequencies.labels, frequencies.documents).astype(np.float32)
+
+
+def costs(
+    labels: CSR, tree: LabelTree, params: RankerParams, frequencies: Frequencies | None = None
+) -> list[CSR]:
+    """Per level, the nodes of each document with factors on the costs of errors on them.
+
+    With ``params.relevance="none"`` a node costs as much as the heaviest label below it: 1, unless
+    ``params.label_weights="cost"`` makes the values of ``labels`` count. With "propensity", costs
+    on the last level are multiplied by :func:`label_costs`; ``frequencies`` are those of
+    ``labels``, unless these are only a part of the training documents.
+    """
+    weights = labels if params.label_weights == "cost" else with_values(labels, 1)
+    if params.relevance == "induce":
+        levels = relevance(weights, tree, norm=params.relevance_norm)
+    else:
+        levels = lift(weights, tree, combine="max")
+        if params.relevance == "last-level":
+            levels[-1] = normalised(levels[-1], params.relevance_norm)
+    if params.label_weights == "propensity":
+        own = label_costs(params, frequencies or Frequencies.of(labels))[tree.leaf_labels]
+        levels[-1] = with_values(levels[-1], levels[-1].data * own[levels[-1].indices])
+    return levels
+
+
+def lift(labels: CSR, tree: LabelTree, *, combine: Combine) -> list[CSR]:
+    """Values of labels carried up the tree; a node has the sum or the largest of those below it."""
+    if labels.shape[1] != tree.labels:
+        raise DataError(
+            f"labels have {labels.shape[1]} columns but the tree has {tree.labels} labels"
+        )
+    if labels.nnz and labels.data.min() <= 0:
+        raise DataError("label weights must be greater than 0")
+    leaves = sparse.csr_array(
+        (labels.data, tree.leaf_positions[labels.indices], labels.indptr), shape=labels.shape
+    ).copy()
+    leaves.sort_indices()
+    levels = [leaves]
+    for parents in tree.parents[:0:-1]:
+        levels.append(_to_parents(levels[-1], parents, combine))
+    return levels[::-1]
+
+
+def normalised(matrix: CSR, norm: Norm) -> CSR:
+    """Rows scaled so that the given norm of their values is one; empty rows stay empty."""
+    if norm == "none" or matrix.nnz == 0:
+        return matrix
+    lengths = np.diff(matrix.indptr)
+    filled = lengths > 0
+    starts = matrix.indptr[:-1][filled]
+    values = matrix.data.astype(np.float64)
+    if norm == "max":
+        size = np.maximum.reduceat(values, starts)
+    elif norm == "l2":
+        size = np.sqrt(np.add.reduceat(values * values, starts))
+    else:
+        size = np.add.reduceat(values, starts)
+    return with_values(matrix, (values / np.repeat(size, lengths[filled])).astype(np.float32))
+
+
+def _to_parents(nodes: CSR, parents: Int32, combine: Combine) -> CSR:
+    """One level up. Parents ascend with their children, so siblings are side by side."""
+    above = int(parents[-1]) + 1
+    if nodes.nnz == 0:
+        return sparse.csr_array((nodes.shape[0], above), dtype=np.float32)
+    columns = parents[nodes.indices]
+    first = np.ones(nodes.nnz, bool)
+    first[1:] = columns[1:] != columns[:-1]
+    first[nodes.indptr[:-1][np.diff(nodes.indptr) > 0]] = True
+    starts = np.flatnonzero(first)
+    meet = np.add if combine == "sum" else np.maximum
+    data = meet.reduceat(nodes.data, starts)
+    indptr = offsets(first)[nodes.indptr]
+    return sparse.csr_array((data, columns[starts], indptr), shape=(nodes.shape[0], above))
+
 
 # All children of a node share its documents. But a document that is there only as a positive of
 # one child must not be a negative of the others: its cost is 0. Sparse matrices do not keep zeros,
@@ -130,7 +263,7 @@ def instance_lists(
     mined: CSR | None = None,
     mined_weight: float = 1.0,
     weights: Float32 | None = None,
-) -> RowLists:
+) -> ColumnLists:
     """Per parent node, the documents that its children learn from, with the costs of errors.
 
     ``bearers`` are the documents of the parent. The positives of its children are among them, so
@@ -147,9 +280,9 @@ def instance_lists(
         nodes = nodes.maximum(with_values(mined, mined_weight))
         if not all_bearers:
             nodes = nodes.maximum(with_values(mined, 1).multiply(with_values(bearers, 1)))
-    lists = RowLists.from_csr(nodes)
-    lists.weights[lists.weights == _ONLY_AS_POSITIVE] = 0
-    return lists if weights is None else replace(lists, weights=lists.weights * weights[lists.rows])
+    lists = row_lists(nodes)
+    lists.values[lists.values == _ONLY_AS_POSITIVE] = 0
+    return lists if weights is None else lists._replace(values=lists.values * weights[lists.rows])
 
 
 def _without_zeros(matrix: MatrixLike, name: str) -> CSR:
@@ -186,7 +319,7 @@ class LevelLists:
 
     def __call__(
         self, number: int, miner: Miner | None
-    ) -> tuple[RowLists, RowLists, RowLists | None]:
+    ) -> tuple[ColumnLists, ColumnLists, ColumnLists | None]:
         """The instances of each parent, and the positives and listed negatives of each child."""
         instances, positives, negatives = (ListJoiner(self.scratch) for _ in range(3))
         own_negatives = None
@@ -196,16 +329,16 @@ class LevelLists:
             weights = None if self.weights is None else self.weights[rows]
             levels = self._levels(rows)
             block = self._instances(number, rows, levels, weights, miner)
-            instances.add(block.parts(), first=rows.start)
-            block = RowLists.from_csr(levels[number], weights)
-            positives.add(block.parts(), first=rows.start)
+            instances.add(block, first=rows.start)
+            block = row_lists(levels[number], weights)
+            positives.add(block, first=rows.start)
             if own_negatives is not None:
-                block = RowLists.from_csr(own_negatives[rows], weights)
-                negatives.add(block.parts(), first=rows.start)
+                block = row_lists(own_negatives[rows], weights)
+                negatives.add(block, first=rows.start)
         return (
-            RowLists(*instances.joined()),
-            RowLists(*positives.joined()),
-            None if own_negatives is None else RowLists(*negatives.joined()),
+            instances.joined(),
+            positives.joined(),
+            None if own_negatives is None else negatives.joined(),
         )
 
     def _levels(self, rows: slice) -> list[CSR]:
@@ -223,7 +356,7 @@ class LevelLists:
         levels: Sequence[CSR],
         weights: Float32 | None,
         miner: Miner | None,
-    ) -> RowLists:
+    ) -> ColumnLists:
         # The first level has one parent, the root, and every document belongs to it.
         count = rows.stop - rows.start
         bearers = as_csr(np.ones((count, 1))) if number == 0 else levels[number - 1]

@@ -33,7 +33,7 @@ from labelgrove.data.blocks import Blocks
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
-from labelgrove.labels.masks import LabelMask, label_columns
+from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
 from labelgrove.ranking.distributed import predicted_in_blocks, solve_on_workers
@@ -62,24 +62,18 @@ class Ranker(BeamSearch):
         *,
         k: int = 10,
         params: SearchParams | None = None,
-        allow: LabelMask | npt.ArrayLike | None = None,
-        deny: npt.ArrayLike | None = None,
+        allow: LabelMask | None = None,
     ) -> TopK:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
         ``documents`` are Features, a sparse matrix or an array; a model with only sparse or only
         dense features reads a matrix or an array as those. Rows are sorted by (-score, column).
-        ``allow`` and ``deny`` are label columns, or ``allow`` is a ``LabelMask``; the tree is
-        pruned to the remaining labels before the search. A row is full unless fewer than k labels
-        are allowed: the beam widens if it must. The rest of a row is padding: -1 and -inf.
+        The tree is pruned to the labels of ``allow`` before the search. A row is full unless fewer
+        than k labels are allowed: the beam widens if it must. The rest of a row is padding: -1 and
+        -inf.
         """
-        params, allowed = self._valid(params), None
-        if isinstance(allow, LabelMask) and deny is None:
-            allowed = allow.over(self.tree)
-        elif allow is not None or deny is not None:
-            columns = allow.columns if isinstance(allow, LabelMask) else allow
-            allowed = LabelMask.from_columns(columns, self.tree.labels, deny=deny).over(self.tree)
-        return self(self.parts(documents), k=k, params=params, allowed=allowed)
+        allowed = None if allow is None else allow.over(self.tree)
+        return self(self.parts(documents), k=k, params=self._valid(params), allowed=allowed)
 
     def score(
         self,
@@ -108,7 +102,7 @@ class Ranker(BeamSearch):
                 parts, indptr=pairs.indptr, columns=pairs.indices, params=params
             )
             return with_values(pattern, scores)
-        same = label_columns(columns, self.tree.labels, name="columns")
+        same = np.asarray(columns, np.int32)
         scores = self.score_pairs(
             parts,
             indptr=np.arange(rows + 1, dtype=np.int64) * len(same),
@@ -204,8 +198,7 @@ def search_trees(
     *,
     k: int,
     params: SearchParams,
-    allow: LabelMask | npt.ArrayLike | None = None,
-    deny: npt.ArrayLike | None = None,
+    allow: LabelMask | None = None,
 ) -> TopK:
     """The k best labels by mean score over the trees: columns, scores (n x k) and counts.
 
@@ -213,11 +206,9 @@ def search_trees(
     the worst label that the tree found for the document.
     """
     if len(rankers) == 1:
-        return rankers[0].search(documents, k=k, params=params, allow=allow, deny=deny)
+        return rankers[0].search(documents, k=k, params=params, allow=allow)
     parts, most = rankers[0].parts(documents), max(k, CANDIDATES)
-    lists = [
-        ranker.search(parts, k=most, params=params, allow=allow, deny=deny) for ranker in rankers
-    ]
+    lists = [ranker.search(parts, k=most, params=params, allow=allow) for ranker in rankers]
     # All lists are equally wide: a search finds k labels or all allowed ones, and the trees have
     # the same labels.
     columns, scores, _ = (np.stack(arrays) for arrays in zip(*lists, strict=True))

@@ -124,29 +124,14 @@ def refuse_idle_propensity(params: Params, group: str) -> None:
         refuse_idle(params, group, ("propensity_a", "propensity_b"), why)
 
 
-@dataclass(frozen=True)
-class RowLists:
-    """For each node a sorted list of row numbers, and a weight for each of them."""
-
-    indptr: Int64
-    rows: Int32
-    weights: Float32
-
-    def parts(self) -> ColumnLists:
-        """The arrays as kernels read them."""
-        return ColumnLists(self.indptr, self.rows, self.weights)
-
-    @classmethod
-    def from_csr(cls, matrix: CSR, factors: Float32 | None = None) -> RowLists:
-        """The columns of a rows x nodes matrix as lists; ``factors`` on the weights have a number
-        per row.
-        """
-        columns = matrix.tocsc()
-        columns.sort_indices()
-        weights = columns.data.astype(np.float32)
-        if factors is not None:
-            weights *= factors[columns.indices]
-        return cls(columns.indptr.astype(np.int64), columns.indices.astype(np.int32), weights)
+def row_lists(matrix: CSR, factors: Float32 | None = None) -> ColumnLists:
+    """The columns of a rows x nodes matrix as lists; ``factors`` on the values are per row."""
+    columns = matrix.tocsc()
+    columns.sort_indices()
+    values = columns.data.astype(np.float32)
+    if factors is not None:
+        values *= factors[columns.indices]
+    return ColumnLists(columns.indptr.astype(np.int64), columns.indices.astype(np.int32), values)
 
 
 @dataclass(frozen=True)
@@ -181,11 +166,11 @@ class LevelTask:
     has a row for each child. Weights are compressed to ``storage``, if it is given.
     """
 
-    instances: RowLists
-    positives: RowLists
+    instances: ColumnLists
+    positives: ColumnLists
     children: Int64
     params: RankerParams
-    negatives: RowLists | None = None
+    negatives: ColumnLists | None = None
     start: Start | None = None
     storage: Storage | None = None
     seed: int = 0
@@ -260,9 +245,9 @@ def solve_level(
         own = children[first : last + 1]  # nodes keep their numbers, which seed the solver
         arrays = _native.solve_clusters(
             features=parts,
-            instances=instances.parts()._replace(indptr=instances.indptr[first : last + 1]),
-            positives=positives.parts(),
-            negatives=None if negatives is None else negatives.parts(),
+            instances=instances._replace(indptr=instances.indptr[first : last + 1]),
+            positives=positives,
+            negatives=negatives,
             start=start,
             children=own,
             options=options,

@@ -2,13 +2,11 @@
 
 import math
 
-import numpy as np
 import pytest
 from scipy import sparse
 
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.evaluation.metrics import Metric, Propensity, by_frequency, by_label, evaluate
-from labelgrove.evaluation.metrics.ranking import judge
+from labelgrove.evaluation.metrics import Propensity, by_frequency, evaluate
 from labelgrove.evaluation.predictions import Predictions
 
 # document   predicted        true          further labels without a column
@@ -103,18 +101,6 @@ def test_bins_by_hand():
     assert math.isnan(rows["torso"].recall)
 
 
-def test_bins_of_the_five_best_labels_without_those_filtered_out():
-    fewer = PREDICTIONS.without([(0, 0)])
-    rows = by_frequency(fewer, TRUTH, train_frequencies=[101, 11, 10, 1, 0])
-    assert [(row.labels, row.occurrences, row.hits) for row in rows] == [
-        (1, 1, 0),
-        (1, 0, 0),
-        (2, 2, 2),
-        (1, 0, 0),
-    ]
-    assert rows[2].precision_share == pytest.approx(2 / 15)
-
-
 def test_filter_pairs_move_the_next_label_up_and_keep_the_truth():
     # Without (0, a) document 0 predicts b c: c moves to place 2, and a stays a label to find.
     ev = evaluate(
@@ -124,22 +110,3 @@ def test_filter_pairs_move_the_next_label_up_and_keep_the_truth():
     assert ev["R@2"] == pytest.approx((1 / 2 + 1 / 1 + 0) / 3)
     assert ev["nDCG@2"] == pytest.approx((L3 / (1 + L3) + L3 / 1 + 0) / 3)
     assert "the filter removed 1 predicted labels" in ev.notes
-
-
-def test_propensity_by_hand():
-    weights = Propensity(a=1, b=1).inverse([0, 1, 3], n_train=1000)
-    np.testing.assert_allclose(weights, [W_UNSEEN, W_ONCE, W_THRICE])
-
-
-def test_scores_of_labels_by_hand():
-    index = LabelIndex("abcd")
-    p = Predictions.from_scores([[3, 2, 0, 0], [3, 0, 2, 0], [0, 3, 2, 0]], k=2, index=index)
-    truth = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0]]
-    scores = by_label(judge(p, truth), Metric("P", k=2))
-    assert scores.true.tolist() == [2, 2, 1, 0]
-    assert scores.predicted.tolist() == [2, 2, 2, 0]
-    assert scores.hits.tolist() == [2, 1, 1, 0]
-    np.testing.assert_allclose(scores.precision, [1, 0.5, 0.5, np.nan])
-    np.testing.assert_allclose(scores.recall, [1, 0.5, 1, np.nan])
-    np.testing.assert_allclose(scores.f1, [1, 0.5, 2 / 3, np.nan])
-    assert by_label(judge(p, truth), Metric("P", k=1)).predicted.tolist() == [2, 1, 0, 0]

@@ -6,8 +6,7 @@ import pytest
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics import Propensity, evaluate
-from labelgrove.evaluation.metrics.intervals import bootstrap, interval
-from labelgrove.evaluation.metrics.measures import Ratio, mean
+from labelgrove.evaluation.metrics.measures import Ratio, bootstrap, interval, mean
 from labelgrove.evaluation.metrics.names import parse_metric
 from labelgrove.evaluation.metrics.ranking import judge, per_label_measure
 from labelgrove.evaluation.predictions import Predictions
@@ -73,7 +72,7 @@ def test_seed_decides_and_blocks_do_not(monkeypatch):
     )
     assert a == b != c
     for weights in (40 * 7, 1):
-        monkeypatch.setattr("labelgrove.evaluation.metrics.intervals._WEIGHTS_AT_ONCE", weights)
+        monkeypatch.setattr("labelgrove.evaluation.metrics.measures._WEIGHTS_AT_ONCE", weights)
         d = evaluate(p, truth, metrics=["P@1", "nDCG@5"], intervals=50, seed=1).intervals
         assert d["P@1"] == pytest.approx(a["P@1"])
         assert d["nDCG@5"] == pytest.approx(a["nDCG@5"])

@@ -24,7 +24,6 @@ from support.nn_problems import (  # noqa: E402
     cascade_problem,
     random_tree,
     same_gradients,
-    scores_by_path,
 )
 
 pytestmark = pytest.mark.slow
@@ -110,23 +109,6 @@ def test_prediction_is_that_of_the_equations(score, widths):
         real = top.columns[d] >= 0
         assert top.columns[d][real].tolist() == [tree.leaf_labels[n] for n, _ in expected]
         assert top.scores[d][real].tolist() == pytest.approx([s for _, s in expected], abs=1e-5)
-
-
-@pytest.mark.parametrize("score", ["level", "weighted", "path"])
-@pytest.mark.parametrize("widths", [WIDTHS, [12]])
-def test_paths_give_the_predicted_scores(score, widths):
-    net, tree, _, states = cascade_problem(4, widths=widths, score=score, kept=100, dropout=0.5)
-    columns, scores = net.predict(states, widths[-1])
-    by_path = scores_by_path(net, states, widths[-1])
-    torch.testing.assert_close(by_path.gather(1, columns), scores)
-    path = net.path(states, 3)
-    assert [step.nodes for step in path] == widths
-    nodes = [int(tree.leaf_positions[3])]
-    for parents in tree.parents[:0:-1]:
-        nodes.insert(0, int(parents[nodes[0]]))
-    assert [step.node for step in path] == nodes
-    biases = [table.bias[node].item() for table, node in zip(net.tables, nodes, strict=True)]
-    assert [step.bias for step in path] == biases
 
 
 def test_biases_start_from_the_odds_of_being_true_where_a_node_is_scored():

@@ -21,7 +21,6 @@ from support.nn_problems import (  # noqa: E402
     random_tree,
     randomise,
     same_gradients,
-    scores_by_path,
 )
 
 pytestmark = pytest.mark.slow
@@ -148,7 +147,6 @@ def test_a_full_head_in_chunks_is_the_same_head(reduction, weights):
         assert torch.allclose(tops[0].scores, tops[1].scores)
     for one, other in zip(plain.output_layer(), full.output_layer(), strict=True):
         assert np.array_equal(one, other)
-    assert torch.equal(plain.path(states, 8)[0].logit, full.path(states, 8)[0].logit)
     assert plain.text_width == full.text_width == 2 * WIDTH
 
 
@@ -192,30 +190,12 @@ def test_candidates_follow_the_group_scores():
     assert float(stats["recall"]) == 0.0  # of the groups' own choice, whatever training forces in
 
 
-@pytest.mark.parametrize("score", ["level", "weighted"])
-def test_paths_and_the_output_layer_give_the_predicted_scores(score):
-    net, _, _, states = light_problem(11, groups_kept=GROUPS, score=score)
+def test_the_output_layer_gives_the_predicted_scores():
+    net, _, _, states = light_problem(11, groups_kept=GROUPS, score="level")
     columns, scores = net.predict(states, LABELS)
-    torch.testing.assert_close(scores_by_path(net, states, LABELS).gather(1, columns), scores)
     weights, biases = net.output_layer()
     logits = net.text(states).detach().numpy() @ weights.T + biases
-    if score == "level":
-        np.testing.assert_allclose(
-            torch.tensor(logits).sigmoid().gather(1, columns), scores, rtol=1e-4
-        )
-    group, label = net.path(states, 7)
-    assert (group.node, group.nodes) == (int(net.index.parents(1)[label.node]), GROUPS)
-    assert (label.node, label.nodes) == (int(net.index.leaf_positions[7]), LABELS)
-    assert (group.bias, label.bias) == (net.groups.bias[group.node].item(), 0.0)
-
-
-def test_the_path_of_one_head_is_its_logit():
-    net = LightXmlNet(WIDTH, 5, None, LightXmlParams(layers=1))
-    states = random_states(np.random.default_rng(0), 1, 3, WIDTH)
-    columns, scores = net.predict(states, 5)
-    torch.testing.assert_close(scores_by_path(net, states, 5).gather(1, columns), scores)
-    (step,) = net.path(states, 3)
-    assert (step.node, step.nodes, step.bias) == (3, 5, net.full.bias[3].item())
+    np.testing.assert_allclose(torch.tensor(logits).sigmoid().gather(1, columns), scores, rtol=1e-4)
 
 
 @pytest.mark.parametrize("tree", [None, LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])])

@@ -82,11 +82,10 @@ def test_a_stored_model_predicts_the_same(
     assert np.array_equal(before.scores, after.scores)
 
 
-def test_two_encoders_are_neither_explained_nor_exported(trained: dict[str, Any]) -> None:
+def test_two_encoders_are_explained_but_not_exported(trained: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match="two encoders cannot be exported"):
         trained["static-two"].exported_parts()
-    with pytest.raises(UnsupportedError, match="two encoders cannot be explained"):
-        trained["static-two"].paths(None)
+    assert trained["static-two"].explain(TEXTS[0]).reasons
     assert trained["static"].exported_parts().parts
 
 

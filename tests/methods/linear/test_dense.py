@@ -127,7 +127,7 @@ def test_thread_count_and_batch_change_nothing() -> None:
     assert single.scores.tobytes() == first.scores[7:8].tobytes()
 
 
-@pytest.mark.parametrize("kind", ["pifa-plain", "smoothed-pifa", "pii", "text", "pifa+text"])
+@pytest.mark.parametrize("kind", ["pifa-plain", "smoothed-pifa", "text", "pifa+text"])
 def test_trees_from_every_description(kind: Any) -> None:
     texts, dense, group = text_corpus(200)
     index = LabelIndex([f"group {g:02}" for g in range(GROUPS)])

@@ -104,7 +104,7 @@ def test_a_dense_block_needs_memory() -> None:
     assert Linear().estimate_memory(alone) < Linear().estimate_memory(wide)
 
 
-@pytest.mark.parametrize("kind", ["text", "pifa+text", "pifa,text", "smoothed-pifa", "pii"])
+@pytest.mark.parametrize("kind", ["text", "pifa+text", "smoothed-pifa"])
 def test_trees_from_other_label_features(kind: Any) -> None:
     tree = TreeParams(branching=2, max_leaf_size=2, label_features=kind)
     model = Linear(tree=tree).fit(TEXTS, LABELS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelgrove import LabelIndex
-from labelgrove.methods.matcher.names import Names, matched_words, words_of
+from labelgrove.methods.matcher.names import Names, words_of
 
 
 def found(names: list[str], text: str, *, texts: list[str] | None = None) -> set[str]:
@@ -109,14 +109,3 @@ def test_qualifiers_in_the_text() -> None:
 def test_labels_that_share_a_name_are_counted() -> None:
     index = LabelIndex(["1", "2", "3"], names=["Mercury (planet)", "mercury (metal)", "moon"])
     assert Names(index, 8).sharing.tolist() == [2, 2, 1]
-
-
-def test_positions_of_words_in_the_text() -> None:
-    table = Names(LabelIndex(["old town"]), 8)
-    text = "Old, old TOWNS"
-    words = matched_words(table, text, 0)
-    assert {word: [text[a:b] for a, b in spans] for word, spans in words.items()} == {
-        "old": ["old"],
-        "towns": ["TOWNS"],
-    }
-    assert matched_words(table, "de\u0301ja in the old town", 0) == {"old": [], "town": []}

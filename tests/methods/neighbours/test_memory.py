@@ -12,9 +12,13 @@ from labelgrove.core.arrays import as_csr, csr_parts
 from labelgrove.core.part import Part
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.neighbours import memory as module
-from labelgrove.methods.neighbours import voting
-from labelgrove.methods.neighbours.memory import Memory, Queries, TermMemory, VectorMemory
-from labelgrove.methods.neighbours.voting import VotingParams
+from labelgrove.methods.neighbours.memory import (
+    Memory,
+    Queries,
+    TermMemory,
+    VectorMemory,
+    VotingParams,
+)
 from reference import neighbours as reference
 from support.threads import on_threads
 
@@ -82,7 +86,7 @@ def test_scores_are_those_of_the_slow_reference(
     kind: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(voting, "ENTRIES_AT_ONCE", entries)
+    monkeypatch.setattr(module, "ENTRIES_AT_ONCE", entries)
     monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", 17)
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
     rows, labels, queries = problem
@@ -116,18 +120,6 @@ def test_scores_are_those_of_the_slow_reference(
             np.testing.assert_allclose(
                 best.scores[number], [scores[column] for column in found], rtol=rtol
             )
-
-
-def test_neighbours_are_those_of_the_slow_reference(problem: tuple[Any, Any, Any]) -> None:
-    rows, _, queries = problem
-    near = TermMemory.of(rows).nearest(csr_parts(queries), 6)
-    for number, query in enumerate(as_dicts(queries)):
-        expected = reference.nearest(query, as_dicts(rows), 6)
-        used = near.scores[number] > 0
-        assert near.columns[number][used].tolist() == [document for document, _ in expected]
-        np.testing.assert_allclose(
-            near.scores[number][used], [similarity for _, similarity in expected], rtol=1e-5
-        )
 
 
 @pytest.mark.parametrize("documents_at_once", [1, 7, 1000])

@@ -15,9 +15,8 @@ import labelgrove
 from labelgrove import Ensemble, Linear, Neighbours
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
-from labelgrove.methods.explaining.explain import explain
 from labelgrove.methods.lightxml.method import LightXML
-from labelgrove.methods.neighbours.voting import VotingParams
+from labelgrove.methods.neighbours.memory import VotingParams
 from labelgrove.nn.encoders.encoder import load_encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.training.params import TrainingParams
@@ -106,21 +105,6 @@ def test_how_an_encoder_reads_is_derived_and_saved(encoder: EncoderParams, tmp_p
     assert model.trained_config()["encoder"]["max_tokens"] == model.reader_.encoder.max_tokens
     assert [params.encoder for params in model.encoders()] == [encoder.encoder]
     assert Neighbours().encoders() == []
-
-
-@pytest.mark.parametrize("kind", ["encoder", "both"])
-def test_an_explanation_divides_the_score_among_the_words(
-    encoder: EncoderParams, kind: str
-) -> None:
-    model = fitted(encoder, kind, encoder_share=0.4, rarity=0.2)
-    for label in ("red", "shoes"):
-        why = explain(model, "red blue shoes", label, gradient_steps=32)
-        assert why.score == pytest.approx(model.score_labels(["red blue shoes"], [label])[0, 0])
-        path = why.paths[-1]
-        assert (path.name, path.weight) == ("text vectors", 0.4 if kind == "both" else 1.0)
-        step = path.steps[0]
-        assert step.total == pytest.approx(step.margin) and step.bias > 0
-        assert {reason.text for reason in step.reasons} == {"red", "blue", "shoes"}
 
 
 @pytest.mark.slow

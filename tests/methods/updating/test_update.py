@@ -16,15 +16,24 @@ from labelgrove import (
     LabelIndex,
     Linear,
     Matcher,
+    Tfidf,
     TfidfParams,
     TreeParams,
     evaluate,
 )
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import DataError, NotFittedError, UnsupportedError
 from labelgrove.evaluation.merge_weights import frequency_bins
 from labelgrove.methods.explaining.explain import explain_best
 from labelgrove.methods.updating import update as growing
-from labelgrove.methods.updating.report import GrowthParams
+from labelgrove.methods.updating.report import (
+    Growth,
+    GrowthParams,
+    extended_index,
+    grown_facts,
+    rebuild_reasons,
+    unknown_terms,
+)
 from labelgrove.ranking.solver import RankerParams
 from support.models import Plain
 
@@ -206,16 +215,6 @@ def test_an_error_midway_leaves_the_model_as_it_was(
     assert np.array_equal(scores(model, ["kind shoe"]), expected)
 
 
-def test_a_callback_that_raises_changes_nothing(model: Linear) -> None:
-    def stop(event: Any) -> None:
-        if event.stage == "train" and event.kind == "stage_end":
-            raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        model.update(*NEW, callbacks=[stop])
-    assert len(model.index_) == len(KNOWN) and model.facts_.documents == 152
-
-
 def test_several_trees_and_one_cluster() -> None:
     for settings in ({"n_trees": 2, "tree": SMALL}, {}):
         model = Linear(**settings).fit(*OLD)
@@ -363,3 +362,30 @@ def test_nothing_to_add_is_no_mistake(model: Linear) -> None:
     before = model.rankers()[0]
     growth = model.add_labels([])
     assert growth.added == () and model.rankers()[0] is before
+
+
+def test_reasons_name_the_limit() -> None:
+    reasons = rebuild_reasons(GrowthParams(), added=0.5, leaf=9, leaf_size=100, unknown_terms=None)
+    assert reasons == ("50.0 % more labels than were trained together (max_added 20.0 %)",)
+    at_limits = {"added": 0.2, "leaf": 400, "leaf_size": 100, "unknown_terms": 0.3}
+    assert rebuild_reasons(GrowthParams(), **at_limits) == ()  # type: ignore[arg-type]
+
+
+def test_json_has_lists_and_the_verdict() -> None:
+    plain = Growth(added=("a",), documents=2, reasons=("why",)).to_json()
+    names = ["added", "retrained", "documents", "unknown_terms", "unreached"]
+    assert list(plain) == [*names, "rebuild_due", "reasons", "notes"]
+    assert plain["added"] == ["a"] and plain["rebuild_due"] is True and plain["notes"] == []
+
+
+def test_unknown_terms_are_a_share_of_all() -> None:
+    assert unknown_terms(Tfidf().fit(["red shoes"]), ["red hat"]) == pytest.approx(0.5)
+
+
+def test_index_and_facts_grow_at_the_end() -> None:
+    index = extended_index(LabelIndex(["a"]), ["b"], names=["bees"])
+    assert index.names == ["a", "bees"] and index.ids == ["a", "b"]
+    new = Corpus.from_lists(["x"], [["c"]], index=LabelIndex("abc"))
+    facts = grown_facts(TrainingFacts(2, np.array([1, 2]), True), new.index, new)
+    assert facts.frequencies.tolist() == [1, 2, 1]
+    assert facts.documents == 3 and facts.grown == 1

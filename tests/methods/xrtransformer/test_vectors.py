@@ -25,7 +25,7 @@ from labelgrove.methods.xrtransformer.vectors import (  # noqa: E402
     mean_length,
     train_level,
 )
-from labelgrove.ranking.relevance import relevance  # noqa: E402
+from labelgrove.ranking.negatives import relevance  # noqa: E402
 from labelgrove.ranking.solver import RankerParams  # noqa: E402
 from labelgrove.ranking.weights import dense_weights  # noqa: E402
 from reference import xrtransformer as reference  # noqa: E402

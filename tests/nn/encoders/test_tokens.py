@@ -130,30 +130,23 @@ class Reader:
 
 
 def test_markup_of_raw_texts():
-    """``markup="sep"``: CascadeXML's replacements, which leave every character in its place."""
+    """``markup="sep"``: CascadeXML's replacements."""
     plain = Tokenizer.from_str(TOKENIZERS["bert"].to_str())
     plain.add_special_tokens(["[SEP]"])  # as BERT's own does
     text = "red_shoes /SEP/ blue__shoes"
     for markup, expected in (("keep", text), ("sep", "red shoes [SEP] blue  shoes")):
         reader = Reader(plain, markup)
         assert tokenize([text], reader, 20).row(0).tolist() == by_hand(plain, expected, 20)
-    separator = plain.token_to_id("[SEP]")
-    ids, places = module.token_places(text, Reader(plain, "sep"), 20)
-    assert ids.tolist().count(separator) == 2  # the other one ends the text
-    pieces = [text[place.start : place.end] for place in places if place.word >= 0]
-    assert pieces == ["red", "shoe", "s", "/SEP/", "blue", "shoe", "s"]
 
 
 @pytest.mark.parametrize("markup", ["keep", "sep"])
-def test_lower_case_keeps_places(markup):
+def test_lower_case(markup):
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "red": 1, "[SEP]": 2}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     text = "\u0130X Red /SEP/ RED"  # the small form of its first letter has two characters
     reader = Reader(tokenizer, markup, lowercase=True)
     separator = 2 if markup == "sep" else 0
     assert tokenize([text], reader, 8).row(0).tolist() == [0, 1, separator, 1]
-    places = module.token_places(text, reader, 8)[1]
-    assert [text[place.start : place.end] for place in places] == text.split()
 
 
 def test_accents_are_spelled_in_one_way():
@@ -161,9 +154,6 @@ def test_accents_are_spelled_in_one_way():
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     text = "x cafe\u0301 y"
     assert tokenize([text], tokenizer, 8).row(0).tolist() == [0, 1, 0]
-    ids, places = module.token_places(text, tokenizer, 8)
-    assert ids.tolist() == [0, 1, 0]
-    assert [(place.start, place.end) for place in places] == [(0, 1), (2, 7), (8, 9)]
 
 
 @pytest.mark.parametrize(("family", "mark"), [("bert", "[SEP]"), ("roberta", "</s>")])

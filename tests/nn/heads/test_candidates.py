@@ -10,9 +10,10 @@ from scipy import sparse
 
 torch = pytest.importorskip("torch")
 
+from labelgrove.methods.cascadexml.params import CascadeParams  # noqa: E402
+
 from labelgrove.labels.tree import LabelTree  # noqa: E402
 from labelgrove.methods.cascadexml.net import CascadeNet  # noqa: E402
-from labelgrove.methods.cascadexml.params import CascadeParams  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
 from labelgrove.nn.heads.candidates import (  # noqa: E402
     AllowedNodes,

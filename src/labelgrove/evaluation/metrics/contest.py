@@ -11,8 +11,7 @@ import numpy as np
 from labelgrove.core.arrays import Float64
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics.evaluation import Comparison, Evaluation, checked_request
-from labelgrove.evaluation.metrics.intervals import bootstrap, interval
-from labelgrove.evaluation.metrics.measures import Ratio
+from labelgrove.evaluation.metrics.measures import Ratio, bootstrap, interval
 from labelgrove.evaluation.metrics.propensity import Propensity
 from labelgrove.evaluation.metrics.ranking import Counts, Truth
 from labelgrove.evaluation.predictions import Predictions

@@ -1,11 +1,11 @@
-"""``evaluate`` measures predictions against true labels."""
+"""``evaluate`` measures predictions against true labels; ``scorer`` does so for scikit-learn."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,11 +13,11 @@ from labelgrove.core import notebook
 from labelgrove.core.aliases import DocumentInput
 from labelgrove.core.arrays import Float64
 from labelgrove.core.jsonio import JsonObject
+from labelgrove.core.late import sparse
 from labelgrove.data.facts import TrainingFacts
+from labelgrove.data.frames import label_column
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.metrics.bins import bin_measure, check_frequencies, frequency_bin
-from labelgrove.evaluation.metrics.intervals import Interval, bootstrap, interval
-from labelgrove.evaluation.metrics.measures import Measure, Ratio
+from labelgrove.evaluation.metrics.measures import Interval, Measure, Ratio, bootstrap, interval
 from labelgrove.evaluation.metrics.names import (
     MACRO,
     MICRO,
@@ -29,10 +29,13 @@ from labelgrove.evaluation.metrics.names import (
 from labelgrove.evaluation.metrics.propensity import LabelWeights, Propensity, propensity_measure
 from labelgrove.evaluation.metrics.ranking import (
     Counts,
-    Facts,
     Truth,
+    bin_measure,
+    check_frequencies,
+    frequency_bin,
     judge,
     micro_measure,
+    notes_on,
     per_label_measure,
     ranking_measure,
 )
@@ -138,22 +141,6 @@ class Comparison:
     intervals: dict[str, Interval]
     p: dict[str, float]
 
-    def table(self) -> str:
-        """The differences in percentage points, each with its interval."""
-        return _table(self.differences, self.intervals, self._footer(), self._notes(), signed=True)
-
-    def __repr__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        return _html(self.differences, self.intervals, self._footer(), self._notes(), signed=True)
-
-    def _footer(self) -> str:
-        return f"{self.first.n:,} documents; second minus first, percentage points"
-
-    def _notes(self) -> list[str]:
-        return list(dict.fromkeys([*self.first.notes, *self.second.notes]))
-
 
 def evaluate(
     predictions: Predictions | Predicting,
@@ -209,22 +196,10 @@ def evaluate(
     measures, evaluation = request.measure(predictions, truth, unknown, filter_pairs)
     if intervals is None:
         return evaluation
-    return with_intervals(evaluation, measures, times=intervals, level=level, seed=seed)
-
-
-def with_intervals(
-    evaluation: Evaluation,
-    measures: Mapping[str, object],
-    *,
-    times: int,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Evaluation:
-    """The evaluation with bootstrap intervals of its ratios."""
     # A resample has fewer distinct labels, which shifts averages over labels so far that their
     # interval might not include their value.
     ratios = {name: m for name, m in measures.items() if isinstance(m, Ratio)}
-    draws = bootstrap(list(ratios.values()), evaluation.n, times=times, seed=seed)
+    draws = bootstrap(list(ratios.values()), evaluation.n, times=intervals, seed=seed)
     ranges = {name: interval(draws[:, i], level) for i, name in enumerate(ratios)}
     return replace(evaluation, intervals=ranges)
 
@@ -249,20 +224,6 @@ class MetricRequest:
             predictions = predictions.without(filter_pairs)
             removed = before - int(predictions.counts.sum())
             notes.append(f"the filter removed {removed:,} predicted labels")
-        measures, facts = self.judge(predictions, truth, unknown)
-        values = {name: measure.value() for name, measure in measures.items()}
-        notes += facts.notes(self.longest)
-        return measures, Evaluation(values, facts.documents, {}, self.propensity, tuple(notes))
-
-    @property
-    def longest(self) -> int:
-        """The largest k."""
-        return max((metric.k for metric in self.metrics if metric.k is not None), default=0)
-
-    def judge(
-        self, predictions: Predictions, truth: Truth, unknown: Counts
-    ) -> tuple[dict[str, Measure], Facts]:
-        """The measures by name, and what else is to be said about the documents."""
         ks = [metric.k for metric in self.metrics if metric.k is not None]
         if len(ks) == len(self.metrics):
             predictions = predictions.top(max(ks))
@@ -288,7 +249,9 @@ class MetricRequest:
             return ranking_measure(judged, metric)
 
         measures = {str(metric): measured(metric) for metric in self.metrics}
-        return measures, Facts.of(judged, self.frequencies)
+        values = {name: measure.value() for name, measure in measures.items()}
+        notes += notes_on(judged, self.frequencies, max(ks, default=0))
+        return measures, Evaluation(values, len(judged), {}, self.propensity, tuple(notes))
 
 
 def checked_request(
@@ -337,11 +300,9 @@ def _table(
     intervals: Mapping[str, Interval],
     footer: str,
     notes: Iterable[str],
-    *,
-    signed: bool = False,
 ) -> str:
     """A row per metric, a column per cutoff; cells as ``51.20`` or ``51.20 [49.87, 52.50]``."""
-    cutoffs, rows = _cells(values, intervals, signed)
+    cutoffs, rows = _cells(values, intervals)
     first = max([3, *map(len, rows)])
     widths = {
         cutoff: max(len(cutoff) + 1, 5, *(len(row.get(cutoff, "")) for row in rows.values()))
@@ -360,17 +321,15 @@ def _html(
     intervals: Mapping[str, Interval],
     title: str,
     notes: Iterable[str],
-    *,
-    signed: bool = False,
 ) -> str:
     """The same table for notebooks."""
-    cutoffs, rows = _cells(values, intervals, signed)
+    cutoffs, rows = _cells(values, intervals)
     cells = [[family, *(row.get(cutoff, "") for cutoff in cutoffs)] for family, row in rows.items()]
     return notebook.table(title, cells, head=["", *(f"@{c}" for c in cutoffs)], notes=notes)
 
 
 def _cells(
-    values: Mapping[str, float], intervals: Mapping[str, Interval], signed: bool
+    values: Mapping[str, float], intervals: Mapping[str, Interval]
 ) -> tuple[list[str], dict[str, dict[str, str]]]:
     """The cutoffs, and the cells by metric and cutoff."""
     metrics = [(parse_metric(name), name) for name in values]
@@ -381,20 +340,71 @@ def _cells(
     )
     rows: dict[str, dict[str, str]] = {}
     for metric, name in metrics:
-        cell = _percent(values[name], signed)
+        cell = _percent(values[name])
         if name in intervals:
-            low, high = (_percent(bound, signed) for bound in intervals[name])
+            low, high = (_percent(bound) for bound in intervals[name])
             cell += f" [{low}, {high}]"
         rows.setdefault(metric.family, {})[metric.cutoff] = cell
     return cutoffs, rows
 
 
-def _percent(value: float, signed: bool) -> str:
-    if math.isnan(value):
-        return "-"
-    return f"{100 * value:+.2f}" if signed else f"{100 * value:.2f}"
+def _percent(value: float) -> str:
+    return "-" if math.isnan(value) else f"{100 * value:.2f}"
 
 
 def json_number(value: float) -> float | None:
     """The value for JSON, which has no NaN."""
     return None if math.isnan(value) else value
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A callable ``(estimator, X, y) -> float``; :func:`scorer` makes one."""
+
+    metric: str
+    k: int
+    propensity: Propensity
+
+    def __call__(self, estimator: Any, X: Any, y: Truth) -> float:
+        predictions = estimator.predict(X, k=self.k)
+        matrix = sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2)
+        column = label_column(y)
+        labels = y if column is None else column
+        truth, unknown = (y, None) if matrix else estimator.index_.encode(labels)
+        facts: TrainingFacts | None = None
+        if parse_metric(self.metric).family in (*PROPENSITY_SCORED, *PER_BIN):
+            facts = getattr(estimator, "facts_", None)
+            if facts is None:
+                raise ConfigError(
+                    f"scorer {self.metric}: the estimator needs facts_.frequencies (training "
+                    "documents per label) and facts_.documents"
+                )
+        return evaluate(
+            predictions,
+            truth,
+            unknown=unknown,
+            metrics=[self.metric],
+            train_frequencies=None if facts is None else facts.frequencies,
+            n_train=None if facts is None else facts.documents,
+            propensity=self.propensity,
+        )[self.metric]
+
+
+def scorer(name: str, *, k: int | None = None, propensity: Propensity | str = "default") -> Scorer:
+    """A scorer for scikit-learn's tools; higher scores are better.
+
+    ``y`` is a list of label lists or a documents x labels matrix with the estimator's columns. The
+    estimator predicts ``k`` labels: by default as many as the metric needs, or 100 for a metric
+    with a threshold.
+
+    >>> scorer("ndcg@5")
+    Scorer(metric='nDCG@5', k=5, propensity=Propensity(a=0.55, b=1.5))
+    """
+    metric = parse_metric(name)
+    if k is None:
+        k = metric.k or 100
+    if k < (metric.k or 1):
+        raise ConfigError(f"scorer {metric}: k = {k} predictions are too few")
+    if isinstance(propensity, str):
+        propensity = Propensity.preset(propensity)
+    return Scorer(str(metric), k, propensity)

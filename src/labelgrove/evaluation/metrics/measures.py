@@ -1,15 +1,20 @@
-"""What metrics are computed from, stored per document so that documents can be resampled."""
+"""What metrics are computed from, stored per document, and bootstrap intervals from that.
+
+Documents are drawn with replacement. A resample is a weight per document that all metrics share, so
+the numerator and denominator of a ratio change together, and so do two systems that are compared.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from labelgrove.core.arrays import Float64, Int64
+from labelgrove.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -20,54 +25,9 @@ class Ratio:
     denominators: Float64
 
     def value(self) -> float:
-        """The metric over all documents; NaN if the denominator is zero.
-
-        Sums are exact before they are rounded, so that those of parts of the documents can be added
-        up to the same value, see :class:`Sums`.
-        """
-        return self.sums().value()
-
-    def sums(self) -> Sums:
-        """What a part of the documents adds to the metric."""
-        return Sums(_exact(self.numerators), _exact(self.denominators))
-
-    @staticmethod
-    def joined(parts: Sequence[Ratio]) -> Ratio:
-        """The documents of all parts."""
-        return Ratio(
-            np.concatenate([part.numerators for part in parts]),
-            np.concatenate([part.denominators for part in parts]),
-        )
-
-
-@dataclass(frozen=True)
-class Sums:
-    """The sums of a ratio, each as a few numbers that add up to it without any error."""
-
-    numerator: tuple[float, ...]
-    denominator: tuple[float, ...]
-
-    def value(self) -> float:
-        """The ratio of the rounded sums; NaN if the denominator is zero."""
-        denominator = math.fsum(self.denominator)
-        return math.fsum(self.numerator) / denominator if denominator else float("nan")
-
-    @staticmethod
-    def joined(parts: Sequence[Sums]) -> Sums:
-        """The sums over the documents of all parts."""
-        return Sums(
-            _exact(np.array([number for part in parts for number in part.numerator])),
-            _exact(np.array([number for part in parts for number in part.denominator])),
-        )
-
-
-def _exact(values: Float64) -> tuple[float, ...]:
-    """A few numbers with the sum of these: the rounded sum, then what rounding has left out."""
-    numbers: list[float] = values.tolist()
-    sums: list[float] = []
-    while rest := math.fsum([*numbers, *(-part for part in sums)]):
-        sums.append(rest)
-    return tuple(sums)
+        """The metric over all documents, from exact sums; NaN if the denominator is zero."""
+        denominator = math.fsum(self.denominators)
+        return math.fsum(self.numerators) / denominator if denominator else float("nan")
 
 
 def mean(values: Float64) -> Ratio:
@@ -128,14 +88,65 @@ class PerLabel:
         per_label = {"P": scores.precision, "R": scores.recall, "F1": scores.f1}[self.kind]
         return float(np.nan_to_num(per_label[occurs]).mean())  # NaN: true, but never predicted
 
-    @staticmethod
-    def joined(parts: Sequence[PerLabel]) -> PerLabel:
-        """The counts over the documents of all parts."""
-        true, predicted, hits = (
-            np.sum([getattr(part.scores, name) for part in parts], axis=0)
-            for name in ("true", "predicted", "hits")
-        )
-        return PerLabel(parts[0].kind, LabelScores(true, predicted, hits))
-
 
 Measure: TypeAlias = Ratio | PerLabel
+
+
+_WEIGHTS_AT_ONCE = 4_000_000  # 32 MB of weights for any number of documents
+
+
+class Interval(NamedTuple):
+    """The range of the middle part of the resampled values, 95 % by default."""
+
+    low: float
+    high: float
+
+
+def bootstrap(measures: Sequence[Ratio], n: int, *, times: int, seed: int) -> Float64:
+    """The measures over ``times`` resamples of n documents, as a times x measures array."""
+    if times < 1:
+        raise ConfigError(f"intervals must be at least 1 resample, got {times}")
+    numerators = _stacked([measure.numerators for measure in measures], n)
+    denominators = _stacked([measure.denominators for measure in measures], n)
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, as in Ratio.value
+        blocks = [
+            (weights @ numerators) / (weights @ denominators)
+            for weights in _resamples(n, times, seed)
+        ]
+    return np.concatenate(blocks)
+
+
+def interval(values: Float64, level: float = 0.95) -> Interval:
+    """The percentile interval of resampled values, without the NaN among them."""
+    if not 0 < level < 1:
+        raise ConfigError(f"level must be between 0 and 1, got {level}")
+    defined = values[~np.isnan(values)]
+    if not len(defined):
+        return Interval(float("nan"), float("nan"))
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high))
+
+
+def widest(value: float, documents: int) -> float:
+    """How far a mean over so many other documents may lie from this one, in 19 of 20 cases.
+
+    The values of documents lie between 0 and 1. Their spread is largest if they are all 0 or 1, so
+    this is what P@1 needs, and more than other means do.
+
+    >>> round(widest(0.8, 1600), 4)
+    0.0196
+    """
+    return 1.96 * math.sqrt(max(0.0, value * (1 - value)) / documents)
+
+
+def _stacked(columns: list[Float64], n: int) -> Float64:
+    return np.stack(columns, axis=1) if columns else np.zeros((n, 0))
+
+
+def _resamples(n: int, times: int, seed: int) -> Iterator[Float64]:
+    """How often each document was drawn, for one block of resamples at a time."""
+    rng = np.random.default_rng(seed)
+    block = max(1, _WEIGHTS_AT_ONCE // n)
+    for start in range(0, times, block):
+        draws = (rng.integers(0, n, size=n) for _ in range(min(block, times - start)))
+        yield np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.float64)

@@ -1,5 +1,6 @@
 """Precision, recall, R-precision, nDCG and F1 of ranked labels, from one table of hits.
 
+Also split by how often a label occurs in training, from head to tail.
 A document without labels has a score of zero in every mean. Labels that are not in the training
 data (``unknown``) count among the true labels.
 """
@@ -14,12 +15,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Bools, Float64, Int64, MatrixLike, as_csr, entry_rows
+from labelgrove.core.arrays import CSR, Array, Bools, Float64, Int64, MatrixLike, as_csr, entry_rows
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.frames import label_column
 from labelgrove.errors import DataError
 from labelgrove.evaluation.metrics.measures import LabelScores, PerLabel, Ratio, mean
-from labelgrove.evaluation.metrics.names import Metric
+from labelgrove.evaluation.metrics.names import BIN_NAMES, Metric
 from labelgrove.evaluation.predictions import Predictions
 
 # A matrix has a row per document and a column per label; label lists may be a column or a frame.
@@ -60,40 +61,21 @@ class Judged:
         return hits
 
 
-class Facts(NamedTuple):
-    """What notes are made of: counts of documents and of labels."""
-
-    documents: int
-    unseen: int  # true labels that training has not seen
-    empty: int  # documents without labels
-    predicted: int  # labels of the document that has most
-
-    @classmethod
-    def of(cls, judged: Judged, frequencies: Float64 | None) -> Facts:
-        unseen = int(judged.unknown.sum())
-        if frequencies is not None:
-            unseen += int((frequencies[judged.truth.indices] == 0).sum())
-        empty = int((judged.sizes == 0).sum())
-        return cls(len(judged), unseen, empty, int(judged.predictions.counts.max()))
-
-    @staticmethod
-    def joined(parts: Sequence[Facts]) -> Facts:
-        """Those of all documents."""
-        documents, unseen, empty, predicted = zip(*parts, strict=True)
-        return Facts(sum(documents), sum(unseen), sum(empty), max(predicted))
-
-    def notes(self, k: int) -> list[str]:
-        """Sentences for people."""
-        notes = []
-        if self.unseen:
-            what = f"{self.unseen:,} true label occurrences are of labels that were unseen in"
-            notes.append(f"{what} training; they count as misses unless predicted")
-        if self.empty:
-            notes.append(f"{self.empty:,} documents without labels count as zero")
-        if self.predicted < k:
-            least = f"at most {self.predicted} labels were predicted"
-            notes.append(f"{least}; ranks up to {k} count as misses")
-        return notes
+def notes_on(judged: Judged, frequencies: Float64 | None, k: int) -> list[str]:
+    """Sentences on what may be counted in an unexpected way; ``k`` is the last rank that counts."""
+    unseen = int(judged.unknown.sum())
+    if frequencies is not None:
+        unseen += int((frequencies[judged.truth.indices] == 0).sum())
+    empty, predicted = int((judged.sizes == 0).sum()), int(judged.predictions.counts.max())
+    notes = []
+    if unseen:
+        what = f"{unseen:,} true label occurrences are of labels that were unseen in training"
+        notes.append(f"{what}; they count as misses unless predicted")
+    if empty:
+        notes.append(f"{empty:,} documents without labels count as zero")
+    if predicted < k:
+        notes.append(f"at most {predicted} labels were predicted; ranks up to {k} count as misses")
+    return notes
 
 
 def judge(predictions: Predictions, truth: Truth, *, unknown: Counts = None) -> Judged:
@@ -216,3 +198,95 @@ def by_label(judged: Judged, metric: Metric) -> LabelScores:
         for each in (judged.truth.indices, columns[counted], columns[counted & judged.hits])
     )
     return LabelScores(true, predicted, hits)
+
+
+HEAD_ABOVE = 100
+TAIL_UP_TO = 10
+
+
+def frequency_bin(frequencies: npt.ArrayLike) -> npt.NDArray[np.int8]:
+    """Positions in ``BIN_NAMES``: head above 100, torso 11 to 100, tail 1 to 10, unseen 0."""
+    counts = np.asarray(frequencies)
+    return np.select(
+        [counts > HEAD_ABOVE, counts > TAIL_UP_TO, counts > 0], [0, 1, 2], default=3
+    ).astype(np.int8)
+
+
+def check_frequencies(frequencies: npt.ArrayLike, labels: int) -> Float64:
+    """Training frequencies as numbers, one per label."""
+    counts = np.asarray(frequencies, dtype=np.float64)
+    if counts.shape != (labels,):
+        raise DataError(f"train_frequencies has shape {counts.shape}, expected ({labels},)")
+    if not (np.isfinite(counts) & (counts >= 0)).all():
+        raise DataError("train_frequencies must be finite and not negative")
+    return counts
+
+
+def bin_measure(judged: Judged, metric: Metric, bin_of: npt.NDArray[np.int8]) -> Ratio:
+    """A bin's share of P@k (the shares of all bins add up to it), or the recall of its labels."""
+    name, _, family = metric.family.partition("-")
+    position = BIN_NAMES.index(name)
+    counted = judged.hits & judged.counted(metric)
+    hits = (counted & (bin_of[judged.predictions.columns] == position)).sum(1, dtype=np.float64)
+    if family == "P":
+        assert metric.k is not None
+        return Ratio(hits, np.full(len(hits), float(metric.k)))
+    rows = entry_rows(judged.truth)[bin_of[judged.truth.indices] == position]
+    true = np.bincount(rows, minlength=len(judged)).astype(np.float64)
+    return Ratio(hits, true + judged.unknown if name == "unseen" else true)
+
+
+class BinScore(NamedTuple):
+    """A frequency bin: its labels, their true occurrences, and how many were predicted (hits).
+
+    ``precision_share`` is the bin's share of P@k; ``recall`` is NaN without occurrences.
+    """
+
+    name: str
+    labels: int
+    occurrences: int
+    hits: int
+    recall: float
+    precision_share: float
+
+
+def bin_scores(
+    judged: Judged, bin_of: Array, names: Sequence[str], *, k: int, unseen: int
+) -> list[BinScore]:
+    """The hits of the k best labels in each bin; ``unseen`` has the labels without a column."""
+    counted = judged.hits & judged.counted(Metric("P", k=k))
+    columns = np.arange(len(bin_of)), judged.truth.indices, judged.predictions.columns[counted]
+    labels, true, hits = (np.bincount(bin_of[each], minlength=len(names)) for each in columns)
+    true[unseen] += judged.unknown.sum()
+    rows = []
+    for place, name in enumerate(names):
+        size, occurrences, right = int(labels[place]), int(true[place]), int(hits[place])
+        recall = right / occurrences if occurrences else float("nan")
+        rows.append(BinScore(name, size, occurrences, right, recall, right / (k * len(judged))))
+    return rows
+
+
+def by_frequency(
+    predictions: Predictions,
+    truth: Truth,
+    *,
+    train_frequencies: npt.ArrayLike,
+    k: int = 5,
+    unknown: Counts = None,
+) -> list[BinScore]:
+    """The hits of the k best labels in each frequency bin, from head to unseen.
+
+    ``labels`` counts columns; how many distinct labels ``unknown`` stands for is not known.
+
+    >>> from labelgrove.data.corpus import LabelIndex
+    >>> p = Predictions.from_scores([[0.9, 0.5]], k=1, index=LabelIndex("ab"))
+    >>> for row in by_frequency(p, [[1, 1]], train_frequencies=[200, 3], k=1):
+    ...     print(row.name, row.hits, "of", row.occurrences)
+    head 1 of 1
+    torso 0 of 0
+    tail 0 of 1
+    unseen 0 of 0
+    """
+    judged = judge(predictions.top(k), truth, unknown=unknown)
+    bin_of = frequency_bin(check_frequencies(train_frequencies, len(predictions.index)))
+    return bin_scores(judged, bin_of, BIN_NAMES, k=k, unseen=BIN_NAMES.index("unseen"))

@@ -47,11 +47,9 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import load_folder
 from labelgrove.methods.base import Model
 from labelgrove.methods.dual.search import label_vectors, search
-from labelgrove.methods.explaining.explanation import ExplanationRequest
 from labelgrove.methods.folders import check_trees, without_gone
 from labelgrove.methods.inputs import beside_terms
-from labelgrove.methods.neighbours.memory import Memory, Queries
-from labelgrove.methods.neighbours.voting import VotingParams
+from labelgrove.methods.neighbours.memory import Memory, Queries, VotingParams
 from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.methods.xtransformer.ranking import (
     ClusterRanker,
@@ -128,12 +126,6 @@ class ExportedModel(Model):
         # What the graph gives fits the other parts, or not, only when it has run.
         with reading_parts(self.folder):
             return self.engine.predict(texts, k, mask)
-
-    def paths(self, question: ExplanationRequest) -> NoReturn:
-        """Refused: gradients need the network itself."""
-        raise UnsupportedError(
-            "an exported model has no gradients to explain it with; explain the original model"
-        )
 
     def growth(self) -> NoReturn:
         """Refused: only the original model learns."""

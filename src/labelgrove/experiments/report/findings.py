@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from labelgrove.core.arrays import Bools, Float64, Int64, entry_rows
-from labelgrove.evaluation.metrics.bins import BinScore, bin_scores
 from labelgrove.evaluation.metrics.names import Metric
-from labelgrove.evaluation.metrics.ranking import Judged, ranking_measure
+from labelgrove.evaluation.metrics.ranking import BinScore, Judged, bin_scores, ranking_measure
 from labelgrove.labels.tree import LabelTree
 
 Point = tuple[float, float]

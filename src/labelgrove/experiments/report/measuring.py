@@ -11,11 +11,10 @@ from labelgrove.core.arrays import Bools, Float64
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
+from labelgrove.evaluation.curves import Reliability, reliability
 from labelgrove.evaluation.metrics import BinScore, Comparison, Contest, Evaluation
-from labelgrove.evaluation.metrics.bins import by_frequency
 from labelgrove.evaluation.metrics.evaluation import json_number
-from labelgrove.evaluation.metrics.ranking import Judged
-from labelgrove.evaluation.reliability import Reliability, reliability
+from labelgrove.evaluation.metrics.ranking import Judged, by_frequency
 from labelgrove.experiments.report.labels import ReportLabels, label_table
 from labelgrove.experiments.report.runs import Run
 from labelgrove.experiments.report.slices import Slice

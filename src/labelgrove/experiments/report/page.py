@@ -20,7 +20,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats.files import replacing
 from labelgrove.data.records import words_of
 from labelgrove.disk.model_folder import model_size
-from labelgrove.evaluation.metrics.bins import HEAD_ABOVE, TAIL_UP_TO
+from labelgrove.evaluation.metrics.ranking import HEAD_ABOVE, TAIL_UP_TO
 from labelgrove.experiments.report.figures import figures
 from labelgrove.experiments.report.labels import as_json
 from labelgrove.experiments.report.look import LOOK, duration, percent, printable, shortened

@@ -32,7 +32,7 @@ from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine, engine_for
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.metrics.scoring import scorer
+from labelgrove.evaluation.metrics.evaluation import scorer
 from labelgrove.experiments.tuning.result import Trial as Trial
 from labelgrove.experiments.tuning.result import Tuned as Tuned
 from labelgrove.experiments.tuning.space import built_in_space, checked_space, parse_space

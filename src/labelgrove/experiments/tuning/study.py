@@ -19,7 +19,7 @@ from labelgrove.disk.run_folder import RunFolder, run_status
 from labelgrove.engines import Engine, LocalEngine
 from labelgrove.engines.engine import Ref
 from labelgrove.errors import ConfigError, LabelgroveError, StorageError
-from labelgrove.evaluation.metrics.scoring import Scorer
+from labelgrove.evaluation.metrics.evaluation import Scorer
 from labelgrove.experiments.attempts import Attempt, Outcome, read_lines
 from labelgrove.experiments.tuning.result import Trial, Tuned
 from labelgrove.experiments.tuning.space import Space, default_settings, laid_over, load_optuna

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import LabelgroveError
-from labelgrove.labels.documents import labels_with_words
 from labelgrove.methods import create, method_class
 from labelgrove.methods.auto.trials import NOISE, OutOfTimeError, Trials, pace
 from labelgrove.methods.base import Model, PlanStep
 from labelgrove.methods.ensemble.method import Ensemble
+from labelgrove.methods.label_texts import labels_with_words
 
 COMMON = ("tfidf", "features", "random_state", "n_jobs")  # settings of all members
 # How many times longer than one tree on words, and than one network, these take, roughly.

@@ -10,7 +10,6 @@ from labelgrove.core.aliases import Table
 from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import LabelgroveError
-from labelgrove.labels.documents import labels_with_words
 from labelgrove.methods.auto.growing import (
     GrowingEnsemble,
     Named,
@@ -23,6 +22,7 @@ from labelgrove.methods.auto.growing import (
 from labelgrove.methods.auto.trials import AFTERWARDS, OutOfTimeError, Trials, pace
 from labelgrove.methods.base import Model
 from labelgrove.methods.ensemble.method import Ensemble
+from labelgrove.methods.label_texts import labels_with_words
 from labelgrove.methods.linear.method import Linear
 
 TREES = 3

@@ -17,7 +17,7 @@ from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.evaluation.merging import MEASURED_AT, precision_rows
-from labelgrove.evaluation.metrics.intervals import widest
+from labelgrove.evaluation.metrics.measures import widest
 from labelgrove.methods.base import Model
 from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import prefixed

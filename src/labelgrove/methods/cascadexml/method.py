@@ -68,7 +68,6 @@ class CascadeXML(Model):
 
     fit = neural.fit
     _best_labels = networks.best_labels
-    paths = networks.paths
     parts = networks.parts
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:

@@ -292,21 +292,6 @@ class CascadeNet(nn.Module):
         """What the level of the labels reads, without dropout."""
         return self._vectors(states, dropout=False)[-1]
 
-    def path(self, states: Sequence[Tensor], column: int) -> list[scoring.NodeLogit]:
-        """Logits on the path to a label, even if it is on no shortlist."""
-        nodes = [int(self.index.leaf_positions[column])]
-        for level in range(len(self.tables) - 1, 0, -1):
-            nodes.insert(0, int(self.index.parents(level)[nodes[0]]))
-        steps = []
-        for level, vectors in enumerate(self._vectors(states, dropout=False)):
-            table = self._tables[level]
-            node, width = nodes[level], self.index.widths[level]
-            bias = float(table.bias[node].detach())
-            logit = vectors.float() @ table.weight[node].detach().float() + bias
-            counts = level >= len(nodes) - self._counted
-            steps.append(scoring.NodeLogit(level + 1, node, width, logit, bias, counts))
-        return steps
-
     def output_layer(self) -> tuple[Float32, Float32]:
         """Weights (labels x width) and biases of the labels, in the order of their columns."""
         table = self._tables[-1]

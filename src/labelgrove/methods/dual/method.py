@@ -41,7 +41,6 @@ from labelgrove.methods.dual.net import (
     vectors_of,
 )
 from labelgrove.methods.dual.search import SCORES_AT_ONCE, Product, label_vectors, search
-from labelgrove.methods.explaining import explanation
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.neighbours.reading import TextReader
@@ -198,23 +197,6 @@ class Dual(Model):
         labels, temperature = self.label_vectors_, self.towers.temperature
         best = search(documents, labels, k, temperature, mask=mask, product=on_device(labels))
         return Predictions(*best, self.index_)
-
-    def paths(self, question: explanation.ExplanationRequest) -> explanation.DecisionPaths:
-        """The cosine with the label's vector, divided among the words of the text."""
-        texts = with_texts(self.method, question.documents).texts
-        assert texts is not None
-        direction = self.label_vectors_[question.column].astype(np.float64)
-        direction /= self.towers.temperature
-        product = float(direction @ self.reader_.vectors(texts)[0])
-        bias = -1 / self.towers.temperature
-        margin, labels = product + bias, len(self.index_)
-        score = float(np.exp(margin))
-        step = explanation.Step(
-            1, question.column, labels, margin, score, bias=bias, vector=product
-        )
-        step = self.reader_.traced(step, direction, question)
-        path = explanation.Path("meaning", 1.0, score, (step,))
-        return explanation.DecisionPaths([path], "product")
 
     def growth(self) -> OwnGrowth:
         """New labels need a text, and no training."""

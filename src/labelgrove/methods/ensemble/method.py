@@ -296,7 +296,7 @@ class Ensemble(Model):
     def growth(self) -> OwnGrowth:
         """Members grow by themselves; a learnt merge gets room for new labels."""
         from labelgrove.methods.updating.growth import OwnGrowth
-        from labelgrove.methods.updating.views import grown_facts
+        from labelgrove.methods.updating.report import grown_facts
 
         def grown(additions: Additions) -> Table:
             if self.merge_ is None:

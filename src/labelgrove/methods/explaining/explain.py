@@ -21,11 +21,10 @@ from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import Documents, check_k, documents_of
 from labelgrove.data.records import words_of
-from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import check_fitted
 from labelgrove.methods.explaining.explanation import (
     BOUND_CHARS,
-    GRADIENT_STEPS,
     Explanation,
     ExplanationRequest,
     Neighbour,
@@ -51,7 +50,6 @@ def explain(
     *,
     top: int | None = 10,
     dense: DenseInput = None,
-    gradient_steps: int = GRADIENT_STEPS,
     corpus: Corpus | None = None,
     neighbours: int = 3,
     bounded: bool = False,
@@ -61,27 +59,24 @@ def explain(
     It lists the ``top`` words (None: all) and sums up the others. ``text`` is a string, a mapping
     of fields (positions of words are those in its texts, one per line), one row of
     features for a model that was fitted on features, or both as Documents; ``dense`` is the row of
-    numbers that a model with a dense block needs as well. For networks, integrated gradients with
-    this many ``gradient_steps`` measure what words contribute (1: gradient times input). With a
-    ``corpus``, it names the ``neighbours`` documents of the label that are most similar to the
-    text; models do not keep their training documents. A ``bounded`` explanation looks for the
-    positions of words only in the beginning of a long text, and says so in a note; it compares
-    the text with the first million characters of the label's documents.
+    numbers that a model with a dense block needs as well. With a ``corpus``, it names the
+    ``neighbours`` documents of the label that are most similar to the text; models do not keep
+    their training documents. A ``bounded`` explanation looks for the positions of words only in the
+    beginning of a long text, and says so in a note; it compares the text with the first million
+    characters of the label's documents.
     """
     check_fitted(model)
     text = _with_fields(model, text)
     if top is not None:
         check_count("top", top)
-    check_count("gradient_steps", gradient_steps)
     column = model.index_.get(label) if isinstance(label, str) else None
     if column is None:
         raise DataError(model.index_.unknown(label))
     if model.submodels():
-        options = {"top": top, "dense": dense, "gradient_steps": gradient_steps}
-        options["bounded"] = bounded
+        options = {"top": top, "dense": dense, "bounded": bounded}
         explanation = _explain_members(model, text, label, column, options)
     else:
-        explanation = _explain_one(model, text, column, top, dense, gradient_steps, bounded)
+        explanation = _explain_one(model, text, column, top, dense, bounded)
     if corpus is None:
         return explanation
     words = documents_of(_one_document(text)).texts
@@ -113,15 +108,15 @@ def _explain_one(
     column: int,
     top: int | None,
     dense: DenseInput,
-    gradient_steps: int,
     bounded: bool,
 ) -> Explanation:
     if dense is not None and "dense" not in model.takes:
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
     _one_document(text)
     examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
-    request = ExplanationRequest(text, column, examples, _one_row(dense), gradient_steps, bounded)
-    with using(threads=1, device=model.device):  # one text has no work for more
+    request = ExplanationRequest(text, column, examples, _one_row(dense), bounded)
+    threads = 1 if bounded else model.n_jobs
+    with using(threads=threads, device=model.device):
         paths, kind = model.paths(request)
     score = sum(path.weight * path.score for path in paths)
     reasons = added_up(paths)
@@ -146,21 +141,14 @@ def _explain_members(
     model: Fitted, text: TextInput, label: str, column: int, options: Table
 ) -> Explanation:
     """Explain each member by itself: an ensemble's score depends on all lists of its members."""
-    members, notes = [], []
-    for number, member in enumerate(model.submodels(), 1):
+    members = []
+    for member in model.submodels():
         reads_dense = "dense" in member.takes and member.facts_.width
         own_options = options if reads_dense else options | {"dense": None}
-        try:
-            members.append(explain(member, text, label, **own_options))
-        except UnsupportedError as error:
-            notes.append(f"member {number}: {error}")
-    if not members:
-        raise UnsupportedError(f"no member of this {model.method} can be explained: {notes[0]}")
+        members.append(explain(member, text, label, **own_options))
     k = min(model.candidates, len(model.index_))
     predictions = model.predict(_one_document(text), k=k, dense=_one_row(options["dense"]))
     ranks = np.flatnonzero(predictions.columns[0] == column)
-    if not len(ranks):
-        notes.append("no member predicts this label for this text")
     return Explanation(
         id=model.index_.ids[column],
         name=model.index_.names[column],
@@ -168,7 +156,7 @@ def _explain_members(
         score=float(predictions.scores[0, ranks[0]]) if len(ranks) else None,
         score_kind=predictions.score_kind,
         members=tuple(members),
-        notes=tuple(notes),
+        notes=() if len(ranks) else ("no member predicts this label for this text",),
     )
 
 

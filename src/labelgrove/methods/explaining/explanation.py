@@ -7,20 +7,18 @@ contribute; contributions that are not listed are summed up, so the sums always 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from labelgrove.core.aliases import DenseInput, Table, TextInput
 from labelgrove.core.arrays import Int32
-from labelgrove.core.notebook import cut, table
+from labelgrove.core.notebook import cut
 from labelgrove.data.inputs import Documents, documents_of
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import ScoreKind
 
-# For neural methods; the result of a single step is no better than chance.
-GRADIENT_STEPS = 8
 SHOWN_REASONS, SHOWN_MEMBERS = 10, 8  # when an explanation is displayed
 # Of a bounded explanation: characters in which words are looked for, words of a step, and positions
 # of a word.
@@ -50,8 +48,9 @@ class Reason:
     """A word and its contribution to a margin.
 
     A ``term`` is counted in the whole text: ``value`` is its tf-idf, ``contribution`` is that times
-    the classifier's weight, ``spans`` are all its positions. A ``token`` is a word at one position
-    of an encoder's input. A ``feature`` is a column of a matrix that the model was fitted on.
+    the classifier's weight, ``spans`` are all its positions. A ``token`` is a word at one position,
+    and ``contribution`` is what leaving it out costs. A ``feature`` is a column of a matrix that
+    the model was fitted on.
     """
 
     text: str
@@ -66,11 +65,11 @@ class Step:
     """A node on the path to the label; the label itself is the last.
 
     ``margin`` is the sum of the ``reasons``, of ``rest`` (words that are not listed), ``bias``,
-    ``vector`` (from a dense block of features) and ``unattributed`` (what gradients cannot explain;
-    0 for a linear model). ``probability`` is what the search derives from the margin, None if it
-    ranks by margins. ``counts`` says whether the step is part of the score, and ``weight`` is its
-    share of the effect of words on the path's score. ``level`` counts from 1; the node is one of
-    ``nodes`` and has ``labels`` below it, such as the ``examples``.
+    ``vector`` (from a dense block of features) and ``unattributed`` (what words that are left out
+    one by one do not explain; 0 for a linear model). ``probability`` is what the search derives
+    from the margin, None if it ranks by margins. ``counts`` says whether the step is part of the
+    score, and ``weight`` is its share of the effect of words on the path's score. ``level`` counts
+    from 1; the node is one of ``nodes`` and has ``labels`` below it, such as the ``examples``.
     """
 
     level: int
@@ -113,24 +112,6 @@ class DecisionPaths(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The terms of a text by their columns, with their positions.
-
-    ``name`` names columns that were not looked for, and ``most`` is how many reasons a step lists;
-    both only in a bounded explanation.
-    """
-
-    known: Mapping[int, tuple[str, tuple[Span, ...]]]
-    name: Callable[[int], str] | None = None
-    most: int | None = None
-
-    def __call__(self, column: int) -> tuple[str, tuple[Span, ...]] | None:
-        if column in self.known or self.name is None:
-            return self.known.get(column)
-        return self.name(column), ()
-
-
-@dataclass(frozen=True)
 class ExplanationRequest:
     """Why does this document get the label of this column?
 
@@ -142,7 +123,6 @@ class ExplanationRequest:
     column: int
     examples: Examples
     dense: DenseInput = None
-    gradient_steps: int = GRADIENT_STEPS
     bounded: bool = False
 
     @property
@@ -223,42 +203,20 @@ class Explanation:
         return plain
 
     def __repr__(self) -> str:
-        lines = [f"  {amount} {word}" for word, amount, _ in self._rows()]
-        for number, member in enumerate(self.members[:SHOWN_MEMBERS], 1):
-            lines += [f"  {line}" for line in f"member {number}: {member!r}".splitlines()]
-        return "\n".join([self._title(), *lines, *(f"  note: {note}" for note in self._notes())])
-
-    def _repr_html_(self) -> str:
-        head = ["word", "contribution", ""] if self.reasons else ()
-        own = table(self._title(), self._rows(), head=head, notes=self._notes())
-        return own + "".join(member._repr_html_() for member in self.members[:SHOWN_MEMBERS])
-
-    def _title(self) -> str:
         identity = "" if self.id == self.name else f" ({cut(self.id)})"
         score = "not found" if self.score is None else f"{self.score:.4f}"
         chance = "" if self.calibrated is None else f"probability {self.calibrated:.4f}, "
-        return f"{cut(self.name)}{identity}: {chance}{self.score_kind} {score}, {self.method}"
-
-    def _rows(self) -> list[tuple[str, str, str]]:
-        """The strongest words, what they contribute, and a bar."""
-        shown = self.reasons[:SHOWN_REASONS]
-        largest = max((abs(reason.contribution) for reason in shown), default=1.0)
-        return [
-            (
-                cut(reason.text),
-                f"{reason.contribution:+.3f}",
-                "█" * max(1, round(12 * abs(reason.contribution) / largest)),
-            )
-            for reason in shown
-        ]
-
-    def _notes(self) -> list[str]:
-        near = [
-            f"like document {cut(other.id or str(other.document))} ({other.similarity:.2f}): "
+        title = f"{cut(self.name)}{identity}: {chance}{self.score_kind} {score}, {self.method}"
+        lines = [f"{r.contribution:+.3f} {cut(r.text)}" for r in self.reasons[:SHOWN_REASONS]]
+        for number, member in enumerate(self.members[:SHOWN_MEMBERS], 1):
+            lines += f"member {number}: {member!r}".splitlines()
+        lines += [
+            f"note: like document {cut(other.id or str(other.document))} ({other.similarity:.2f}): "
             f"{cut(other.excerpt, 120)}"
             for other in self.neighbours[:SHOWN_MEMBERS]
         ]
-        return [*near, *(cut(note, 300) for note in self.notes[:SHOWN_MEMBERS])]
+        lines += [f"note: {cut(note, 300)}" for note in self.notes[:SHOWN_MEMBERS]]
+        return "\n  ".join([title, *lines])
 
 
 def strongest(reasons: Iterable[Reason], top: int | None) -> tuple[Reason, ...]:

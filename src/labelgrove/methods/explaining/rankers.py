@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from labelgrove.core.arrays import Array, CsrParts, Int32
+from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import FeatureParts
+from labelgrove.data.languages import UNSPACED
+from labelgrove.data.records import words_of
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.explaining.explanation import (
+    BOUND_CHARS,
+    BOUND_POSITIONS,
+    BOUND_WORDS,
     DecisionPaths,
     Examples,
     ExplanationRequest,
     Path,
     Reason,
     ReasonKind,
+    Span,
     Step,
-    Terms,
 )
 from labelgrove.ranking.beam import SearchParams, log_transformed
 from labelgrove.ranking.ranker import Ranker
+from labelgrove.text.feeding import find_analyzer
+from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
+from labelgrove.text.unicode_tables import strip_marks
 
 EXAMPLES = 3  # labels that show what a node is about
 
@@ -54,11 +64,6 @@ def most_frequent(index: LabelIndex, frequencies: Array) -> Examples:
         return tuple(index.names[column] for column in best)
 
     return name
-
-
-def dense_weights(ranker: Ranker, level: int, node: int) -> npt.NDArray[np.float64]:
-    """A node's weights for the dense features."""
-    return np.asarray(ranker.columns(level, [node]).dense[0], np.float64)
 
 
 def log_probability(margin: float, post_processor: str) -> float | None:
@@ -148,26 +153,18 @@ def tree_paths(
     *,
     search: SearchParams,
     terms: Terms | None,
-    revise: Callable[[list[list[Step]]], list[list[Step]]] = list,
 ) -> DecisionPaths:
-    """The path down each tree to the label, for one document as the rankers read it.
-
-    ``revise`` may change the steps of all trees before they become paths.
-    """
+    """The path down each tree to the label, for one document as the rankers read it."""
     rows = [ranker.parts(document) for ranker in rankers]
     if rows[0].rows != 1:
         raise DataError(f"explain takes one document, got {rows[0].rows}")
     column, examples = question.column, question.examples
-    steps = [
-        ranker_steps(ranker, parts, column, params=search, terms=terms, examples=examples)
-        for ranker, parts in zip(rankers, rows, strict=True)
-    ]
     paths = []
-    trees = zip(rankers, rows, revise(steps), strict=True)
-    for number, (ranker, parts, own_steps) in enumerate(trees, 1):
+    for number, (ranker, parts) in enumerate(zip(rankers, rows, strict=True), 1):
+        steps = ranker_steps(ranker, parts, column, params=search, terms=terms, examples=examples)
         score = float(ranker.score(parts, [column], params=search)[0, 0])
         name = "tree" if len(rankers) == 1 else f"tree {number}"
-        paths.append(Path(name, 1.0 / len(rankers), score, tuple(own_steps)))
+        paths.append(Path(name, 1.0 / len(rankers), score, tuple(steps)))
     return DecisionPaths(paths, search.score_kind)
 
 
@@ -191,3 +188,117 @@ def feature_reasons(
         text, spans = term or (f"feature {feature}", ())
         reasons.append(Reason(text, float(contributions[place]), value, kind, spans))
     return tuple(reasons), rest
+
+
+def named_terms(question: ExplanationRequest, reader: TermReader) -> Terms | None:
+    """The terms of the text by their columns; None where columns are those of a matrix alone."""
+    if reader.tfidf is None:
+        return None
+    return Terms(question.text, reader.tfidf, question.bounded)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of a text by their columns, with their positions.
+
+    The kernels that count terms do not record positions, so each term is looked for. ``bounded``
+    looks for few terms, and only in the beginning of a long text.
+    """
+
+    text: str
+    tfidf: Tfidf
+    bounded: bool = False
+
+    @property
+    def most(self) -> int | None:
+        """How many reasons a step lists."""
+        return BOUND_WORDS if self.bounded else None
+
+    def __call__(self, column: int) -> tuple[str, tuple[Span, ...]] | None:
+        """The names of a column and all their positions; None if it is none of tf-idf's."""
+        if column not in self.names:
+            return None
+        names = self.names[column]
+        spans = sorted({span for name in names for span in self._places(name)})
+        return " | ".join(names), tuple(spans[: BOUND_POSITIONS if self.bounded else None])
+
+    @cached_property
+    def words(self) -> str:
+        """What is looked at: the text, or whole words of its beginning."""
+        words = words_of(self.text)
+        if self.bounded and len(words) > BOUND_CHARS:
+            words = "".join(words[:BOUND_CHARS].rsplit(None, 1)[:1])
+        return words
+
+    @cached_property
+    def names(self) -> dict[int, list[str]]:
+        """The terms of each column; hashed ones may share it, and each may be the one."""
+        tfidf, buckets = self.tfidf, self.tfidf.params.n_buckets
+        if buckets is None:
+            columns = tfidf.transform([self.text]).indices.tolist()
+            return {column: [tfidf.term(column)] for column in columns}
+        names = {column: [term] for column, term in tfidf.field_columns(self.text).items()}
+        every = {"min_df": 1, "max_df": 1.0, "max_features": None, "n_buckets": None}
+        params = TfidfParams(**tfidf.fitted_params.get_params() | every | {"field_weights": {}})
+        try:
+            terms = Tfidf(params, analyzer=tfidf.analyzer, n_jobs=1).fit([self.words]).vocabulary
+        except DataError:  # the text has no term at all
+            return names
+        # A term's bucket depends only on its letters, so counting it as one token finds it.
+        whole = Tfidf(TfidfParams(n_buckets=buckets), analyzer=lambda term: [term], n_jobs=1)
+        hashed = whole.fit(terms[:1]).transform_parts(terms).indices.tolist()
+        for term, column in zip(terms, hashed, strict=True):
+            names.setdefault(column, []).append(term)
+        return names
+
+    def _places(self, term: str) -> Iterator[Span]:
+        """Looks for the first word, which is fast, and compares the pattern there."""
+        folded, origins = self._folded
+        pattern, first = re.compile(self._pattern(term)), term.lstrip(" ").partition(" ")[0]
+        gap = term[0] == " " and self.tfidf.fitted_params.analyzer == "char"
+        at = folded.find(first) if first else -1
+        while at >= 0:
+            if match := pattern.match(folded, at):
+                start = len(folded[:at].rstrip()) if gap else at
+                yield Span(origins[start][0], origins[match.end() - 1][1])
+            at = folded.find(first, at + 1)
+
+    def _pattern(self, term: str) -> str:
+        """A regular expression for a term in the folded text."""
+        params, kind = self.tfidf.fitted_params, self.tfidf.fitted_params.analyzer
+        words = [re.escape(word) for word in term.split(" ")]
+        if self.tfidf.analyzer or find_analyzer(kind):  # tokens may be the beginnings of words
+            return r"\S*\s+".join(words)
+        if kind == "char" or (kind == "mixed" and re.search(UNSPACED, term)):
+            return r"(?<=\s)" * (not words[0]) + r"\s+".join(words[not words[0] :])
+        if kind == "char_wb":
+            first, last = (r"(?<!\S)" * (not words[0]), r"(?!\S)" * (not words[-1]))
+            return f"{first}{''.join(words)}{last}"
+        inside, between = (r"[^ ]", " +") if kind == "space" else (r"\w", r"\W+")
+        inside = rf"(?!{UNSPACED})\w" if kind == "mixed" else inside
+        short = params.min_token_length - 1
+        if short and kind != "space":  # shorter words are left out
+            between += rf"(?:\w{{1,{short}}}\W+){{0,5}}"
+        return f"(?<!{inside}){between.join(words)}(?!{inside})"
+
+    @cached_property
+    def _folded(self) -> tuple[str, list[tuple[int, int]]]:
+        """The words as terms are spelled, and the place in the text of each character."""
+        params, text = self.tfidf.fitted_params, self.words
+        places = [(place, place + 1) for place in range(len(text))]
+        if params.nfc and nfc(text) is not text:
+            text, places = nfc_places(text)
+        lower = text.lower() if params.lowercase else text
+        if len(lower) == len(text) and not params.strip_accents:
+            return lower, places
+        pieces: list[str] = []
+        origins: list[tuple[int, int]] = []
+        at = 0
+        for char, place in zip(text, places, strict=True):
+            # The case of one letter, sigma, depends on its neighbours, but its length does not.
+            length = len(char.lower()) if params.lowercase else 1
+            piece, at = lower[at : at + length], at + length
+            piece = strip_marks(piece) if params.strip_accents else piece
+            pieces.append(piece)
+            origins += [place] * len(piece)
+        return "".join(pieces), origins

@@ -23,7 +23,6 @@ from labelgrove.methods import networks, neural
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import CostEstimate, expected_widths
 from labelgrove.methods.defaults import TrainingNeeds
-from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.lightxml import static
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
@@ -129,23 +128,15 @@ class LightXML(Model):
         """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus, TrainingNeeds(dropouts=(0.3, 0.5)))
 
-    def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        """The network's own way to the label, and the reranker's; refused for two encoders."""
-        self._refuse_two("explained")
-        return networks.paths(self, question)
-
     def exported_parts(self) -> ExportedParts:
         """The encoder for the graph; heads and ranker beside it. Refused for two encoders."""
-        self._refuse_two("exported")
-        ranker = {} if self.reranker_ is None else self.reranker_.parts()
-        return networks.network_pieces(self.network_, self._exported_heads() | ranker)
-
-    def _refuse_two(self, what: str) -> None:
         if isinstance(self.network_, static.TwoEncoders):
             raise UnsupportedError(
-                f"a lightxml model with two encoders cannot be {what}; train one with "
+                "a lightxml model with two encoders cannot be exported; train one with "
                 "heads.negatives=dynamic"
             )
+        ranker = {} if self.reranker_ is None else self.reranker_.parts()
+        return networks.network_pieces(self.network_, self._exported_heads() | ranker)
 
     def _exported_heads(self) -> dict[str, Part]:
         heads = self.network_.heads

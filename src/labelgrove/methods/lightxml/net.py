@@ -295,26 +295,6 @@ class LightXmlNet(nn.Module):
             kept, kept_mask = self.best_groups(states)
             return lists.found_labels(kept, kept_mask, self.index.true_nodes(positives)[0])[None]
 
-    def path(self, states: Sequence[Tensor], column: int) -> list[scoring.NodeLogit]:
-        """Logits on the path to a label, even if it is on no shortlist."""
-        text = self._text(states, dropout=False)
-        if self.index is None:
-            logit = text @ self.full.weight[column].to(text.dtype) + self.full.bias[column]
-            bias = float(self.full.bias[column].detach())
-            return [scoring.NodeLogit(1, column, self.full.out_features, logit, bias, True)]
-        leaf = int(self.index.leaf_positions[column])
-        group = int(self.index.parents(1)[leaf])
-        of_group = text @ self.groups.weight[group] + self.groups.bias[group]
-        of_label = self._hidden(text) @ self.table.weight[leaf].to(text.dtype)
-        groups, labels = self.index.widths
-        counts = self.params.score == "weighted"
-        return [
-            scoring.NodeLogit(
-                1, group, groups, of_group, float(self.groups.bias[group].detach()), counts
-            ),
-            scoring.NodeLogit(2, leaf, labels, of_label, 0.0, True),
-        ]
-
     @property
     def text_width(self) -> int:
         """Size of :meth:`text`."""

@@ -32,7 +32,7 @@ from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
 from labelgrove.nn.training.loop import LoopParams, Task, train
-from labelgrove.ranking.relevance import targets
+from labelgrove.ranking.negatives import targets
 
 PREFIX = "recall/"  # of the first encoder's arrays, where there are two
 

@@ -30,11 +30,11 @@ from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import inputs
 from labelgrove.methods.base import Model, Workers
+from labelgrove.methods.label_texts import label_documents, with_label_documents
 from labelgrove.methods.linear import streaming
 from labelgrove.methods.linear.sharded import sharded_features
 from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
@@ -268,8 +268,7 @@ class Linear(Model):
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
         """Down each tree."""
-        from labelgrove.methods.explaining.rankers import tree_paths
-        from labelgrove.methods.explaining.spans import named_terms
+        from labelgrove.methods.explaining.rankers import named_terms, tree_paths
 
         reader = self._reader()
         return tree_paths(

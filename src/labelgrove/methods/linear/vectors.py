@@ -26,8 +26,6 @@ from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import CostEstimate, linear_space
-from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
-from labelgrove.methods.explaining.networks import NetworkInput, vector_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import scaled
 from labelgrove.methods.linear.method import Linear
@@ -186,22 +184,6 @@ class LinearVectors(Model):
             return matching.match(runner, tokens, 1).vectors
         precision = self.training.precision
         return embed_texts(embedder, tokens, precision).arrays["dense"]
-
-    def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        """Down each tree; vectors of an encoder are traced back to words."""
-        embedder, reading = self.embedder_, None
-        if not isinstance(embedder, Word2vec):
-            network = embedder if isinstance(embedder, Network) else None
-            encoder = embedder.encoder if isinstance(embedder, Network) else embedder
-            reading = NetworkInput(encoder, network, question)
-        return vector_paths(
-            self.rankers_,
-            self.read(question.documents),
-            question,
-            search=self.search,
-            terms=self.term_reader(),
-            reading=reading,
-        )
 
     def growth(self) -> GrowthView:
         """Labels get a place in each tree."""

@@ -3,13 +3,14 @@
 Some numbers come from the label's own training documents: how many there are, and how often a match
 of its name was right. While the weights are fitted, these are counted without the tenth of the
 documents that the match is in. So labels that have documents in one tenth alone are seen there as
-labels without documents, and the model learns how far a name by itself is to be trusted.
+labels without documents, and the model learns how far a name by itself is to be trusted. New
+documents and new labels change the counts, but not the weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,41 +20,15 @@ from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
+from labelgrove.data.corpus import Corpus
 from labelgrove.methods.matcher.names import Bool, Float64, NameReading, Names, contains
+from labelgrove.methods.updating.growth import Additions
 
 TEXTS_AT_ONCE = 1000
 FOLDS = 10
 LEAST_SPREAD = 1e-3  # a column that varies less is as good as constant
 PRIOR = 0.03  # the share of matches that are right, before any is seen
-# The columns of Evidence.rows: what speaks for a match, and what training knows of its label.
-OF_MATCH = (
-    "likeness of the words",
-    "the same words",
-    "two words",
-    "more words",
-    "length of the name",
-    "rarity of the rarest word",
-    "mean rarity of the words",
-    "rarity of the commonest word",
-    "labels with this name",
-    "first place",
-    "first place as a share of the text",
-    "places",
-    "places with the same words",
-    "in the title or first sentence",
-    "inside a longer name",
-    "names found in the text",
-    "length of the text",
-    "a qualifier",
-    "its words in the text",
-)
-OF_LABEL = (
-    "training documents of the label",
-    "no training document",
-    "share of right matches in training",
-    "wrong matches in training",
-)
-COLUMNS = OF_MATCH + OF_LABEL
+COLUMNS = 23  # of Evidence.rows: what speaks for a match, and what training knows of its label
 
 
 @dataclass
@@ -152,7 +127,7 @@ class Evidence:
     def rows(
         self, names: Names, candidates: MatchCandidates, known: MatchCounts | None = None
     ) -> Float64:
-        """The numbers in ``COLUMNS``, a row per candidate; ``known`` has a row for each, too."""
+        """``COLUMNS`` numbers per candidate; ``known`` has a row for each, too."""
         rarity = np.log((self.n_texts + 1) / (self.stem_texts + 1.0))
         stems, lengths = names.stems[candidates.name], names.lengths[candidates.name]
         used = stems >= 0
@@ -221,7 +196,7 @@ class Evidence:
         """From the model folder."""
         arrays = part.arrays
         counts = MatchCounts(*(arrays[f"counts.{name}"] for name in MatchCounts._fields))
-        width = len(COLUMNS)
+        width = COLUMNS
         columns = ("centre", "scale", "least", "most")
         for name, size in (("weights", width + 1), *((name, width) for name in columns)):
             if arrays[name].shape != (size,):
@@ -280,7 +255,7 @@ def learn_evidence(
             for total, part in zip(totals, (documents, right, wrong), strict=True)
         )
     )
-    blank = np.zeros(len(COLUMNS))
+    blank = np.zeros(COLUMNS)
     nothing = np.append(blank, 0.0), blank, blank + 1, blank, blank
     evidence = Evidence(stem_texts, count, totals, *nothing)
     if not len(sample.text):
@@ -294,3 +269,51 @@ def learn_evidence(
         scaled, np.concatenate(targets).astype(np.float64), params.ridge
     )
     return evidence
+
+
+def grown_evidence(evidence: Evidence, names: Names, more: Names, additions: Additions) -> Evidence:
+    """Counts matches in new documents, and matches of new labels in old documents.
+
+    ``names`` are those of the old labels, ``more`` those of all labels. Old documents stand for all
+    that the model was trained on, also if they are a part of them. If there are none, words that
+    only names of new labels have count as if no old document had them.
+    """
+    known, labels = len(evidence.counts.documents), len(additions.index)
+    stem_texts = renamed_evidence(evidence, names, more).stem_texts
+    old_stems = [more.stem_numbers[stem] for stem in names.stem_numbers]
+    new_stems = np.setdiff1d(np.arange(len(stem_texts)), old_stems)
+    counts = np.zeros((len(MatchCounts._fields), labels))
+    counts[:, :known] = evidence.counts
+    if additions.old is not None:
+        stems, seen = _counted(more, additions.old)
+        all_of_them = evidence.n_texts / max(1, len(additions.old))
+        stem_texts[new_stems] = np.rint(all_of_them * stems[new_stems])
+        counts[:, known:] = all_of_them * seen[:, known:]
+    n_texts = evidence.n_texts
+    if additions.documents is not None:
+        stems, seen = _counted(more, additions.documents)
+        stem_texts += stems
+        n_texts += len(additions.documents)
+        first = known if additions.only_new else 0
+        counts[:, first:] += seen[:, first:]
+    return replace(evidence, stem_texts=stem_texts, n_texts=n_texts, counts=MatchCounts(*counts))
+
+
+def renamed_evidence(evidence: Evidence, names: Names, others: Names) -> Evidence:
+    """The evidence for ``others``: words that ``names`` lack count as if no text had them."""
+    texts_with = dict(zip(names.stem_numbers, evidence.stem_texts.tolist(), strict=True))
+    stem_texts = np.array([texts_with.get(stem, 0) for stem in others.stem_numbers], np.int64)
+    return replace(evidence, stem_texts=stem_texts)
+
+
+def _counted(names: Names, corpus: Corpus) -> tuple[Int64, Float64]:
+    """How many texts have each stem; documents, right and wrong matches of each label."""
+    assert corpus.texts is not None
+    width = len(corpus.index)
+    stem_texts, right, wrong = np.zeros(len(names.stem_numbers), np.int64), *np.zeros((2, width))
+    for stems, candidates, is_right in found_matches(names, corpus.texts, corpus.labels):
+        stem_texts += stems
+        right += np.bincount(candidates.label[is_right], minlength=width)
+        wrong += np.bincount(candidates.label[~is_right], minlength=width)
+    documents = np.bincount(corpus.labels.indices, minlength=width)
+    return stem_texts, np.array([documents, right, wrong])

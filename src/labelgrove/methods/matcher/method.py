@@ -20,7 +20,6 @@ from labelgrove.core.topk import TopK, top_k
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_texts_alone, checked_inputs
-from labelgrove.data.records import words_of
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import DataError
@@ -29,19 +28,19 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import Model
 from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.matcher.evidence import (
-    OF_MATCH,
     TEXTS_AT_ONCE,
     Evidence,
     MatchingParams,
     find_candidates,
+    grown_evidence,
     learn_evidence,
+    renamed_evidence,
 )
-from labelgrove.methods.matcher.names import Float64, Names, matched_words
+from labelgrove.methods.matcher.names import Float64, Names
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import choose_features
 
 if TYPE_CHECKING:
-    from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
     from labelgrove.methods.updating.growth import Additions, OwnGrowth
 
 ENTRIES_AT_ONCE = 1 << 21  # scores of labels that are held at a time
@@ -147,8 +146,6 @@ class Matcher(Model):
 
     def use_index(self, index: LabelIndex) -> None:
         """Finds the names of this index from now on; weights and counts stay."""
-        from labelgrove.methods.matcher.growing import renamed_evidence
-
         names = Names(index, self.matching.letters)
         self.evidence_ = renamed_evidence(self.evidence_, self.names_, names)
         self.index_, self.names_ = index, names
@@ -157,35 +154,6 @@ class Matcher(Model):
         """Names are all that it looks for."""
         return True
 
-    def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        """The words that match; what training knows of the label is the bias."""
-        from labelgrove.methods.explaining import explanation
-
-        text, column = words_of(question.text), question.column
-        candidates = find_candidates(self.names_, self.names_.read([text]))
-        entry = np.flatnonzero(candidates.label == column)
-        reasons: tuple[explanation.Reason, ...] = ()
-        if len(entry):
-            own = candidates.of(entry)
-            rows = self.evidence_.rows(self.names_, own)
-            parts = self.evidence_.contributions(rows)[0]
-            of_match = float(parts[: len(OF_MATCH)].sum())
-            margin, bias = float(parts.sum()), float(parts.sum()) - of_match
-            score = float(self.evidence_.probabilities(self.names_, own)[0])
-            words = matched_words(self.names_, text, column)
-            reasons = tuple(
-                explanation.Reason(word, of_match / len(words), spans=tuple(spans))
-                for word, spans in words.items()
-            )
-        else:
-            score = margin = bias = float(self.evidence_.unmatched()[column])
-        step = explanation.Step(
-            1, column, len(self.index_), margin, score, bias=bias, reasons=reasons
-        )
-        return explanation.DecisionPaths(
-            [explanation.Path("names", 1.0, score, (step,))], "product"
-        )
-
     def growth(self) -> OwnGrowth:
         """With all training documents, everything is learnt again; otherwise counts grow."""
         from labelgrove.methods.updating.growth import OwnGrowth
@@ -193,8 +161,6 @@ class Matcher(Model):
         return OwnGrowth(self._grown)
 
     def _grown(self, additions: Additions) -> Table:
-        from labelgrove.methods.matcher.growing import grown_evidence
-
         new, old = additions.documents, additions.old
         for corpus in (new, old):
             if corpus is not None:

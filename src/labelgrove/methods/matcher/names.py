@@ -18,7 +18,6 @@ import numpy.typing as npt
 from labelgrove.core.arrays import Int64, offsets
 from labelgrove.data import records
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.methods.explaining.explanation import Span
 
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
@@ -288,25 +287,3 @@ def likeness(first: npt.NDArray[np.uint32], second: npt.NDArray[np.uint32]) -> F
     common = np.cumprod(first == second, axis=1, dtype=np.int8).sum(axis=1)
     common = np.minimum(common, np.minimum(*lengths))  # zeros at the ends are equal, too
     return np.asarray(2 * common / (lengths[0] + lengths[1]))
-
-
-def matched_words(names: Names, text: str, label: int) -> dict[str, list[Span]]:
-    """The words of a text that belong to a name of the label, and where they stand in it."""
-    reading = names.read([text])
-    matches = names.find(reading)
-    own = names.labels[matches.name] == label
-    places = {
-        place
-        for start, length in zip(matches.start[own], names.lengths[matches.name[own]], strict=True)
-        for place in range(int(start), int(start + length))
-    }
-    pieces = [(match, words_of(match.group())) for match in _WORD.finditer(text)]
-    spans = [Span(*match.span()) for match, words in pieces for _ in words]
-    # Decomposed accents break words of the text as it is, but not as it is compared.
-    aligned = len(spans) == len(reading.tokens)
-    words: dict[str, list[Span]] = {}
-    for place in sorted(places):
-        positions = words.setdefault(reading.words[reading.tokens[place]], [])
-        if aligned:
-            positions.append(spans[place])
-    return words

@@ -26,8 +26,7 @@ from labelgrove.methods.base import Model
 from labelgrove.methods.defaults import MOST_TOKENS
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import document_parts, features_stage, labelled_corpus
-from labelgrove.methods.neighbours.memory import Memory, Queries
-from labelgrove.methods.neighbours.voting import Support, VotingParams
+from labelgrove.methods.neighbours.memory import Memory, Queries, VotingParams
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import (
     FeatureChoice,
@@ -39,7 +38,6 @@ from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_
 from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
 
 if TYPE_CHECKING:
-    from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest, Step
     from labelgrove.methods.neighbours.reading import TextReader
 
 VectorKind = Literal["tfidf", "encoder", "both"]
@@ -166,59 +164,6 @@ class Neighbours(Model):
     def _reader(self) -> TermReader | None:
         """What reads the terms of texts; None for a model of features."""
         return None if self.vectorizer_ is None else self.term_reader()
-
-    def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        """The votes of the neighbours that have the label, divided among the words of the text.
-
-        A vote by tf-idf is divided among the terms in common, one by vectors among all words.
-        """
-        from labelgrove.methods.explaining import explanation
-
-        queries, params = self._queries(question.documents), self.voting
-        near = self.memory_.nearest(queries, params.neighbours)
-        supports = [self.memory_.voters.support(one, question.column, params) for one in near]
-        steps = {}
-        if queries.terms is not None:
-            steps["neighbours"] = self._step_by_terms(queries.terms, supports[0], question)
-        if queries.vectors is not None:
-            vector = queries.vectors[0]
-            steps["text vectors"] = self._step_by_vectors(vector, supports[-1], question)
-        share = params.encoder_share
-        weights = [1.0] if len(steps) == 1 else [1 - share, share]
-        paths = [
-            explanation.Path(name, weight, step.margin, (step,))
-            for (name, step), weight in zip(steps.items(), weights, strict=True)
-        ]
-        return explanation.DecisionPaths(paths, "product")
-
-    def _step_by_terms(self, row: CsrParts, support: Support, question: ExplanationRequest) -> Step:
-        from labelgrove.methods.explaining.rankers import feature_reasons
-        from labelgrove.methods.explaining.spans import named_terms
-
-        assert self.memory_.terms is not None
-        reader = self._reader()
-        terms = None if reader is None else named_terms(question, reader)
-        contributions = self.memory_.terms.contributions(row, support)
-        reasons, rest = feature_reasons(row.indices, row.data, contributions, terms)
-        votes = float(contributions.sum())
-        return self._step(question, support.prior, votes, reasons=reasons, rest=rest)
-
-    def _step_by_vectors(
-        self, vector: Float32, support: Support, question: ExplanationRequest
-    ) -> Step:
-        assert self.memory_.vectors is not None and self.reader_ is not None
-        direction = self.memory_.vectors.direction(support)
-        product = float(direction @ vector)
-        step = self._step(question, support.prior, product, vector=product)
-        return self.reader_.traced(step, direction, question)
-
-    def _step(self, question: ExplanationRequest, prior: float, votes: float, **parts: Any) -> Step:
-        """The one step of a path: the score of the label itself."""
-        from labelgrove.methods.explaining import explanation
-
-        score = prior + votes
-        labels = len(self.index_)
-        return explanation.Step(1, question.column, labels, score, score, bias=prior, **parts)
 
     def growth(self) -> NoReturn:
         """Refused."""

@@ -22,10 +22,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.disk.stages import Stages
 from labelgrove.methods.defaults import TrainingNeeds, derive
-from labelgrove.methods.explaining.explanation import ExplanationRequest, Step
-from labelgrove.methods.explaining.networks import NetworkInput, traced_step
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.neighbours.voting import Float64
 from labelgrove.methods.neural import make_runner
 from labelgrove.methods.preparation import check_fields, situation, tokens_stage
 from labelgrove.methods.xrtransformer.vectors import Standard, network_of, standardise
@@ -69,11 +66,6 @@ class TextReader:
     def _network(self) -> Network:
         network = network_of(self.encoder, LastState(), self.standard)
         return network.train(self.encoder.training)
-
-    def traced(self, step: Step, direction: Float64, question: ExplanationRequest) -> Step:
-        """The step with the vector's contribution, its product with ``direction``, as words."""
-        reading = NetworkInput(self.encoder, self._network(), question)
-        return traced_step(reading, step, reading.products(direction[None]).shares[0])
 
     def exported_parts(self, parts: dict[str, Part]) -> ExportedParts:
         """The encoder for the graph, and what else the model needs."""

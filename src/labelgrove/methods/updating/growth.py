@@ -49,13 +49,16 @@ class Additions:
     """What a model should learn: new labels at the end of ``index``, and new documents.
 
     ``old`` are training documents, all or some, if they are given. With ``only_new``, old labels
-    stay as they are.
+    stay as they are. ``rejected`` are columns of labels that people refused; those of them that old
+    documents have are trained, too. Without a document that has the label there is nothing to train
+    it with.
     """
 
     index: LabelIndex
     documents: Corpus | None
     old: Corpus | None
     only_new: bool
+    rejected: tuple[int, ...]
 
     def complete(self, facts: TrainingFacts) -> bool:
         """Whether all training documents of a model with these facts are here."""
@@ -65,8 +68,11 @@ class Additions:
         """Old label columns that are trained, too."""
         if self.documents is None or self.only_new:
             return np.zeros(0, np.int64)
-        columns = np.unique(self.documents.labels.indices).astype(np.int64)
-        return columns[columns < known]
+        columns = np.unique(self.documents.labels.indices)
+        if self.old is not None:
+            taught = np.intersect1d(self.rejected, self.old.labels.indices)
+            columns = np.union1d(columns, taught)
+        return columns[columns < known].astype(np.int64)
 
 
 @dataclass(frozen=True)

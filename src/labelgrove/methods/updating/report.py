@@ -1,7 +1,11 @@
-"""The result of growing a model, and when to train it from scratch instead."""
+"""The result of growing a model, when to train it from scratch instead, and its parts.
+
+The label index, trees, facts and the calibration grow in the same way for all methods.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -9,12 +13,22 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from labelgrove.core.aliases import Table
-from labelgrove.core.arrays import Int64
 from labelgrove.core.callbacks import Reporter
+from labelgrove.core.nfc import nfc
 from labelgrove.core.params import Params, param
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.data.features import Features
 from labelgrove.errors import DataError
+from labelgrove.evaluation.calibration import Calibration, label_groups
+from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
-from labelgrove.methods.updating.growth import Additions
+from labelgrove.methods.updating.growth import Additions, Read
+from labelgrove.ranking.beam import SearchParams, beam_per_level
+from labelgrove.ranking.growing import route, with_labels
+from labelgrove.ranking.negatives import nodes_to_mine
+from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.solver import RankerParams
 
 if TYPE_CHECKING:
     from labelgrove.text.tfidf import Tfidf
@@ -100,23 +114,10 @@ class Growth:
 
 @dataclass(frozen=True)
 class Task(Additions):
-    """The same for every member of an ensemble.
-
-    ``rejected`` are columns of labels that people refused; those of them that old documents have
-    are trained, too. Without a document that has the label there is nothing to train it with.
-    """
+    """The same for every member of an ensemble."""
 
     params: GrowthParams
     reporter: Reporter
-    rejected: tuple[int, ...] = ()
-
-    def changed(self, known: int) -> Int64:
-        """Old label columns that are trained, too."""
-        columns = super().changed(known)
-        if not self.rejected or self.only_new or self.old is None:
-            return columns
-        taught = np.intersect1d(self.rejected, self.old.labels.indices)
-        return np.union1d(columns, taught[taught < known]).astype(np.int64)
 
 
 def reported(
@@ -173,23 +174,17 @@ def rebuild_reasons(
     params: GrowthParams, *, added: float, leaf: int, leaf_size: int, unknown_terms: float | None
 ) -> tuple[str, ...]:
     """A sentence for every limit that is exceeded."""
-    reasons = []
-    if added > params.max_added:
-        reasons.append(
-            f"{100 * added:.1f} % more labels than were trained together "
-            f"(max_added {100 * params.max_added:.1f} %)"
-        )
-    if leaf > params.max_leaf * leaf_size:
-        reasons.append(
-            f"a cluster has {leaf:,} labels, and the tree was grown for {leaf_size:,} "
-            f"(max_leaf {params.max_leaf:g} times)"
-        )
-    if unknown_terms is not None and unknown_terms > params.max_unknown_terms:
-        reasons.append(
-            f"{100 * unknown_terms:.1f} % of the new documents' terms are unknown "
-            f"(max_unknown_terms {100 * params.max_unknown_terms:.1f} %)"
-        )
-    return tuple(reasons)
+    unknown = 0.0 if unknown_terms is None else unknown_terms
+    limits = {
+        f"{100 * added:.1f} % more labels than were trained together "
+        f"(max_added {100 * params.max_added:.1f} %)": added > params.max_added,
+        f"a cluster has {leaf:,} labels, and the tree was grown for {leaf_size:,} "
+        f"(max_leaf {params.max_leaf:g} times)": leaf > params.max_leaf * leaf_size,
+        f"{100 * unknown:.1f} % of the new documents' terms are unknown "
+        f"(max_unknown_terms {100 * params.max_unknown_terms:.1f} %)": unknown
+        > params.max_unknown_terms,
+    }
+    return tuple(reason for reason, exceeded in limits.items() if exceeded)
 
 
 def unknown_terms(vectorizer: Tfidf, texts: Sequence[str]) -> float | None:
@@ -212,3 +207,106 @@ def unknown_terms(vectorizer: Tfidf, texts: Sequence[str]) -> float | None:
     except DataError:  # the sample has no term at all
         return None
     return 1.0 - float(vectorizer.transform(sample).nnz) / float(every)
+
+
+Change = tuple[Fitted, Table]  # a model and the attributes to set
+
+
+def routed_documents(
+    features: Features, rankers: list[Ranker], params: RankerParams, search: SearchParams
+) -> Read:
+    """The clusters that the upper levels of each tree find, as when mining for training."""
+    widths = rankers[0].tree.widths
+    beam = beam_per_level(search.beam, widths[:-1] or widths)[-1]
+    terms = np.inf
+    if features.sparse is not None and not features.width:
+        terms = features.sparse.nnz / max(1, len(features))
+    mined = nodes_to_mine(params.mined_nodes, terms, beam=beam)
+    most = max(mined, beam)
+    routed = [route(ranker, features, search, most=most) for ranker in rankers]
+    return Read(features, routed, mined)
+
+
+def extended_tree(tree: LabelTree, grown: LabelTree) -> LabelTree:
+    """A tree with the labels of ``grown``; new ones go where most labels of their cluster are."""
+    last, clusters = len(grown.parents) - 1, []
+    children = grown.children(last)
+    own = tree.parents[-1][tree.leaf_positions]
+    for label in range(tree.labels, grown.labels):
+        parent = grown.parents[last][grown.leaf_positions[label]]
+        siblings = grown.leaf_labels[children[parent] : children[parent + 1]]
+        clusters.append(int(np.argmax(np.bincount(own[siblings[siblings < tree.labels]]))))
+    return with_labels(tree, clusters)
+
+
+def extended_index(
+    index: LabelIndex,
+    ids: Sequence[str],
+    *,
+    names: Sequence[str] | None = None,
+    texts: Sequence[str] | None = None,
+) -> LabelIndex:
+    """The index with more labels at its end; columns and groups stay."""
+    for label in ids:
+        if not isinstance(label, str) or not label:
+            raise DataError(f"a new label must be a non-empty string, got {label!r}")
+    ids = [nfc(label) for label in ids]
+    if len(set(ids)) != len(ids):
+        twice = next(label for number, label in enumerate(ids) if label in ids[:number])
+        raise DataError(f"the new label {twice!r} is given twice")
+    if not ids:
+        return index
+    new_names = list(ids if names is None else names)
+    all_names = all_texts = None
+    if names is not None or index.names is not index.ids:
+        all_names = [*index.names, *new_names]
+    if texts is not None or index.texts is not None:  # the name is the text where there is none
+        all_texts = [*(index.texts or index.names), *(new_names if texts is None else texts)]
+    return LabelIndex([*index.ids, *ids], names=all_names, texts=all_texts, groups=index.groups)
+
+
+def grown_facts(facts: TrainingFacts, index: LabelIndex, documents: Corpus | None) -> TrainingFacts:
+    """Facts that count new labels (those at the end of ``index``) and new documents."""
+    new = len(index) - len(facts.frequencies)
+    frequencies = np.concatenate([facts.frequencies, np.zeros(new, np.int64)])
+    count, fingerprints = facts.documents, facts.fingerprints
+    if documents is not None:
+        frequencies = frequencies + np.bincount(documents.labels.indices, minlength=len(index))
+        count += len(documents)
+        if fingerprints is not None:
+            fingerprints = fingerprints.with_documents(documents)
+    return replace(
+        facts,
+        documents=count,
+        frequencies=frequencies,
+        grown=facts.grown + new,
+        fingerprints=fingerprints,
+    )
+
+
+def grown_calibration(model: Fitted, attributes: Table, changes: list[Change]) -> Calibration:
+    """A calibration with room for new labels; nothing changes for the others.
+
+    ``attributes`` are those that the model will have, ``changes`` those of its members.
+    """
+    calibration = model.calibration_
+    assert calibration is not None
+    known, labels = len(model.index_), len(attributes["index_"])
+    groups, thresholds = calibration.groups, calibration.label_thresholds
+    if groups is not None and labels > known:
+        later = {id(owner): values for owner, values in changes}
+        members = [_with(member, later[id(member)]) for member in model.submodels()]
+        grown = _with(model, attributes | ({"members_": members} if members else {}))
+        new_groups = label_groups(grown, calibration.by)
+        assert new_groups is not None
+        groups = np.concatenate([groups, new_groups[known:]])
+    if thresholds is not None:
+        thresholds = np.concatenate([thresholds, np.full(labels - known, np.nan, np.float32)])
+    return replace(calibration, groups=groups, label_thresholds=thresholds)
+
+
+def _with(model: Fitted, attributes: Table) -> Fitted:
+    """A shallow copy of the model with other attributes."""
+    other = copy.copy(model)
+    other.__dict__.update(attributes)
+    return other

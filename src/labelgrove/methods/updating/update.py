@@ -24,8 +24,16 @@ from labelgrove.evaluation.predictions import check_fitted
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import GrowthView, OwnGrowth, Read
-from labelgrove.methods.updating.report import Growth, GrowthParams, Task, reported
-from labelgrove.methods.updating.views import Change, extended_index, grown_calibration, grown_facts
+from labelgrove.methods.updating.report import (
+    Change,
+    Growth,
+    GrowthParams,
+    Task,
+    extended_index,
+    grown_calibration,
+    grown_facts,
+    reported,
+)
 from labelgrove.ranking.growing import (
     GrowthExamples,
     from_own_text,
@@ -39,8 +47,8 @@ from labelgrove.ranking.growing import (
     with_columns,
     with_labels,
 )
+from labelgrove.ranking.negatives import Frequencies
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.relevance import Frequencies
 from labelgrove.ranking.weights import Columns
 
 
@@ -136,7 +144,7 @@ def _grow(
     for single in _singles(model):
         single.growth()  # fails early if it is not supported
     only_new = params.retrain == "new"
-    task = Task(index, documents, old, only_new, params, Reporter(callbacks), rejected)
+    task = Task(index, documents, old, only_new, rejected, params, Reporter(callbacks))
     changes, growth = _planned(model, task)
     for owner, attributes in changes:  # nothing can fail any more
         owner.__dict__.update(attributes)
@@ -196,9 +204,10 @@ def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[Table, G
     """The attributes of a model whose rankers have the new labels, and the report."""
     known = len(model.index_)
     new, changed = np.arange(known, len(task.index)), task.changed(known)
-    counts = np.zeros(len(task.index), np.int64)
+    fresh_labels = as_csr(np.zeros((0, len(task.index))))
     if task.documents is not None:
-        counts = np.bincount(task.documents.labels.indices, minlength=len(task.index))
+        fresh_labels = task.documents.labels
+    counts = np.bincount(fresh_labels.indices, minlength=len(task.index))
     learnt, silent = new[counts[new] > 0], new[counts[new] == 0]
     unknown_names = 0
     with task.reporter.stage("read"):
@@ -211,11 +220,9 @@ def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[Table, G
     with task.reporter.stage("train", total=len(view.rankers)) as stage:
         for number, ranker in enumerate(view.rankers):
             clusters = np.zeros(len(new), np.int32)
-            if fresh is not None and task.documents is not None and len(learnt):
-                labels = as_csr(task.documents.labels[:, learnt])
-                clusters[learnt - known] = nearest_clusters(
-                    fresh.routed[number], labels, ranker.tree
-                )
+            if fresh is not None and len(learnt):
+                own = as_csr(fresh_labels[:, learnt])
+                clusters[learnt - known] = nearest_clusters(fresh.routed[number], own, ranker.tree)
             if texts is not None:
                 each = as_csr(sparse.eye_array(len(silent), dtype=np.float32))
                 clusters[silent - known] = nearest_clusters(texts.routed[number], each, ranker.tree)
@@ -224,8 +231,8 @@ def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[Table, G
             columns = []
             if texts is not None:
                 columns.append(from_own_text(ranker, tree, silent, texts.features))
-            if fresh is not None and task.documents is not None:
-                examples = growing.examples(fresh, task.documents.labels)
+            if fresh is not None:
+                examples = growing.examples(fresh, fresh_labels)
                 if old is not None and task.old is not None:
                     examples = joined(growing.examples(old, task.old.labels), examples)
                 columns += growing.trained(examples, learnt, changed)
@@ -234,8 +241,8 @@ def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[Table, G
             )
             stage.advance()
     unreached = None
-    if fresh is not None and task.documents is not None:
-        unreached = _unreached(fresh, as_csr(task.documents.labels[:, :known]), view.rankers)
+    if fresh is not None:
+        unreached = _unreached(fresh, as_csr(fresh_labels[:, :known]), view.rankers)
     growth = reported(
         model,
         task,

@@ -38,7 +38,7 @@ from labelgrove.nn.heads.params import LABEL_WEIGHTS
 from labelgrove.nn.network import Network, network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
 from labelgrove.nn.training.loop import LoopParams, Task, train
-from labelgrove.ranking.relevance import relevance
+from labelgrove.ranking.negatives import relevance
 from labelgrove.ranking.solver import RankerParams
 
 

@@ -25,15 +25,13 @@ from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import C_SPACE, TRAINING_SPACE, CostEstimate
 from labelgrove.methods.defaults import TrainingNeeds
-from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
-from labelgrove.methods.explaining.networks import NetworkInput, vector_paths
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.searching import best_labels, search_labels, tree_cost_estimate, tree_growth
 from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice, without_matrix
 from labelgrove.methods.updating.growth import GrowthView
-from labelgrove.methods.updating.views import extended_tree
+from labelgrove.methods.updating.report import extended_tree
 from labelgrove.methods.xrtransformer import vectors as reading
 from labelgrove.methods.xrtransformer.levels import go_down, make_descent
 from labelgrove.methods.xrtransformer.net import XrParams
@@ -184,17 +182,6 @@ class XRTransformer(Model):
     def _seen(self, features: Features) -> Features:
         """What the ranker is given of tf-idf and vectors."""
         return features if self.ranker_input == "both" else Features(dense=features.dense)
-
-    def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        """Down the refined tree; text vectors are traced back to words."""
-        return vector_paths(
-            self.rankers_,
-            self.read(question.documents),
-            question,
-            search=self.search,
-            terms=self.term_reader(),
-            reading=NetworkInput(self.encoder_, None, question),
-        )
 
     def growth(self) -> GrowthView:
         """Labels get a place in both trees."""

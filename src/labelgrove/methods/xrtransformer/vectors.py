@@ -32,8 +32,8 @@ from labelgrove.nn.network import Network
 from labelgrove.nn.training.checkpoint import fill
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import OWN_MARGIN, log_transformed
+from labelgrove.ranking.negatives import normalised
 from labelgrove.ranking.ranker import Ranker, train_ranker
-from labelgrove.ranking.relevance import normalised
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.ranking.weights import dense_weights
 

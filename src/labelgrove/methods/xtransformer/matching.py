@@ -39,12 +39,12 @@ from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams, trained_pooling
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
-from labelgrove.nn.heads.layers import NodeLogit, TopLabels, as_numpy, log_odds, top_labels
+from labelgrove.nn.heads.layers import TopLabels, as_numpy, log_odds, top_labels
 from labelgrove.nn.heads.losses import LossKind, full_losses
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.network import Network, Runner, network_from_part
 from labelgrove.nn.training.devices import choose_device
-from labelgrove.ranking.relevance import targets
+from labelgrove.ranking.negatives import targets
 
 # Best clusters that are remembered of a document: fewer can be tried without the encoder.
 REMEMBERED = 100
@@ -152,13 +152,6 @@ class MatcherNet(nn.Module):
         """The ``k`` best of the ``allowed`` clusters and their margins, without dropout."""
         with torch.no_grad():
             return top_labels(self.clusters(self.text(states)), None, allowed, k)
-
-    def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
-        """The documents' margins for one cluster."""
-        weight, bias = self.clusters.weight[column], self.clusters.bias[column]
-        margins = self.text(states) @ weight + bias
-        width = self.clusters.out_features
-        return [NodeLogit(1, column, width, margins, float(bias.detach()), True)]
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
         """(true clusters, true clusters): the matcher scores all of them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -23,10 +23,6 @@ from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import C_SPACE, TRAINING_SPACE, CostEstimate
-from labelgrove.methods.explaining import networks as explained
-from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
-from labelgrove.methods.explaining.explanation import Path as LabelPath
-from labelgrove.methods.explaining.rankers import node_path, probability
 from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.networks import network_pieces
 from labelgrove.methods.settings import Group, LabelTexts, group
@@ -185,31 +181,6 @@ class XTransformer(Model):
         """tf-idf rows and text vectors, scaled as ``ranking`` says."""
         terms, matched = self._matched(X, 1)
         return ordering.ranker_features(terms, np.asarray(matched.vectors), self.ranking)
-
-    def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        """One path of two steps: the cluster by the matcher, the label by the ranker."""
-        ranker, params, learnt = self.orderer_.ranker, self.orderer_.params, self.orderer_.learnt
-        column = question.column
-        cluster = node_path(ranker.tree, column)[0]
-        reading = explained.NetworkInput(self.network_.encoder, self.network_, question)
-        reader = self.term_reader()
-        terms = reader.rows(question.documents)
-        # How long the vector is beside the terms does not depend on its direction.
-        block = ordering.ranker_features(terms, np.ones((1, max(1, ranker.width))), params).dense
-        length = 0.0 if block is None else float(np.linalg.norm(block))
-        weights = length * explained.label_weights(ranker, column) if ranker.width else None
-        (logit,), vector, attribution = reading.logits(cluster, weights, unit=True)
-        above = explained.network_step(reading, logit, attribution, 0, 2, ranker.tree)
-        shares = attribution.shares[-1] if ranker.width else np.zeros(attribution.shares.shape[1])
-        features = ordering.ranker_features(terms, vector, params)
-        own = explained.label_step(reading, ranker, reader, features, shares)
-        above = replace(above, counts=False, weight=0.0, probability=None)
-        if learnt is None or params.combine == "ranker":
-            return DecisionPaths([LabelPath("ranker", 1.0, own.margin, (above, own))], "margin")
-        both = explained.joined_steps(above, own, learnt.cluster, learnt.label, learnt.constant)
-        both = replace(both, probability=probability(both.margin, "sigmoid"))
-        path = LabelPath("matcher and ranker", 1.0, explained.product([both]), (both,))
-        return DecisionPaths([path], "probability")
 
     def growth(self) -> GrowthView:
         """Labels get a place in the matcher's clusters."""

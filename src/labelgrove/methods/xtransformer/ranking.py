@@ -26,8 +26,8 @@ from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
 from labelgrove.ranking.beam import OWN_MARGIN
+from labelgrove.ranking.negatives import targets
 from labelgrove.ranking.ranker import Ranker, train_ranker
-from labelgrove.ranking.relevance import targets
 from labelgrove.ranking.solver import RankerParams, refuse_idle
 
 PAIRS_AT_ONCE = 1 << 22  # pairs of a document and a label

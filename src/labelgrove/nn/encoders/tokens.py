@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from labelgrove.core.arrays import Int32, Int64, offsets
-from labelgrove.core.nfc import nfc, nfc_places
+from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
-from labelgrove.core.resources import thread_count, using
+from labelgrove.core.resources import thread_count
 from labelgrove.data.records import field_parts, is_record, text_parts
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 
@@ -112,49 +112,6 @@ def tokenize(texts: Iterable[str], tokenizer: AnyTokenizer, max_tokens: int) -> 
     return Tokens(np.frombuffer(ids, dtype=np.int32), np.frombuffer(offsets, dtype=np.int64))
 
 
-class TokenPlace(NamedTuple):
-    """The position of a token in its text, and its word; -1 for special tokens."""
-
-    start: int
-    end: int
-    word: int
-
-
-def token_places(
-    text: str, tokenizer: AnyTokenizer, max_tokens: int
-) -> tuple[Int32, list[TokenPlace]]:
-    """The token numbers of a text as by :func:`tokenize`, and the place of each token.
-
-    Places count characters and exclude white space around a token.
-    """
-    cutter, _, separator = _prepared(tokenizer, max_tokens)
-    with using(threads=1):
-        ids = tokenize([text], tokenizer, max_tokens).row(0)
-    if nfc(text) != text:
-        composed, origins = nfc_places(text)
-        _, places = token_places(composed, tokenizer, max_tokens)
-        return ids, [
-            TokenPlace(origins[place.start][0], origins[place.end - 1][1], place.word)
-            if place.word >= 0
-            else place
-            for place in places
-        ]
-    with _rayon(1):
-        read = _read(text, tokenizer, separator)
-        encoding = cutter.encode(read.encode("utf-8", "replace").decode())
-    marks = zip(encoding.offsets, encoding.word_ids, encoding.special_tokens_mask, strict=True)
-    places = []
-    for (start, end), word, special in marks:
-        piece = text[start:end]
-        inside = len(piece.strip())
-        start += len(piece) - len(piece.lstrip())
-        if not inside or special or word is None:
-            places.append(TokenPlace(0, 0, -1))
-        else:
-            places.append(TokenPlace(start, start + inside, word))
-    return ids, places or [TokenPlace(0, 0, -1)]
-
-
 def read_record(text: str, fields: Sequence[str], separator: str) -> str:
     """A document with fields as an encoder reads it: its texts and the chosen fields.
 
@@ -164,37 +121,9 @@ def read_record(text: str, fields: Sequence[str], separator: str) -> str:
     >>> read_record(record, ["by"], "[SEP]")
     'Snails[SEP]Ada, Ben[SEP]They are slow.'
     """
-    return separator.join(section.text for section in sections(text, fields))
-
-
-class Section(NamedTuple):
-    """A piece of a record that an encoder reads."""
-
-    text: str
-    start: int  # its place in the record's words; -1 for a catalogue field
-    field: str
-
-
-def sections(record: str, fields: Sequence[str]) -> list[Section]:
-    """What an encoder reads of a record, in this order; empty pieces are left out."""
-    texts, values, start = [], field_parts(record), 0
-    for name, text in text_parts(record).items():
-        texts.append(Section(text, start, name))
-        start += len(text) + bool(text)  # the texts are on lines of their own
-    chosen = [Section(", ".join(values.get(name, ())), -1, name) for name in fields]
-    return [section for section in (*texts[:-1], *chosen, texts[-1]) if section.text]
-
-
-def reading_of(text: str, tokenizer: AnyTokenizer) -> tuple[str, list[tuple[int, Section]]]:
-    """The string that is cut into tokens, and where its sections begin; none of a plain text."""
-    if not is_record(text):
-        return text, []
-    separator, start = _prepared(tokenizer, tokenizer.max_tokens)[2], 0
-    pieces = []
-    for section in sections(text, tokenizer.fields):
-        pieces.append((start, section))
-        start += len(section.text) + len(separator)
-    return separator.join(section.text for _, section in pieces), pieces
+    values, (*before, last) = field_parts(text), text_parts(text).values()
+    chosen = [", ".join(values.get(name, ())) for name in fields]
+    return separator.join(piece for piece in (*before, *chosen, last) if piece)
 
 
 def _separator(cutter: Tokenizer) -> str:
@@ -207,10 +136,7 @@ def _separator(cutter: Tokenizer) -> str:
 
 
 def _read(text: str, tokenizer: AnyTokenizer, separator: str) -> str:
-    """The text as the encoder reads it.
-
-    Places of characters stay, but not in documents with fields.
-    """
+    """The text as the encoder reads it."""
     if is_record(text):
         text = read_record(text, getattr(tokenizer, "fields", ()), separator)
     lowercase = getattr(tokenizer, "lowercase", False)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from labelgrove.core.arrays import CSR, Int32, Int64
 from labelgrove.labels.tree import LabelTree, allowed_nodes, nodes_needed
 from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels, round_up
-from labelgrove.ranking.relevance import targets
+from labelgrove.ranking.negatives import targets
 
 
 class Candidates(NamedTuple):

@@ -94,20 +94,6 @@ class TopLabels(NamedTuple):
     scores: Tensor
 
 
-class NodeLogit(NamedTuple):
-    """A node on the path to a label: its number, the documents' logits and their bias.
-
-    ``level`` counts from 1; ``counts`` tells whether the node's probability enters the score.
-    """
-
-    level: int
-    node: int
-    nodes: int
-    logit: Tensor
-    bias: float
-    counts: bool
-
-
 def top_labels(scores: Tensor, columns: Tensor | None, mask: Tensor | None, k: int) -> TopLabels:
     """The ``k`` best scores per row with their label columns; equal scores in any order.
 

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.params import Params, param
-from labelgrove.ranking.relevance import Frequencies, label_costs
+from labelgrove.ranking.negatives import Frequencies, label_costs
 from labelgrove.ranking.solver import refuse_idle_propensity
 
 SHARDED = (

@@ -1,19 +1,17 @@
 """Variety in lists: later labels of a cluster lose score, and only those."""
 
 import numpy as np
-import pytest
 
 from labelgrove import LabelIndex
-from labelgrove.errors import ConfigError
-from labelgrove.evaluation.diversity import diversify
 from labelgrove.evaluation.predictions import Predictions
+from labelgrove.methods.requests import diversify
 
 CLUSTERS = np.array([0, 0, 1, 1], np.int32)
 SCORES = np.array([[0.9, 0.8, 0.5, 0.4], [0.1, 0.6, 0.7, 0.2]])
 
 
-def predicted(k=4, kind="product"):
-    return Predictions.from_scores(SCORES, k=k, index=LabelIndex("abcd"), score_kind=kind)
+def predicted():
+    return Predictions.from_scores(SCORES, k=4, index=LabelIndex("abcd"))
 
 
 def test_later_labels_of_a_cluster_are_multiplied_down():
@@ -23,14 +21,13 @@ def test_later_labels_of_a_cluster_are_multiplied_down():
     assert diverse.score_kind == "product"
 
 
-def test_none_and_full_strength_and_margins():
+def test_none_and_full_strength():
     same = diversify(predicted(), CLUSTERS, 0.0)
     assert same.names() == predicted().names()
     assert np.array_equal(same.scores, predicted().scores)
     diverse = diversify(predicted(), CLUSTERS, 1.0)
     assert [row[:2] for row in diverse.names()] == [["a", "c"], ["c", "b"]]
     assert (diverse.scores[:, 2:] == 0).all()
-    pytest.raises(ConfigError, diversify, predicted(kind="margin"), CLUSTERS, 0.5).match("margins")
 
 
 def test_padding_stays_at_the_end():
