@@ -51,7 +51,6 @@ OTHER_TESTS = {
     "data/shop_words.py": ("data/test_shop.py",),
     "data/formats/*": ("data/formats",),
     "methods/matcher/*": ("methods/matcher",),
-    "labels/tree.py": ("labels/test_kway.py",),
     "evaluation/metrics/*": ("evaluation/metrics",),
     "ranking/ranker.py": ("ranking/test_beam.py", "ranking/test_negatives.py"),
     "text/tfidf.py": ("text/test_field_terms.py",),
