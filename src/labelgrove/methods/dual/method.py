@@ -158,15 +158,12 @@ class Dual(Model):
         return self
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
-        """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus, TrainingNeeds())
 
     def encoders(self) -> list[EncoderParams]:
-        """The one of both towers."""
         return [self.encoder]
 
     def learns_names(self) -> bool:
-        """They are all that it knows of labels."""
         return True
 
     def _vectors(self, words: Sequence[str]) -> Float32:
@@ -199,7 +196,6 @@ class Dual(Model):
         return Predictions(*best, self.index_)
 
     def growth(self) -> OwnGrowth:
-        """New labels need a text, and no training."""
         return OwnGrowth(self._grown)
 
     def _grown(self, additions: Additions) -> Table:
@@ -209,11 +205,9 @@ class Dual(Model):
         return {"label_vectors_": np.concatenate([self.label_vectors_, added])}
 
     def search_space(self) -> Table:
-        """The training and the temperature."""
         return TRAINING_SPACE | {"towers.temperature": {"low": 0.02, "high": 0.1, "log": True}}
 
     def exported_parts(self) -> ExportedParts:
-        """The encoder for the graph; the labels' vectors beside it."""
         return self.reader_.exported_parts(self._label_parts())
 
     def _label_parts(self) -> dict[str, Part]:
@@ -221,7 +215,6 @@ class Dual(Model):
         return {"towers": Part(config, {"vectors": self.label_vectors_.astype(np.float16)})}
 
     def parts(self) -> dict[str, Part]:
-        """The encoder and the labels' vectors."""
         return self.reader_.parts() | self._label_parts()
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:

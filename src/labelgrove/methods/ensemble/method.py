@@ -91,7 +91,6 @@ class Ensemble(Model):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Sets arguments by the names of :meth:`get_params`."""
         own: Table = {}
         for name, value in params.items():
             first, _, rest = name.partition("__")
@@ -250,11 +249,9 @@ class Ensemble(Model):
         return min(max(k, self.candidates), len(self.index_))
 
     def learns_names(self) -> bool:
-        """Whether a member does."""
         return any(member.learns_names() for member in self.submodels())
 
     def submodels(self) -> list[Model]:
-        """The members, fitted or not."""
         return list(self.members_ if self.fitted else self.members)
 
     def steps(self, documents: int) -> list[PlanStep]:
@@ -268,11 +265,9 @@ class Ensemble(Model):
         return [*steps, merged] if validation else steps
 
     def encoders(self) -> list[EncoderParams]:
-        """The encoders of all members."""
         return [encoder for member in self.submodels() for encoder in member.encoders()]
 
     def use_device(self, device: str) -> None:
-        """Moves all members to this device."""
         for member in self.members:
             member.use_device(device)
 
@@ -282,11 +277,9 @@ class Ensemble(Model):
         return
 
     def details(self) -> Table:
-        """How lists are merged."""
         return {"rule": self.rule_, "weights": self.weights_}
 
     def trees(self) -> dict[str, LabelTree]:
-        """The trees of all members."""
         return {
             f"{number} {member.method}, {name}": tree
             for number, member in enumerate(self.members_, 1)
@@ -308,7 +301,6 @@ class Ensemble(Model):
         return OwnGrowth(grown)
 
     def exported_parts(self) -> NoReturn:
-        """Refused."""
         raise UnsupportedError(
             "an ensemble cannot be exported as a whole; export its neural members one by one"
         )
@@ -337,7 +329,6 @@ class Ensemble(Model):
         return max(int(member.estimate_memory(corpus)) for member in self.members)
 
     def parts(self) -> dict[str, Part]:
-        """Rule, weights and the learnt merge; the members have their own folders."""
         report = dict(self.report_)
         parts = {"ensemble": Part({"rule": self.rule_, "weights": self.weights_, "report": report})}
         return parts if self.merge_ is None else parts | {"merge": self.merge_.state()}
@@ -377,7 +368,6 @@ class Ensemble(Model):
         return super().from_config(with_members(cls._get_param_names(), config))
 
     def to_config(self) -> Table:
-        """The settings, with a table per member."""
         tables = [{"method": member.method} | member.to_config() for member in self.members]
         return super().to_config() | {"members": tables}
 

@@ -125,11 +125,9 @@ class LightXML(Model):
         )
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
-        """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus, TrainingNeeds(dropouts=(0.3, 0.5)))
 
     def exported_parts(self) -> ExportedParts:
-        """The encoder for the graph; heads and ranker beside it. Refused for two encoders."""
         if isinstance(self.network_, static.TwoEncoders):
             raise UnsupportedError(
                 "a lightxml model with two encoders cannot be exported; train one with "
@@ -160,7 +158,6 @@ class LightXML(Model):
         }
 
     def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
-        """One head, or groups below a tree."""
         one_head = not self.heads.groups_labels(labels)
         widths = (labels,) if one_head else expected_widths(self.tree, labels)
         has_tree = not one_head or self.rerank.reranks
@@ -175,7 +172,6 @@ class LightXML(Model):
         return replace(cost_estimate, encoder=work)
 
     def search_space(self) -> Table:
-        """The training, the reranker and the dropout of the heads."""
         return networks.search_space(self) | {"heads.dropout": {"low": 0.0, "high": 0.6}}
 
     def estimate_memory(self, corpus: Corpus) -> int:
@@ -185,7 +181,6 @@ class LightXML(Model):
         return networks.memory(self, corpus, layers=self.heads.layers, copies=copies)
 
     def parts(self) -> dict[str, Part]:
-        """The network with its tree and ranker, and the second encoder if there is one."""
         parts = networks.parts(self)
         if isinstance(self.network_, static.TwoEncoders):
             recall = network_part(self.network_.recall, {})

@@ -151,7 +151,6 @@ class Matcher(Model):
         self.index_, self.names_ = index, names
 
     def learns_names(self) -> bool:
-        """Names are all that it looks for."""
         return True
 
     def growth(self) -> OwnGrowth:
@@ -177,7 +176,6 @@ class Matcher(Model):
         return {"names_": names, "evidence_": evidence}
 
     def search_space(self) -> Table:
-        """What counts as the same word."""
         return {"matching.letters": {"low": 5, "high": 12}}
 
     def parts(self) -> dict[str, Part]:

@@ -303,7 +303,6 @@ class Memory:
         return self.voters.best_labels(votes, k, params, mask=mask)
 
     def state(self) -> Part:
-        """For the model folder."""
         arrays = csr_arrays(self.voters.labels, "labels")
         if self.terms is not None:
             indptr, indices, data, documents = self.terms.postings

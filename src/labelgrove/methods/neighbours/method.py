@@ -166,14 +166,12 @@ class Neighbours(Model):
         return None if self.vectorizer_ is None else self.term_reader()
 
     def growth(self) -> NoReturn:
-        """Refused."""
         raise UnsupportedError(
             "a neighbours model cannot take new labels or documents. Train it again with the old "
             "and the new documents, which takes little more than their tf-idf"
         )
 
     def search_space(self) -> Table:
-        """The votes."""
         space: Table = {
             "voting.neighbours": {"low": 10, "high": 200, "log": True},
             "voting.power": {"low": 1.0, "high": 8.0},
@@ -184,7 +182,6 @@ class Neighbours(Model):
         return space
 
     def exported_parts(self) -> ExportedParts:
-        """The encoder for the graph, if there is one; the memory beside it."""
         if self.reader_ is None:
             return super().exported_parts()
         return self.reader_.exported_parts(self._memory_parts())
@@ -196,7 +193,6 @@ class Neighbours(Model):
         return parts
 
     def parts(self) -> dict[str, Part]:
-        """The memory, tf-idf, and the encoder."""
         return self._memory_parts() | ({} if self.reader_ is None else self.reader_.parts())
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:

@@ -68,12 +68,10 @@ class TextReader:
         return network.train(self.encoder.training)
 
     def exported_parts(self, parts: dict[str, Part]) -> ExportedParts:
-        """The encoder for the graph, and what else the model needs."""
         mean, scale = np.asarray(self.standard.mean), np.asarray(self.standard.scale)
         return ExportedParts(self.encoder, (-1,), parts, mean, scale)
 
     def parts(self) -> dict[str, Part]:
-        """For the model folder."""
         return {"encoder": self.encoder.state(), "standard": self.standard.state()}
 
     @classmethod
