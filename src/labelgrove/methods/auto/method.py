@@ -35,8 +35,7 @@ from labelgrove.methods.auto.search import NETWORK, TREES, MemberSearch, matcher
 from labelgrove.methods.auto.trials import Clock, Trials
 from labelgrove.methods.base import Model, PlanStep, Workers
 from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
-from labelgrove.methods.ensemble.ahead import Ahead
-from labelgrove.methods.ensemble.members import stages_in
+from labelgrove.methods.ensemble.members import Ahead, stages_in
 from labelgrove.methods.inputs import Norm, labelled_corpus
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.settings import Group, group

@@ -19,8 +19,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.evaluation.merging import MEASURED_AT, precision_rows
 from labelgrove.evaluation.metrics.measures import widest
 from labelgrove.methods.base import Model
-from labelgrove.methods.ensemble.ahead import Ahead
-from labelgrove.methods.ensemble.members import prefixed
+from labelgrove.methods.ensemble.members import Ahead, prefixed
 
 M = TypeVar("M", bound=Model)
 Rows = npt.NDArray[np.float64]  # P@1, P@3 and P@5 of each document

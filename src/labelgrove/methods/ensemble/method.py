@@ -20,12 +20,7 @@ from labelgrove.data.inputs import hold_out, training_corpus
 from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine, engine_for
-from labelgrove.errors import (
-    ConfigError,
-    DataError,
-    ModelFormatError,
-    UnsupportedError,
-)
+from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
 from labelgrove.evaluation.merge_weights import LearntMerge, learn_merge
 from labelgrove.evaluation.merging import MEASURED_AT, Rule, merge, precision_of
 from labelgrove.evaluation.predictions import Predictions
@@ -33,14 +28,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import load_folder
 from labelgrove.methods.base import Model, PlanStep, Workers
-from labelgrove.methods.ensemble.ahead import Ahead
-from labelgrove.methods.ensemble.members import (
-    check_kinds,
-    check_same_labels,
-    prefixed,
-    stages_in,
-    with_members,
-)
+from labelgrove.methods.ensemble import members as together
 from labelgrove.methods.settings import check_count
 from labelgrove.nn.encoders.files import EncoderParams
 
@@ -130,12 +118,12 @@ class Ensemble(Model):
         if self.rule == "learnt":
             learnt_from, held_out = hold_out(corpus, self.held_out, self.random_state)
         members = [clone(member) for member in self.members]
-        check_kinds(members, self.rule)
+        together.check_kinds(members, self.rule)
         timings: dict[str, StageTiming] = {}
         with (
             engine_for(engine) as workers,
-            stages_in(run) as shared,
-            Ahead(workers, shared) as ahead,
+            together.stages_in(run) as shared,
+            together.Ahead(workers, shared) as ahead,
         ):
             for member in members:
                 if self.n_jobs is not None:
@@ -145,7 +133,9 @@ class Ensemble(Model):
                 elsewhere = ahead.wait(member)
                 name = f"{number} {member.method}"
                 member.fit(
-                    learnt_from, callbacks=[prefixed(name, c) for c in callbacks], run=shared
+                    learnt_from,
+                    callbacks=[together.prefixed(name, c) for c in callbacks],
+                    run=shared,
                 )
                 member.timings_ = elsewhere or member.timings_
                 timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
@@ -177,7 +167,7 @@ class Ensemble(Model):
 
                 name = f"member {number} ({member.method})"
                 raise NotFittedError(f"{name} is not fitted; fit it, or fit the whole ensemble")
-        check_kinds(self.members, self.rule)
+        together.check_kinds(self.members, self.rule)
         documents = None
         if held_out is not None:
             documents = training_corpus(held_out, y, self.members[0].index_)
@@ -214,7 +204,7 @@ class Ensemble(Model):
         """Sets the fitted members, the rule, and the weights or the learnt merge."""
         first = members[0].index_
         for number, member in enumerate(members[1:], 2):
-            check_same_labels(first, member.index_, f"member {number} ({member.method})")
+            together.check_same_labels(first, member.index_, f"member {number} ({member.method})")
             member.use_index(first)  # one object, so labels are not compared again
         self.members_ = members
         self.index_ = first
@@ -365,7 +355,7 @@ class Ensemble(Model):
     @classmethod
     def from_config(cls, config: TableView) -> Self:
         """From config tables with a table per member."""
-        return super().from_config(with_members(cls._get_param_names(), config))
+        return super().from_config(together.with_members(cls._get_param_names(), config))
 
     def to_config(self) -> Table:
         tables = [{"method": member.method} | member.to_config() for member in self.members]

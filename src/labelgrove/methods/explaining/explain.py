@@ -23,15 +23,8 @@ from labelgrove.data.inputs import Documents, check_k, documents_of
 from labelgrove.data.records import words_of
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import check_fitted
-from labelgrove.methods.explaining.explanation import (
-    BOUND_CHARS,
-    Explanation,
-    ExplanationRequest,
-    Neighbour,
-    added_up,
-    shortened,
-    strongest,
-)
+from labelgrove.methods.explaining import explanation as parts
+from labelgrove.methods.explaining.explanation import Explanation, Neighbour
 from labelgrove.methods.explaining.rankers import most_frequent
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.settings import check_count
@@ -40,7 +33,7 @@ from labelgrove.text.tfidf import Tfidf, TfidfParams
 __all__ = ["Explanation", "explain", "explain_best"]
 
 NO_REASON = "no word of the text counts here: the model does not know them, or not for this label"
-CUT = f"only the first {BOUND_CHARS:,} characters were searched for the positions of words"
+CUT = f"only the first {parts.BOUND_CHARS:,} characters were searched for the positions of words"
 
 
 def explain(
@@ -114,23 +107,25 @@ def _explain_one(
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
     _one_document(text)
     examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
-    request = ExplanationRequest(text, column, examples, _one_row(dense), bounded)
+    request = parts.ExplanationRequest(text, column, examples, _one_row(dense), bounded)
     threads = 1 if bounded else model.n_jobs
     with using(threads=threads, device=model.device):
         paths, kind = model.paths(request)
     score = sum(path.weight * path.score for path in paths)
-    reasons = added_up(paths)
+    reasons = parts.added_up(paths)
     steps = [step for path in paths for step in path.steps]
     words = isinstance(text, (str, Documents))
     silent = words and not reasons and not any(step.vector for step in steps)
-    short = [replace(path, steps=tuple(shortened(s, top) for s in path.steps)) for path in paths]
+    short = [
+        replace(path, steps=tuple(parts.shortened(s, top) for s in path.steps)) for path in paths
+    ]
     return Explanation(
         id=model.index_.ids[column],
         name=model.index_.names[column],
         method=model.method,
         score=score,
         score_kind=kind,
-        reasons=strongest(reasons, top),
+        reasons=parts.strongest(reasons, top),
         paths=tuple(short),
         calibrated=_calibrated(model, score, column),
         notes=(*[NO_REASON] * silent, *[CUT] * (bounded and _is_long(text))),
@@ -179,7 +174,7 @@ def _one_document(text: TextInput) -> TextInput:
 
 
 def _is_long(text: TextInput) -> bool:
-    return isinstance(text, str) and len(words_of(text)) > BOUND_CHARS
+    return isinstance(text, str) and len(words_of(text)) > parts.BOUND_CHARS
 
 
 def _one_row(dense: DenseInput) -> Any:

@@ -18,19 +18,8 @@ from labelgrove.data.languages import UNSPACED
 from labelgrove.data.records import words_of
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.explaining.explanation import (
-    BOUND_CHARS,
-    BOUND_POSITIONS,
-    BOUND_WORDS,
-    DecisionPaths,
-    Examples,
-    ExplanationRequest,
-    Path,
-    Reason,
-    ReasonKind,
-    Span,
-    Step,
-)
+from labelgrove.methods.explaining import explanation as parts
+from labelgrove.methods.explaining.explanation import Path, Reason, Span, Step
 from labelgrove.ranking.beam import SearchParams, log_transformed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import find_analyzer
@@ -56,7 +45,7 @@ def labels_below(tree: LabelTree, level: int, node: int) -> Int32:
     return tree.leaf_labels[first:last]
 
 
-def most_frequent(index: LabelIndex, frequencies: Array) -> Examples:
+def most_frequent(index: LabelIndex, frequencies: Array) -> parts.Examples:
     """A function that names those labels of a list that have the most training documents."""
 
     def name(columns: Int32) -> tuple[str, ...]:
@@ -104,7 +93,7 @@ def ranker_steps(
     *,
     params: SearchParams,
     terms: Terms | None,
-    examples: Examples,
+    examples: parts.Examples,
 ) -> list[Step]:
     """A step for every node above the label and for the label itself, for one document.
 
@@ -149,23 +138,23 @@ def ranker_steps(
 def tree_paths(
     rankers: Sequence[Ranker],
     document: CsrParts | FeatureParts,
-    question: ExplanationRequest,
+    question: parts.ExplanationRequest,
     *,
     search: SearchParams,
     terms: Terms | None,
-) -> DecisionPaths:
+) -> parts.DecisionPaths:
     """The path down each tree to the label, for one document as the rankers read it."""
     rows = [ranker.parts(document) for ranker in rankers]
     if rows[0].rows != 1:
         raise DataError(f"explain takes one document, got {rows[0].rows}")
     column, examples = question.column, question.examples
     paths = []
-    for number, (ranker, parts) in enumerate(zip(rankers, rows, strict=True), 1):
-        steps = ranker_steps(ranker, parts, column, params=search, terms=terms, examples=examples)
-        score = float(ranker.score(parts, [column], params=search)[0, 0])
+    for number, (ranker, row) in enumerate(zip(rankers, rows, strict=True), 1):
+        steps = ranker_steps(ranker, row, column, params=search, terms=terms, examples=examples)
+        score = float(ranker.score(row, [column], params=search)[0, 0])
         name = "tree" if len(rankers) == 1 else f"tree {number}"
         paths.append(Path(name, 1.0 / len(rankers), score, tuple(steps)))
-    return DecisionPaths(paths, search.score_kind)
+    return parts.DecisionPaths(paths, search.score_kind)
 
 
 def feature_reasons(
@@ -184,13 +173,13 @@ def feature_reasons(
     for place in listed.tolist():
         feature, value = int(features[place]), float(values[place])
         term = None if terms is None else terms(feature)
-        kind: ReasonKind = "feature" if term is None else "term"
+        kind: parts.ReasonKind = "feature" if term is None else "term"
         text, spans = term or (f"feature {feature}", ())
         reasons.append(Reason(text, float(contributions[place]), value, kind, spans))
     return tuple(reasons), rest
 
 
-def named_terms(question: ExplanationRequest, reader: TermReader) -> Terms | None:
+def named_terms(question: parts.ExplanationRequest, reader: TermReader) -> Terms | None:
     """The terms of the text by their columns; None where columns are those of a matrix alone."""
     if reader.tfidf is None:
         return None
@@ -212,7 +201,7 @@ class Terms:
     @property
     def most(self) -> int | None:
         """How many reasons a step lists."""
-        return BOUND_WORDS if self.bounded else None
+        return parts.BOUND_WORDS if self.bounded else None
 
     def __call__(self, column: int) -> tuple[str, tuple[Span, ...]] | None:
         """The names of a column and all their positions; None if it is none of tf-idf's."""
@@ -220,14 +209,14 @@ class Terms:
             return None
         names = self.names[column]
         spans = sorted({span for name in names for span in self._places(name)})
-        return " | ".join(names), tuple(spans[: BOUND_POSITIONS if self.bounded else None])
+        return " | ".join(names), tuple(spans[: parts.BOUND_POSITIONS if self.bounded else None])
 
     @cached_property
     def words(self) -> str:
         """What is looked at: the text, or whole words of its beginning."""
         words = words_of(self.text)
-        if self.bounded and len(words) > BOUND_CHARS:
-            words = "".join(words[:BOUND_CHARS].rsplit(None, 1)[:1])
+        if self.bounded and len(words) > parts.BOUND_CHARS:
+            words = "".join(words[: parts.BOUND_CHARS].rsplit(None, 1)[:1])
         return words
 
     @cached_property

@@ -28,12 +28,7 @@ from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import document_parts, features_stage, labelled_corpus
 from labelgrove.methods.neighbours.memory import Memory, Queries, VotingParams
 from labelgrove.methods.settings import Group, group
-from labelgrove.methods.terms import (
-    FeatureChoice,
-    choose_features,
-    given_matrix,
-    without_matrix,
-)
+from labelgrove.methods.terms import FeatureChoice, choose_features, given_matrix, without_matrix
 from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
 from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
 
