@@ -15,7 +15,7 @@ from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.inputs import check_k, documents_of
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.predictions import Predictions, ScoreKind
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
@@ -51,7 +51,6 @@ class PredictionRequest:
         index: LabelIndex,
         k: int,
         calibration: Calibration | None,
-        *,
         allow: Allowed = None,
         deny: Iterable[str] | None = None,
         threshold: Threshold = None,
@@ -89,7 +88,12 @@ class PredictionRequest:
             assert self.calibration is not None
             predictions = self.calibration.choose(predictions)
         elif self.threshold is not None:
-            _check_reachable(self.threshold, predictions.score_kind)
+            least, kind = self.threshold, predictions.score_kind
+            if least > 1 and kind != "margin":
+                raise ConfigError(
+                    f"threshold: no label can reach {least:g}, for the scores of this model are at "
+                    f"most 1 ({kind})"
+                )
             predictions = predictions.above(self.threshold)
         if self.diversity:
             predictions = diversify(predictions, clusters(), self.diversity)
@@ -124,14 +128,6 @@ def diversify(predictions: Predictions, clusters: Int32, strength: float) -> Pre
     before = np.empty_like(order)
     np.put_along_axis(before, order, ranks - np.maximum.accumulate(starts, axis=1), 1)
     return predictions.with_scores(predictions.scores * np.float32(1 - strength) ** before)
-
-
-def _check_reachable(least: float, kind: ScoreKind) -> None:
-    if least > 1 and kind != "margin":
-        raise ConfigError(
-            f"threshold: no label can reach {least:g}, for the scores of this model are at most 1 "
-            f"({kind})"
-        )
 
 
 def masked_scores(
