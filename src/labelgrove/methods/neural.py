@@ -1,6 +1,6 @@
 """Functions that methods with an encoder call: before, during and after the training of a network.
 
-They read the settings that all these methods have (``Neural``). ``preparation.py`` makes what a
+They read the settings that all these methods have. ``preparation.py`` makes what a
 network learns from, ``defaults.py`` derives the settings that are "auto".
 """
 
@@ -10,7 +10,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -35,49 +35,23 @@ from labelgrove.methods.preparation import (
     Neural,
     Prepared,
     TrainingExamples,
+    WithEncoder,
     check_fields,
     held_out_measures,
     situation,
 )
-from labelgrove.methods.terms import FeatureChoice, choose_features, given_matrix
+from labelgrove.methods.terms import choose_features, given_matrix
 from labelgrove.nn.batches.packing import PackedBatches
 from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
+from labelgrove.nn.encoders.files import parameter_count, states_width
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
 from labelgrove.nn.training import devices
 from labelgrove.nn.training.devices import choose_device, choose_precision
 from labelgrove.nn.training.loop import LoopParams, Task, train
-from labelgrove.nn.training.params import TrainingParams
 
-
-class Derivable(Protocol):
-    """What settings that are "auto" are derived from."""
-
-    encoder: EncoderParams
-    device: str
-    n_jobs: int | None
-    derived_: DerivedSettings
-
-    @property
-    def features(self) -> FeatureChoice: ...
-    def to_config(self) -> Table: ...
-
-
-D = TypeVar("D", bound=Derivable)
-
-
-class Trained(Protocol):
-    """What trains an encoder."""
-
-    encoder: EncoderParams
-    training: TrainingParams
-    held_out: float
-    device: str
-
-
-M = TypeVar("M", bound=Neural)
+M = TypeVar("M", bound=WithEncoder)
 
 
 def fit(
@@ -119,13 +93,13 @@ def fit(
 
 
 def resolve_defaults(
-    model: D,
+    model: M,
     corpus: Corpus,
     needs: TrainingNeeds | None = None,
     clusters: tuple[int, ...] = (),
     *,
     reads_texts: bool = True,
-) -> D:
+) -> M:
     """A copy with values for settings that are "auto", or the model itself if none are.
 
     ``needs`` are those of the method's training, ``clusters`` the widths of its heads above the
@@ -146,7 +120,7 @@ def resolve_defaults(
 
 
 def _derived(
-    model: Derivable, corpus: Corpus, needs: TrainingNeeds, clusters: tuple[int, ...]
+    model: WithEncoder, corpus: Corpus, needs: TrainingNeeds, clusters: tuple[int, ...]
 ) -> DerivedSettings:
     """Values for settings of the encoder and its training, with reasons."""
     settings: Table = {}
@@ -174,7 +148,12 @@ def compared(
 
 
 def encoder_work(
-    model: Trained, documents: int, *, reads: float, trainings: float = 1, steps: int | None = None
+    model: WithEncoder,
+    documents: int,
+    *,
+    reads: float,
+    trainings: float = 1,
+    steps: int | None = None,
 ) -> EncoderWork:
     """``reads`` are passes over all documents besides training and evaluation.
 

@@ -72,7 +72,7 @@ class LightXML(Model):
     _best_labels = networks.best_labels
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
-        networks.check(self)
+        networks.check(self, sharded=self.heads.sharded)
         check_heads(self.heads)
         labels = len(corpus.index)
         grouped = self.heads.groups_labels(labels)
@@ -86,7 +86,7 @@ class LightXML(Model):
         if self.heads.is_full:
             stages.reporter.message(size_of_full(heads, data.encoder.value))
         if groups is None or self.heads.negatives == "dynamic":
-            trained = networks.train_network(self, data, stages, heads)
+            trained = networks.train_network(self, data, stages, heads, divides=self.heads.divides)
         else:
             trained = self._train_static(data, stages, heads, groups)
         network = CachedResult(lambda: stored_network(trained.value, heads), trained.key)
