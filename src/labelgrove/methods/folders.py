@@ -18,11 +18,13 @@ from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.settings import GONE
 
 # Values of settings that have gone, and what stands for them now.
-REPLACED = {"heads.loss=zlpr": "bce", "training.average=ema": "swa"}
-REPLACED |= {"heads.bootstrap=inherit": "none"}
-REPLACED |= dict.fromkeys(
-    [f"training.table_optimizer={kind}" for kind in ("adagrad", "sgd")], "adam"
-)
+REPLACED = {
+    "heads.bootstrap=inherit": "none",
+    "heads.loss=zlpr": "bce",
+    "training.average=ema": "swa",
+    "training.table_optimizer=adagrad": "adam",
+    "training.table_optimizer=sgd": "adam",
+}
 
 
 def write_folder(

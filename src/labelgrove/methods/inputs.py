@@ -102,8 +102,8 @@ def features_stage(
     dense = None if given is None else given.dense
     if corpus.texts is None:
         assert given is not None
-        norms: Table = {"dense_norm": dense_norm if corpus.width else None}
-        norms["sparse_norm"] = sparse_norm
+        own = dense_norm if corpus.width else None
+        norms: Table = {"dense_norm": own, "sparse_norm": sparse_norm}
         checked = stages("features", check_features, features=given, **norms)
         return CachedResult(lambda: scaled(given, **norms), checked.key), None
     source: Source = "own" if given_matrix(corpus) is None else "both"
@@ -112,11 +112,8 @@ def features_stage(
     if dense is None:
         return CachedResult(lambda: Features(terms.value.rows), terms.key), reader
     both = Features(terms.value.rows, dense)
-
-    def make() -> Features:
-        return scaled(both, dense_norm)
-
-    return stages.derive(make, terms=terms, dense=dense, norm=dense_norm), reader
+    given_too: Table = {"terms": terms, "dense": dense, "norm": dense_norm}
+    return stages.derive(lambda: scaled(both, dense_norm), **given_too), reader
 
 
 def check_features(features: Features, dense_norm: str | None, sparse_norm: str | None) -> Part:

@@ -31,10 +31,15 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.defaults import SPLIT_SEED, DefaultInputs
 from labelgrove.methods.inputs import tree_stages
-from labelgrove.methods.label_texts import with_label_documents
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.settings import LabelTexts
-from labelgrove.methods.terms import FeatureChoice, Terms, choose_features, terms_stage
+from labelgrove.methods.terms import (
+    FeatureChoice,
+    Terms,
+    choose_features,
+    terms_stage,
+    with_label_documents,
+)
 from labelgrove.nn.encoders import files
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder, load_tokenizer
 from labelgrove.nn.encoders.tokens import Tokens, read_record, tokenize

@@ -18,8 +18,8 @@ from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.evaluation.merge_weights import LearntMerge, cross_fitted
 from labelgrove.evaluation.merging import precision_of
 from labelgrove.methods import create
-from labelgrove.methods.auto import search
 from labelgrove.methods.auto import method as module
+from labelgrove.methods.auto import search
 from labelgrove.methods.auto.search import GrowingEnsemble, Named
 from labelgrove.methods.auto.trials import Clock, Trials
 from support.small_models import planted, same, tiny_training

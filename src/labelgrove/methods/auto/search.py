@@ -15,8 +15,8 @@ from labelgrove.methods import create, method_class
 from labelgrove.methods.auto.trials import AFTERWARDS, NOISE, OutOfTimeError, Trials, pace
 from labelgrove.methods.base import Model, PlanStep
 from labelgrove.methods.ensemble.method import Ensemble
-from labelgrove.methods.label_texts import labels_with_words
 from labelgrove.methods.linear.method import Linear
+from labelgrove.methods.terms import labels_with_words
 
 TREES = 3
 SURELY = 2.0  # standard errors; several trees and a matcher take several times longer to predict

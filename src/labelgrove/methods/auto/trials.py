@@ -163,10 +163,11 @@ class Trials:
     def affords(self, name: str, seconds: float) -> bool:
         """Whether the budget has these seconds; says so if not."""
         left = self.clock.left
-        if seconds <= left:
-            return True
-        self.skip(name, _too_long(seconds, left))
-        return False
+        if seconds > left:
+            rest = f"{format_duration(left)} of the budget are left"
+            rest = rest if left > 0 else "the budget is spent"
+            self.skip(name, f"it would take about {format_duration(seconds)}, and {rest}")
+        return seconds <= left
 
     def say(self, text: str) -> None:
         self.reporter.message(text)
@@ -176,11 +177,6 @@ def _difference(rows: Rows, others: Rows) -> tuple[float, float]:
     """The mean difference of two models over the same documents, and its standard error."""
     change = rows.mean(axis=1) - others.mean(axis=1)
     return float(change.mean()), float(change.std() / math.sqrt(max(1, len(change))))
-
-
-def _too_long(seconds: float, left: float) -> str:
-    rest = f"{format_duration(left)} of the budget are left" if left > 0 else "the budget is spent"
-    return f"it would take about {format_duration(seconds)}, and {rest}"
 
 
 def pace(clock: Clock) -> Callable[[Event], None]:

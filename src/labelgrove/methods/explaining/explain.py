@@ -111,10 +111,14 @@ def _explain_one(
     threads = 1 if bounded else model.n_jobs
     with using(threads=threads, device=model.device):
         paths, kind = model.paths(request)
-    score = sum(path.weight * path.score for path in paths)
+    score, calibrated = sum(path.weight * path.score for path in paths), None
+    if model.calibration_ is not None:
+        scores, columns = np.array([score], np.float32), np.array([column])
+        calibrated = float(model.calibration_.label_chances(scores, columns)[0])
     reasons = parts.added_up(paths)
     steps = [step for path in paths for step in path.steps]
     words = isinstance(text, (str, Documents))
+    is_long = bounded and isinstance(text, str) and len(words_of(text)) > parts.BOUND_CHARS
     silent = words and not reasons and not any(step.vector for step in steps)
     short = [
         replace(path, steps=tuple(parts.shortened(s, top) for s in path.steps)) for path in paths
@@ -127,8 +131,8 @@ def _explain_one(
         score_kind=kind,
         reasons=parts.strongest(reasons, top),
         paths=tuple(short),
-        calibrated=_calibrated(model, score, column),
-        notes=(*[NO_REASON] * silent, *[CUT] * (bounded and _is_long(text))),
+        calibrated=calibrated,
+        notes=(*[NO_REASON] * silent, *[CUT] * is_long),
     )
 
 
@@ -155,13 +159,6 @@ def _explain_members(
     )
 
 
-def _calibrated(model: Fitted, score: float, column: int) -> float | None:
-    calibration = model.calibration_
-    if calibration is None:
-        return None
-    return float(calibration.label_chances(np.array([score], np.float32), np.array([column]))[0])
-
-
 def _with_fields(model: Fitted, text: TextInput) -> TextInput:
     """The document as the model reads it; it may be a mapping of fields."""
     return model.documents([text])[0] if isinstance(text, (str, Mapping)) else text
@@ -171,10 +168,6 @@ def _one_document(text: TextInput) -> TextInput:
     if isinstance(text, Sequence) and not isinstance(text, str):
         raise DataError("explain takes one text, not a list of texts")
     return [text] if isinstance(text, str) else text
-
-
-def _is_long(text: TextInput) -> bool:
-    return isinstance(text, str) and len(words_of(text)) > parts.BOUND_CHARS
 
 
 def _one_row(dense: DenseInput) -> Any:

@@ -23,7 +23,7 @@ from labelgrove.methods.explaining.explanation import Path, Reason, Span, Step
 from labelgrove.ranking.beam import SearchParams, log_transformed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import find_analyzer
-from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
+from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.unicode_tables import strip_marks
 
 EXAMPLES = 3  # labels that show what a node is about
@@ -55,17 +55,11 @@ def most_frequent(index: LabelIndex, frequencies: Array) -> parts.Examples:
     return name
 
 
-def log_probability(margin: float, post_processor: str) -> float | None:
-    """The logarithm of :func:`probability`."""
-    if post_processor == "noop":
-        return None
-    return float(log_transformed(np.float64(margin), post_processor))
-
-
 def probability(margin: float, post_processor: str) -> float | None:
     """The probability that a search derives from a margin; None if it ranks by margins."""
-    logarithm = log_probability(margin, post_processor)
-    return None if logarithm is None else math.exp(logarithm)
+    if post_processor == "noop":
+        return None
+    return math.exp(log_transformed(np.float64(margin), post_processor))
 
 
 def weighted(steps: Sequence[Step], post_processor: str) -> list[Step]:
@@ -76,11 +70,13 @@ def weighted(steps: Sequence[Step], post_processor: str) -> list[Step]:
     """
     changes: list[float] = []
     for step in steps:
-        if not step.counts:
-            continue
-        alone = step.bias + step.vector + step.unattributed
-        after, before = (log_probability(m, post_processor) for m in (step.margin, alone))
-        changes.append(0.0 if after is None or before is None else abs(after - before))
+        if step.counts and post_processor == "noop":
+            changes.append(0.0)
+        elif step.counts:
+            alone = step.bias + step.vector + step.unattributed
+            margins = np.float64(step.margin), np.float64(alone)
+            after, before = (float(log_transformed(m, post_processor)) for m in margins)
+            changes.append(abs(after - before))
     total = sum(changes)
     weights = iter([c / total if total else 1.0 / len(changes) for c in changes])
     return [replace(step, weight=next(weights) if step.counts else 0.0) for step in steps]
@@ -177,13 +173,6 @@ def feature_reasons(
         text, spans = term or (f"feature {feature}", ())
         reasons.append(Reason(text, float(contributions[place]), value, kind, spans))
     return tuple(reasons), rest
-
-
-def named_terms(question: parts.ExplanationRequest, reader: TermReader) -> Terms | None:
-    """The terms of the text by their columns; None where columns are those of a matrix alone."""
-    if reader.tfidf is None:
-        return None
-    return Terms(question.text, reader.tfidf, question.bounded)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -166,20 +167,16 @@ def _learn(
     return result.summary()
 
 
-def _group_loss(network: Network, batch: LevelBatch) -> Tensor:
-    loss: Tensor = network.heads.group_loss(network.states(batch.batch), batch.labels)
-    return loss
+def _group_loss(network: Network, batch: LevelBatch) -> Any:
+    return network.heads.group_loss(network.states(batch.batch), batch.labels)
 
 
-def _label_loss(network: Network, batch: LevelBatch) -> Tensor:
-    states = network.states(batch.batch)
-    loss: Tensor = network.heads.label_loss(states, batch.labels, batch.above)
-    return loss
+def _label_loss(network: Network, batch: LevelBatch) -> Any:
+    return network.heads.label_loss(network.states(batch.batch), batch.labels, batch.above)
 
 
-def _frozen_group_loss(network: Network, batch: LevelBatch) -> Tensor:
+def _frozen_group_loss(network: Network, batch: LevelBatch) -> Any:
     network.encoder.eval()  # what does not learn needs no dropout
     with torch.no_grad():
         states = network.states(batch.batch)
-    loss: Tensor = network.heads.group_loss(states, batch.labels)
-    return loss
+    return network.heads.group_loss(states, batch.labels)

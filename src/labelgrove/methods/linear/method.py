@@ -34,12 +34,17 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import inputs
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.label_texts import label_documents, with_label_documents
 from labelgrove.methods.linear import streaming
 from labelgrove.methods.linear.sharded import sharded_features
 from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
 from labelgrove.methods.settings import Group, LabelTexts, check_count, group
-from labelgrove.methods.terms import FeatureChoice, choose_features, scaling
+from labelgrove.methods.terms import (
+    FeatureChoice,
+    choose_features,
+    label_documents,
+    scaling,
+    with_label_documents,
+)
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
@@ -265,15 +270,15 @@ class Linear(Model):
         return inputs.features_of(self._document_parts(X, dense))
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        from labelgrove.methods.explaining.rankers import named_terms, tree_paths
+        from labelgrove.methods.explaining.rankers import Terms, tree_paths
 
-        reader = self._reader()
+        tfidf = self.vectorizer_
         return tree_paths(
             self.rankers_,
             self._document_parts(question.documents, question.dense),
             question,
             search=self.search,
-            terms=None if reader is None else named_terms(question, reader),
+            terms=None if tfidf is None else Terms(question.text, tfidf, question.bounded),
         )
 
     def growth(self) -> GrowthView:

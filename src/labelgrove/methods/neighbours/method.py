@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 
 from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
-from labelgrove.core.arrays import CsrParts, Float32, as_csr
+from labelgrove.core.arrays import CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
@@ -141,7 +141,6 @@ class Neighbours(Model):
     def _queries(self, X: DocumentInput) -> Queries:
         """Documents as they are compared."""
         rows: CsrParts | None = None
-        vectors: Float32 | None = None
         terms = self.memory_.terms
         if terms is not None:
             read = document_parts(
@@ -152,9 +151,10 @@ class Neighbours(Model):
         if self.reader_ is not None:
             texts = with_texts(self.method, X).texts
             assert texts is not None
-            vectors = self.reader_.vectors(texts)
-            return Queries(rows, vectors, self.reader_.device)
-        return Queries(rows, vectors)
+            from labelgrove.nn.training.devices import choose_device
+
+            return Queries(rows, self.reader_.vectors(texts), choose_device())
+        return Queries(rows)
 
     def _reader(self) -> TermReader | None:
         """What reads the terms of texts; None for a model of features."""

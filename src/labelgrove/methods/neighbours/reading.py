@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -31,8 +30,6 @@ from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
-from labelgrove.nn.network import Network
-from labelgrove.nn.training.devices import choose_device
 
 
 class LastState(nn.Module):
@@ -55,17 +52,8 @@ class TextReader:
         length = min(max_tokens or self.encoder.max_tokens, self.encoder.max_tokens)
         tokens = tokenize(texts, self.encoder, length)
         rows = np.zeros((len(tokens), self.encoder.width), np.float32)
-        _embed(self._network(), tokens, rows)
+        embed_texts(self.encoder, self.standard, tokens, rows)
         return rows
-
-    @property
-    def device(self) -> torch.device:
-        """Where vectors are made and compared."""
-        return choose_device()
-
-    def _network(self) -> Network:
-        network = network_of(self.encoder, LastState(), self.standard)
-        return network.train(self.encoder.training)
 
     def exported_parts(self, parts: dict[str, Part]) -> ExportedParts:
         mean, scale = np.asarray(self.standard.mean), np.asarray(self.standard.scale)
@@ -104,15 +92,20 @@ def training_vectors(encoder: Encoder, tokens: Tokens, *, progress: Progress | N
     """Unit vectors of the training documents, and how their states were standardised."""
     standard = standardise(encoder, tokens, "auto")
     rows = np.zeros((len(tokens), encoder.width), np.float16)
-    network = network_of(encoder, LastState(), standard).train(encoder.training)
-    _embed(network, tokens, rows, progress=progress)
+    embed_texts(encoder, standard, tokens, rows, progress=progress)
     return Part({}, standard.state().arrays | {"vectors": rows})
 
 
-def _embed(
-    network: Network, tokens: Tokens, rows: Array, *, progress: Progress | None = None
+def embed_texts(
+    encoder: Encoder,
+    standard: Standard,
+    tokens: Tokens,
+    rows: Array,
+    *,
+    progress: Progress | None = None,
 ) -> None:
     """Fills ``rows``; in half precision there is never a second copy of them."""
+    network = network_of(encoder, LastState(), standard).train(encoder.training)
     done = 0
 
     def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
@@ -127,10 +120,8 @@ def _embed(
 
 def derived_reading(params: EncoderParams, corpus: Corpus) -> dict[str, tuple[Any, str]]:
     """Values for settings of the encoder that are "auto", with reasons."""
-    settings = {f"encoder.{name}": value for name, value in params.get_params().items()}
     if "auto" not in (params.max_tokens, params.pooling):
         return {}
-    case = situation(corpus, params)
-    return {
-        name: (value, why) for name, (value, why) in derive(settings, case, TrainingNeeds()).items()
-    }
+    settings = {f"encoder.{name}": value for name, value in params.get_params().items()}
+    derived = derive(settings, situation(corpus, params), TrainingNeeds())
+    return {name: tuple(pair) for name, pair in derived.items()}

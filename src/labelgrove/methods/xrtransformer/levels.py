@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from labelgrove.core.aliases import Progress, Table
 from labelgrove.core.arrays import CSR, Float32, csr_arrays, csr_from_arrays, with_values
@@ -35,7 +34,7 @@ from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.heads.layers import per_level
 from labelgrove.nn.heads.params import LABEL_WEIGHTS
-from labelgrove.nn.network import Network, network_part
+from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
 from labelgrove.nn.training.loop import LoopParams, Task, train
 from labelgrove.ranking.negatives import relevance
@@ -65,24 +64,20 @@ class LevelInputs:
         assert self.examples.held_out is not None
         return relevance(with_values(self.examples.held_out.labels, 1), self.tree)
 
-    @cached_property
-    def held_out_terms(self) -> CSR:
-        """Sparse rows of the held-out documents."""
-        assert self.examples.held_out is not None
-        return self.terms.reader.rows(self.examples.held_out)
-
     def embedded(
         self, encoder: Encoder, tokens: Tokens, *, progress: Progress | None = None
     ) -> Float32:
         """Text vectors by the encoder as it is now."""
-        options: Table = {"precision": self.precision, "progress": progress}
-        return reading.embedded(encoder, tokens, self.standard, **options)
+        return reading.embedded(
+            encoder, tokens, self.standard, precision=self.precision, progress=progress
+        )
 
     def features(self, vectors: LevelVectors, *, held_out: bool = False) -> Features:
         """tf-idf and unit-length vectors of documents."""
-        if held_out:
-            return reading.beside(self.held_out_terms, vectors.held_out)
-        return reading.beside(self.terms.rows, vectors.train)
+        if not held_out:
+            return reading.beside(self.terms.rows, vectors.train)
+        assert self.examples.held_out is not None
+        return reading.beside(self.terms.reader.rows(self.examples.held_out), vectors.held_out)
 
     def chosen(self, level: int, above: Shortlists | None, heads: XrParams) -> CSR | None:
         """Nodes above a level whose children see a document in training; None on the first."""
@@ -147,30 +142,24 @@ def make_descent(
     model: LevelSettings, data: Prepared, stages: Stages, tree: CachedResult[LabelTree]
 ) -> CachedResult[LevelInputs]:
     """What all levels of the fine-tuning share."""
-    precision = model.training.precision
-    standard: CachedResult[Standard] | None = None
+    precision, standard = model.training.precision, None
     if model.heads.standardise:
-        standard = stages(
-            "standard",
-            reading.standardise,
-            encoder=data.encoder,
-            tokens=data.tokens,
-            precision=precision,
-        )
-    inputs: dict[str, CachedResult[Any]] = {"examples": data.examples(stages), "terms": data.terms}
-    inputs |= {"encoder": data.encoder, "tree": tree}
-    return stages.derive(
-        lambda: LevelInputs(
-            **{name: made.value for name, made in inputs.items()},
-            standard=None if standard is None else standard.value,
-            precision=precision,
-            seed=model.random_state,
-        ),
-        **inputs,
-        standard=standard,
-        precision=precision,
-        seed=model.random_state,
-    )
+        read: Table = {"encoder": data.encoder, "tokens": data.tokens, "precision": precision}
+        standard = stages("standard", reading.standardise, **read)
+    plain: Table = {"precision": precision, "seed": model.random_state}
+    made: dict[str, CachedResult[Any] | None] = {
+        "examples": data.examples(stages),
+        "terms": data.terms,
+        "encoder": data.encoder,
+        "tree": tree,
+        "standard": standard,
+    }
+
+    def make() -> LevelInputs:
+        values: Table = {name: result and result.value for name, result in made.items()}
+        return LevelInputs(**values, **plain)
+
+    return stages.derive(make, **made, **plain)
 
 
 def go_down(
@@ -320,7 +309,9 @@ def fine_tune(
         network.to(choose_device()),
         Task(
             net.LevelBatches(batches, true, chosen),
-            _level_loss,
+            lambda model, batch: model.heads.loss(
+                model.states(batch.batch), batch.labels, batch.above
+            )[0],
             None if examples.held_out is None else score,
         ),
         training,
@@ -330,12 +321,6 @@ def fine_tune(
         stage=f"training level {level}",
     )
     return network_part(network, result.summary())
-
-
-def _level_loss(network: Network, batch: net.LevelBatch) -> Tensor:
-    states = network.states(batch.batch)
-    loss: Tensor = network.heads.loss(states, batch.labels, batch.above)[0]
-    return loss
 
 
 def shortlist_nodes(
