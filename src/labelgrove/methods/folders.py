@@ -123,10 +123,7 @@ def without_gone(params: TableView) -> Table:
 
 
 def from_version_1(method: str, params: TableView) -> Table:
-    """Settings of format version 1, which does not say which of several releases wrote them.
-
-    Settings that have gone did not change predictions.
-    """
+    """Settings of format version 1; those that have gone did not change predictions."""
     current = without_gone(params)
     for table, name in (("heads", "full_chunk"), ("training", "table_steps")):
         if isinstance(current.get(table), Mapping):

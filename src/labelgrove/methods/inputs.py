@@ -65,10 +65,7 @@ def warn_of_weights(method: str, labels: CSR, ranker: RankerParams | None) -> No
 
 
 def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
-    """The dense block scaled for use with a sparse one: "l2" gives rows of unit length.
-
-    A block whose rows already have unit length is not copied.
-    """
+    """The dense block, with rows of unit length for "l2"; one that has these is not copied."""
     if norm != "l2":
         return dense
     lengths = np.empty(len(dense))
@@ -142,10 +139,7 @@ def tree_stages(
     seeds: Mapping[str, int],
     scratch: Scratch | None = None,
 ) -> list[CachedResult[LabelTree]]:
-    """A label tree for each stage that ``seeds`` names, grown from the same label features.
-
-    The label features are computed once, if a tree needs them.
-    """
+    """A label tree for each stage that ``seeds`` names, from label features that are made once."""
     strings = label_strings(params, corpus.index)
     first = next(iter(seeds.values()))
     described = stages.derive(

@@ -273,10 +273,7 @@ def check_fields(encoder: files.EncoderParams, corpus: Corpus) -> None:
 
 
 def split(model: WithEncoder, corpus: Corpus, stages: Stages) -> tuple[Corpus, Corpus | None]:
-    """The documents to learn from and the held-out ones.
-
-    Says so if nothing can be held out, or if held-out texts are also learnt from.
-    """
+    """Documents to learn from and held-out ones; says so if there are none, or some in both."""
     check_texts_alone(model.method, corpus)
     share = model.held_out
     learnt_from, held_out = hold_out(corpus, share, SPLIT_SEED)

@@ -134,10 +134,7 @@ def terms_stage(
     held_out: Corpus | None = None,
     scratch: Scratch | None = None,
 ) -> CachedResult[Terms]:
-    """The sparse rows of documents; tf-idf of their texts is a stage that all methods share.
-
-    Given rows of ``held_out`` documents are no part of the result, but of what is made from it.
-    """
+    """The sparse rows of documents; tf-idf of their texts is a stage that all methods share."""
     own: CachedResult[Terms] | None = None
     if source != "given":
         own = stages("tfidf", fit_terms, texts=corpus.texts, params=params, scratch=scratch)

@@ -103,10 +103,7 @@ class GrowingEnsemble:
 
 
 def neighbours(linear: Model, corpus: Corpus, seconds: float) -> Candidate:
-    """A memory of the documents; it shares linear's tf-idf and takes less time.
-
-    ``seconds`` are those of one linear tree, here and below.
-    """
+    """A memory of the documents; ``seconds`` are those of one linear tree, here and below."""
     settings = {name: linear.to_config()[name] for name in COMMON}
     return Candidate("neighbours", lambda: create("neighbours", settings), corpus, TWICE * seconds)
 
@@ -155,10 +152,7 @@ def other_network(method: str, first: Model) -> Model:
 
 
 def two_towers(first: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
-    """What finds labels by the meaning of their names, if labels have few documents.
-
-    ``seconds`` are those of the first network.
-    """
+    """What finds labels by what names mean, if labels have few documents; ``seconds`` of ``first``."""
     rare = corpus.labels.nnz < FEW_DOCUMENTS * len(corpus.index) <= FEW_DOCUMENTS * MOST_BY_MEANING
     if corpus.features is not None or not rare or not labels_with_words(corpus.index):
         return []
@@ -260,10 +254,7 @@ class MemberSearch:
             trials.judge(name, *trials.fit(name, named, learnt_from))
 
     def join(self, network: Model, corpus: Corpus, learnt_from: Corpus) -> None:
-        """Trains the network in the time that is left, and joins it with linear and a matcher.
-
-        With a budget, more members follow.
-        """
+        """Trains the network in the time left and joins it with linear, a matcher, perhaps more."""
         trials = self.trials
         assert trials.best is not None
         linear = trials.best

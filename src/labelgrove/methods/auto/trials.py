@@ -90,10 +90,7 @@ class Trials:
         self.timings: dict[str, StageTiming] = {}
 
     def begin(self, model: Model, corpus: Corpus, seconds: float, **given: Any) -> None:
-        """Lets a worker train the model that :meth:`fit` will be given, if there is time for it.
-
-        Networks are left to this process, which can stop them.
-        """
+        """Lets a worker train what :meth:`fit` will be given; networks stay here, to be stopped."""
         if self.ahead.possible and seconds <= self.clock.left and not model.encoders():
             self.ahead.begin(model, corpus, **given)
 
@@ -121,10 +118,7 @@ class Trials:
         noise: float = NOISE,
         rows: Rows | None = None,
     ) -> MemberTrial:
-        """Measures a model; it becomes the best one if it is better by ``noise`` errors.
-
-        ``rows`` are given for a model that learnt from the validation documents.
-        """
+        """Measures a model, unless ``rows`` are given; the best is better by ``noise`` errors."""
         best = self.best
         if self.validation is not None and rows is None:
             with self.reporter.stage(f"{name}: measuring"):

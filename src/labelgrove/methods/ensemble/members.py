@@ -129,10 +129,7 @@ class Ahead:
         self._tasks[id(model)] = (model, ref)
 
     def wait(self, model: Model) -> dict[str, StageTiming] | None:
-        """What a task needed for each stage of the model; None if none was begun.
-
-        Raises the error of the training.
-        """
+        """What a task needed for each stage of the model, or its error; None if none was begun."""
         if self._engine is None or id(model) not in self._tasks:
             return None
         _, ref = self._tasks.pop(id(model))

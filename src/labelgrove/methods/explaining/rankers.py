@@ -91,10 +91,7 @@ def ranker_steps(
     terms: Terms | None,
     examples: parts.Examples,
 ) -> list[Step]:
-    """A step for every node above the label and for the label itself, for one document.
-
-    ``terms`` names the sparse features; without it they are called by their numbers.
-    """
+    """A step for each node above the label, and the label; ``terms`` name features."""
     tree = ranker.tree
     own_margin = params.last_level == "noop" or params.post_processor == "noop"
     features = document.sparse.indices.astype(np.int64)
@@ -156,10 +153,7 @@ def tree_paths(
 def feature_reasons(
     features: Array, values: Array, contributions: Array, terms: Terms | None
 ) -> tuple[tuple[Reason, ...], float]:
-    """What columns of the features contribute, and the sum of those that are not listed.
-
-    ``terms`` names the columns of tf-idf; others are those of a given matrix.
-    """
+    """What columns of tf-idf (``terms``) or a given matrix contribute, and the sum of the rest."""
     listed, rest = np.flatnonzero(contributions), 0.0
     if terms is not None and terms.most is not None and len(listed) > terms.most:
         order = np.argsort(-np.abs(contributions[listed]), kind="stable")

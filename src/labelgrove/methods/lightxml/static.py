@@ -149,10 +149,7 @@ def _learn(
     above: CSR | None,
     session: Session,
 ) -> Table:
-    """Trains a network on one part of its loss.
-
-    One part ranks no labels, so nothing can be evaluated and the last weights are kept.
-    """
+    """Trains on one part of the loss, which ranks no labels: the last weights are kept."""
     examples, training, seed = shared.examples, shared.training, shared.seed
     batches = make_batches(examples.tokens, network.encoder, training, seed)
     result = train(

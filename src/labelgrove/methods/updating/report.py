@@ -285,10 +285,7 @@ def grown_facts(facts: TrainingFacts, index: LabelIndex, documents: Corpus | Non
 
 
 def grown_calibration(model: Fitted, attributes: Table, changes: list[Change]) -> Calibration:
-    """A calibration with room for new labels; nothing changes for the others.
-
-    ``attributes`` are those that the model will have, ``changes`` those of its members.
-    """
+    """A calibration with room for new labels; ``attributes`` and ``changes`` are to be set."""
     calibration = model.calibration_
     assert calibration is not None
     known, labels = len(model.index_), len(attributes["index_"])

@@ -88,10 +88,7 @@ class LevelInputs:
     def predicted(
         self, level: int, margins: reading.Margins, above: Shortlists | None, keep: int, part: str
     ) -> CSR:
-        """The best nodes of a level below those that were predicted above; truth plays no part.
-
-        ``part`` is "train" or "held_out".
-        """
+        """The best nodes of a level below those predicted above; ``part``: train or held_out."""
         counts = self.held_out_counts if part == "held_out" else self.counts
         over = reading.below_root(counts[0].shape[0]) if above is None else getattr(above, part)
         return reading.best_nodes(margins, over, self.tree.children(level - 1), keep)
@@ -243,10 +240,7 @@ def start_head(
     above: Shortlists | None,
     heads: XrParams,
 ) -> Part:
-    """Weights and bias that the head of level ``level`` (from 1) starts from.
-
-    ``vectors`` are those of the level before.
-    """
+    """What the head of a level (from 1) starts from, by the ``vectors`` of the level before."""
     weights, bias = reading.bootstrapped(
         vectors.train,
         inputs.counts[level - 1],
@@ -269,10 +263,7 @@ def fine_tune(
     *,
     session: Session,
 ) -> Part:
-    """Fine-tunes the encoder under the head of level ``level`` (from 1); gives a network's part.
-
-    The checkpoint that is best on the held-out documents' nodes is kept.
-    """
+    """Fine-tunes the encoder under the head of a level (from 1); keeps the best checkpoint."""
     examples, seed = inputs.examples, derived_seed(inputs.seed, level)
     encoder = inputs.encoder if before is None else restore(inputs.encoder, before)
     true = net.nodes_of_labels(examples.labels, inputs.tree, level - 1)
