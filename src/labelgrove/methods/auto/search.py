@@ -152,7 +152,7 @@ def other_network(method: str, first: Model) -> Model:
 
 
 def two_towers(first: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
-    """What finds labels by what names mean, if labels have few documents; ``seconds`` of ``first``."""
+    """What finds labels by what their names mean; ``seconds`` are those of the first network."""
     rare = corpus.labels.nnz < FEW_DOCUMENTS * len(corpus.index) <= FEW_DOCUMENTS * MOST_BY_MEANING
     if corpus.features is not None or not rare or not labels_with_words(corpus.index):
         return []
