@@ -20,8 +20,8 @@ from labelgrove.evaluation.merging import precision_of
 from labelgrove.methods import create
 from labelgrove.methods.auto import method as module
 from labelgrove.methods.auto import search
-from labelgrove.methods.auto.search import GrowingEnsemble, Named
-from labelgrove.methods.auto.trials import Clock, Trials
+from labelgrove.methods.auto.search import GrowingEnsemble
+from labelgrove.methods.auto.trials import Clock, MemberTrial, Trials
 from support.small_models import planted, same, tiny_training
 
 
@@ -260,8 +260,8 @@ def test_an_ensemble_is_judged_by_lists_that_are_cross_fitted(
         trials = Trials(validation, Clock(None), [], run)
     first, second = Linear().fit(learnt_from), Neighbours().fit(learnt_from)
     trials.judge("linear", first, 1.0)
-    GrowingEnsemble(trials, [Named("linear", first, 1.0)], None).add(
-        Named("neighbours", second, 1.0)
+    GrowingEnsemble(trials, [MemberTrial("linear", first, 1.0)], None).add(
+        MemberTrial("neighbours", second, 1.0)
     )
     lists = [model.predict(validation, k=30) for model in (first, second)]
     merged = cross_fitted(lists, validation.labels, first.facts_.frequencies, k=5)

@@ -374,7 +374,7 @@ def test_reasons_name_the_limit() -> None:
 
 def test_json_has_lists_and_the_verdict() -> None:
     plain = Growth(added=("a",), documents=2, reasons=("why",)).to_json()
-    names = ["added", "retrained", "documents", "unknown_terms", "unreached"]
+    names = ["added", "retrained", "documents", "unknown_terms"]
     assert list(plain) == [*names, "rebuild_due", "reasons", "notes"]
     assert plain["added"] == ["a"] and plain["rebuild_due"] is True and plain["notes"] == []
 

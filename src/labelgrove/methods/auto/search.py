@@ -12,7 +12,14 @@ from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import LabelgroveError
 from labelgrove.methods import create, method_class
-from labelgrove.methods.auto.trials import AFTERWARDS, NOISE, OutOfTimeError, Trials, pace
+from labelgrove.methods.auto.trials import (
+    AFTERWARDS,
+    NOISE,
+    MemberTrial,
+    OutOfTimeError,
+    Trials,
+    pace,
+)
 from labelgrove.methods.base import Model, PlanStep
 from labelgrove.methods.ensemble.method import Ensemble
 from labelgrove.methods.linear.method import Linear
@@ -32,14 +39,6 @@ SLOWER, FEW_DOCUMENTS, MOST_BY_MEANING = 1.5, 10, 100_000
 TWICE = 2  # what is linear is trained once more in the end, on all documents
 
 
-class Named(NamedTuple):
-    """A fitted member, and the seconds of its training."""
-
-    name: str
-    model: Model
-    seconds: float
-
-
 class Candidate(NamedTuple):
     """A model that may become a member, and the seconds that its training will take, roughly."""
 
@@ -52,10 +51,10 @@ class Candidate(NamedTuple):
 class GrowingEnsemble:
     """The members of an ensemble, which grows by those that held-out documents prefer."""
 
-    def __init__(self, trials: Trials, members: Sequence[Named], n_jobs: int | None) -> None:
+    def __init__(self, trials: Trials, members: Sequence[MemberTrial], n_jobs: int | None) -> None:
         self.trials, self.members, self.n_jobs = trials, list(members), n_jobs
 
-    def add(self, member: Named, *, noise: float = NOISE) -> None:
+    def add(self, member: MemberTrial, *, noise: float = NOISE) -> None:
         """Joins one more model with the members, and judges the ensemble."""
         trials, members = self.trials, [*self.members, member]
         assert trials.validation is not None
@@ -68,13 +67,8 @@ class GrowingEnsemble:
         if not all(joined.weights_):
             trials.skip(name, f"it is not better than {members[joined.weights_.index(1.0)].name}")
             return
-        trial = trials.judge(
-            name,
-            joined,
-            sum(each.seconds for each in members),
-            noise=noise,
-            rows=joined.merge_.unseen,
-        )
+        seconds = sum(each.seconds for each in members)
+        trial = trials.judge(name, joined, seconds, noise=noise, rows=joined.merge_.unseen)
         if trials.best is trial:
             self.members = members
 
@@ -87,19 +81,15 @@ class GrowingEnsemble:
             if not self.trials.affords(candidate.name, candidate.seconds):
                 continue
             try:
-                model, seconds = self.trials.fit(
-                    candidate.name,
-                    unfitted,
-                    candidate.corpus,
-                    pace(self.trials.clock),
-                )
+                watch = pace(self.trials.clock)
+                model, seconds = self.trials.fit(candidate.name, unfitted, candidate.corpus, watch)
             except OutOfTimeError as slow:
                 self.trials.skip(candidate.name, f"it {slow}, more than the budget has")
             except (LabelgroveError, RuntimeError) as error:  # too little memory on the GPU, say
                 self.trials.skip(candidate.name, f"its training failed: {error}")
             else:
                 model.use_index(self.members[0].model.index_)
-                self.add(Named(candidate.name, model, seconds), noise=noise)
+                self.add(MemberTrial(candidate.name, model, seconds), noise=noise)
 
 
 def neighbours(linear: Model, corpus: Corpus, seconds: float) -> Candidate:
@@ -266,13 +256,11 @@ class MemberSearch:
         if trained is None:
             return
         trained[0].use_index(learnt_from.index)
-        trials.judge(NETWORK, *trained)
-        growing = GrowingEnsemble(
-            trials, [Named("linear", linear.model, linear.seconds)], self.n_jobs
-        )
-        growing.add(Named(NETWORK, *trained))
-        if trials.best is not None and trials.best.name == NETWORK:  # linear adds nothing to it
-            growing.members = [Named(NETWORK, *trained)]
+        alone = trials.judge(NETWORK, *trained)
+        growing = GrowingEnsemble(trials, [linear], self.n_jobs)
+        growing.add(alone)
+        if trials.best is alone:  # linear adds nothing to it
+            growing.members = [alone]
         growing.try_all(matcher(linear.model, learnt_from, trials.first_seconds), noise=SURELY)
         growing.try_all(two_towers(network, corpus, trained[1]), noise=SURELY)
         if not self.goes_on:
@@ -285,7 +273,7 @@ class MemberSearch:
         trials = self.trials
         best = trials.best
         assert best is not None
-        growing = GrowingEnsemble(trials, [Named(best.name, best.model, best.seconds)], self.n_jobs)
+        growing = GrowingEnsemble(trials, [best], self.n_jobs)
         growing.try_all(matcher(best.model, learnt_from, trials.first_seconds), noise=SURELY)
         if not self.goes_on:
             return

@@ -59,8 +59,8 @@ class MemberTrial:
 
     name: str
     model: Model
-    rows: Rows | None
     seconds: float
+    rows: Rows | None = None
 
     @property
     def figures(self) -> str:
@@ -124,7 +124,7 @@ class Trials:
             with self.reporter.stage(f"{name}: measuring"):
                 predictions = model.predict(self.validation, k=max(MEASURED_AT))
                 rows = precision_rows(predictions, self.validation.labels)
-        trial = MemberTrial(name, model, rows, seconds)
+        trial = MemberTrial(name, model, seconds, rows)
         if best is None:
             self.first_seconds = seconds
         if best is None or best.rows is None or rows is None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.core.aliases import DenseInput, Table, TextInput
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, as_csr, csr_parts
 from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import Documents, check_k, documents_of
@@ -27,6 +27,7 @@ from labelgrove.methods.explaining import explanation as parts
 from labelgrove.methods.explaining.explanation import Explanation, Neighbour
 from labelgrove.methods.explaining.rankers import most_frequent
 from labelgrove.methods.fitted import Fitted
+from labelgrove.methods.neighbours.memory import TermMemory
 from labelgrove.methods.settings import check_count
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
@@ -210,22 +211,20 @@ def nearest_documents(
         return ()
     if vectorizer is None:
         vectorizer = Tfidf(TfidfParams(min_df=1)).fit([*texts, text])
-    query = vectorizer.transform([text]).tocsr()
-    rows = vectorizer.transform(texts).tocsr()
-    lengths = np.sqrt(rows.multiply(rows).sum(axis=1)) * np.sqrt(query.multiply(query).sum())
-    products = (rows @ query.T).toarray().ravel()
-    cosines = np.divide(products, lengths, out=np.zeros(len(texts)), where=lengths > 0)
-    best = [int(n) for n in np.argsort(-cosines, kind="stable")[:count] if cosines[n] > 0]
+    query, rows = vectorizer.transform([text]), vectorizer.transform(texts)
+    near = TermMemory.of(rows).nearest(csr_parts(query), count)
+    best = zip(near.columns[0].tolist(), near.scores[0].tolist(), strict=True)
     hashed = vectorizer.params.n_buckets is not None
     return tuple(
         Neighbour(
             document=int(documents[number]),
             id=None if corpus.ids is None else corpus.ids[int(documents[number])],
-            similarity=float(cosines[number]),
+            similarity=similarity,
             excerpt=_excerpt(words_of(texts[number])),
             terms=() if hashed else _shared(as_csr(rows[[number]].multiply(query)), vectorizer),
         )
-        for number in best
+        for number, similarity in best
+        if similarity > 0
     )
 
 

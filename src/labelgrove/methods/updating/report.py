@@ -64,8 +64,7 @@ class GrowthParams(Params):
 class Growth:
     """What changed in a model, with the reasons to train it from scratch, if any.
 
-    ``unknown_terms`` is the share of the new documents' terms that tf-idf does not know,
-    ``unreached`` the share of their old labels whose cluster the search does not reach; None if
+    ``unknown_terms`` is the share of the new documents' terms that tf-idf does not know; None if
     there was nothing to measure.
 
     >>> print(Growth(added=("cats",), retrained=("dogs",), documents=3))
@@ -76,7 +75,6 @@ class Growth:
     retrained: tuple[str, ...] = ()
     documents: int = 0
     unknown_terms: float | None = None
-    unreached: float | None = None
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -124,7 +122,6 @@ def reported(
     model: Fitted,
     task: Task,
     *,
-    unreached: float | None = None,
     unknown_names: int = 0,
     leaf: int = 0,
     leaf_size: int = 0,
@@ -158,7 +155,6 @@ def reported(
         retrained=tuple(task.index.ids[column] for column in changed),
         documents=0 if task.documents is None else len(task.documents),
         unknown_terms=unknown,
-        unreached=unreached,
         reasons=rebuild_reasons(
             task.params,
             added=grown / max(1, len(task.index) - grown),

@@ -225,13 +225,9 @@ def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[Table, G
                 growing.with_columns(ranker, tree, Columns.joined(columns)) if columns else ranker
             )
             stage.advance()
-    unreached = None
-    if fresh is not None:
-        unreached = _unreached(fresh, as_csr(fresh_labels[:, :known]), view.rankers)
     growth = report.reported(
         model,
         task,
-        unreached=unreached,
         unknown_names=unknown_names,
         leaf=max(int(np.diff(r.tree.children(len(r.tree.parents) - 1)).max()) for r in rankers),
         leaf_size=view.leaf_size,
@@ -324,17 +320,3 @@ def _label_texts(model: Fitted, view: GrowthView, index: LabelIndex, columns: In
     dense = np.asarray(read.features.dense, np.float32)
     dense = dense - np.asarray(others, np.float32).mean(axis=0)
     return replace(read, features=Features(read.features.sparse, dense))
-
-
-def _unreached(read: Read, labels: CSR, rankers: list[Ranker]) -> float | None:
-    """Share of the labels whose cluster the search does not find, averaged over the trees."""
-    if labels.nnz == 0:
-        return None
-    rows = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
-    shares = []
-    for ranker, routed in zip(rankers, read.routed, strict=True):
-        needed = np.zeros(labels.nnz, np.int32)
-        if len(ranker.tree.parents) > 1:
-            needed = ranker.tree.parents[-1][ranker.tree.leaf_positions[labels.indices]]
-        shares.append(1 - (routed.clusters[rows] == needed[:, None]).any(axis=1).mean())
-    return float(np.mean(shares))
