@@ -215,13 +215,8 @@ def test_a_matrix_that_comes_with_the_texts(kind: str, source: str, tmp_path: Pa
 
 def told(model: Any, documents: Any) -> str:
     """What is said while the model is fitted."""
-    messages: list[str] = []
-
-    def listen(event: Any) -> None:
-        if event.kind == "message":
-            messages.append(event.values["text"])
-
-    model.fit(documents, LABELS, callbacks=[listen])
+    messages = small.Messages()
+    model.fit(documents, LABELS, callbacks=[messages])
     return "\n".join(messages)
 
 

@@ -22,13 +22,7 @@ from labelgrove.methods.auto import method as module
 from labelgrove.methods.auto import search
 from labelgrove.methods.auto.search import GrowingEnsemble
 from labelgrove.methods.auto.trials import Clock, MemberTrial, Trials
-from support.small_models import planted, same, tiny_training
-
-
-class Messages(list[str]):
-    def __call__(self, event: Event) -> None:
-        if event.kind == "message":
-            self.append(event.values["text"])
+from support.small_models import Messages, planted, same, tiny_training
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods.auto import trials as module
 from labelgrove.methods.auto.trials import Clock, OutOfTimeError, Trials, pace
+from support.small_models import Messages
 
 
 class Told:
@@ -41,18 +42,14 @@ def corpus() -> Corpus:
 
 
 @pytest.fixture
-def said() -> list[str]:
-    return []
+def said() -> Messages:
+    return Messages()
 
 
 @pytest.fixture
-def trials(corpus: Corpus, said: list[str], tmp_path: Path) -> Any:
-    def listen(event: Event) -> None:
-        if event.kind == "message":
-            said.append(event.values["text"])
-
+def trials(corpus: Corpus, said: Messages, tmp_path: Path) -> Any:
     with RunFolder(tmp_path / "run") as run:
-        yield Trials(corpus, Clock(None), [listen], run)
+        yield Trials(corpus, Clock(None), [said], run)
 
 
 def right(share: float) -> Any:
