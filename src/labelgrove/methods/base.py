@@ -38,7 +38,7 @@ from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads, with_fields
 from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
@@ -401,7 +401,12 @@ class Model:
         threads = self.n_jobs if threads is None else check_threads(threads)
         with using(threads=threads, device=self.device):
             scores = self._label_scores(self.documents(X), labels, dense=dense)
-        return scores if raw else requests.calibrated_scores(self.calibration_, scores, labels)
+        if raw or self.calibration_ is None:
+            return scores
+        if not sparse.issparse(scores):
+            return self.calibration_.label_chances(scores, labels)
+        scores.data = self.calibration_.label_chances(scores.data, scores.indices)
+        return scores
 
     def documents(self, X: DocumentInput) -> DocumentInput:
         """Documents as the model reads them; those with fields may be mappings or a data frame."""
@@ -421,7 +426,14 @@ class Model:
 
     def label_clusters(self) -> Int32:
         """The cluster of each label in the first tree of a fitted model."""
-        return requests.label_clusters(next(iter(self.trees().values()), None), self.method)
+        tree = next(iter(self.trees().values()), None)
+        if tree is None or len(tree.parents) < 2:
+            raise ConfigError(
+                f"diversity: this {self.method} model has no clusters of labels (its label set is "
+                "small, or it was trained without a tree)"
+            )
+        clusters: Int32 = tree.parents[-1][tree.leaf_positions]
+        return clusters
 
     def learns_names(self) -> bool:
         """Whether labels without documents are learnt, from what they are called."""

@@ -25,7 +25,7 @@ from labelgrove.data.features import (
     with_dense,
 )
 from labelgrove.data.frames import check_texts
-from labelgrove.data.inputs import Documents, documents_of, training_corpus
+from labelgrove.data.inputs import documents_of, training_corpus
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import DataError, warn
 from labelgrove.labels.features import describe_labels, label_strings
@@ -185,8 +185,14 @@ def document_parts(
     if tfidf is not None and alone and type(X) is list:
         check_texts(X)
         return tfidf.transform_parts(X)
-    documents = _documents(X, from_text=reader is not None)
+    documents = documents_of(X)
     texts, given = documents.texts, documents.features
+    if reader is not None and texts is None:
+        raise DataError("this model was fitted on texts and cannot predict from a matrix")
+    if reader is None and given is None:
+        raise DataError(
+            f"this model was fitted on a matrix and cannot predict from texts; {HOW_TO_GIVE}"
+        )
     if dense is not None:
         given = with_dense(given, dense)
     if reader is None:
@@ -208,18 +214,6 @@ def document_parts(
         )
     checked = Features(dense=beside_terms(block, dense_norm)).parts(name="dense")
     return FeatureParts(rows, checked.dense)
-
-
-def _documents(X: DocumentInput, *, from_text: bool) -> Documents:
-    """The documents' texts and features; the ones that the model needs must be there."""
-    documents = documents_of(X)
-    if from_text and documents.texts is None:
-        raise DataError("this model was fitted on texts and cannot predict from a matrix")
-    if not from_text and documents.features is None:
-        raise DataError(
-            f"this model was fitted on a matrix and cannot predict from texts; {HOW_TO_GIVE}"
-        )
-    return documents
 
 
 def _feature_parts(

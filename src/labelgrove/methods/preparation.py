@@ -197,7 +197,18 @@ def prepare(
         ranker = own("linear", fit_linear, **given)
         if held_out is None or not baseline:
             return TrainedLinear(ranker, {})
-        return TrainedLinear(ranker, baseline_stage(own, ranker, terms, learnt_from, held_out))
+        # What it reaches on the held-out part, trained on the same documents.
+        truth: Table = {"texts": held_out.texts, "labels": held_out.labels}
+        measured = own(
+            "linear-baseline",
+            measure_linear,
+            ranker=ranker,
+            terms=terms,
+            learnt_from=own.derive(lambda: learnt_from, labels=learnt_from.labels),
+            held_out=own.derive(lambda: held_out, **truth, unknown=held_out.unknown),
+            metrics=(*REPORTED, "PSP@5"),
+        )
+        return TrainedLinear(ranker, measured.value.config)
 
     idle = has_idle_cores() and (linear or compares)
     trained = stages.background(train) if idle else partial(TrainedLinear, *train(stages))
@@ -311,30 +322,6 @@ def fit_linear(terms: Terms, labels: CSR, *, stops: Sequence[Callback]) -> Ranke
     # tf-idf says itself how rows are scaled.
     model = Linear(sparse_norm=None)
     return model.fit(terms.rows, labels, callbacks=stops).rankers_[0]
-
-
-def baseline_stage(
-    stages: Stages,
-    linear: CachedResult[Ranker],
-    terms: CachedResult[Terms],
-    learnt_from: Corpus,
-    held_out: Corpus,
-) -> dict[str, float]:
-    """What the linear method reaches on the held-out part, trained on the same documents."""
-    learnt = stages.derive(lambda: learnt_from, labels=learnt_from.labels)
-    validation = stages.derive(
-        lambda: held_out, texts=held_out.texts, labels=held_out.labels, unknown=held_out.unknown
-    )
-    made = stages(
-        "linear-baseline",
-        measure_linear,
-        ranker=linear,
-        terms=terms,
-        learnt_from=learnt,
-        held_out=validation,
-        metrics=(*REPORTED, "PSP@5"),
-    )
-    return made.value.config
 
 
 def measure_linear(

@@ -17,7 +17,6 @@ from labelgrove.data.inputs import check_k, documents_of
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
 
 if TYPE_CHECKING:
@@ -100,17 +99,6 @@ class PredictionRequest:
         return predictions if predictions.k <= self.k else predictions.top(self.k)
 
 
-def label_clusters(tree: LabelTree | None, method: str) -> Int32:
-    """The cluster of each label: the node above its leaf."""
-    if tree is None or len(tree.parents) < 2:
-        raise ConfigError(
-            f"diversity: this {method} model has no clusters of labels (its label set is small, or "
-            "it was trained without a tree)"
-        )
-    clusters: Int32 = tree.parents[-1][tree.leaf_positions]
-    return clusters
-
-
 def diversify(predictions: Predictions, clusters: Int32, strength: float) -> Predictions:
     """Labels in the order of score x (1 - strength)^(labels of the same cluster before them).
 
@@ -161,16 +149,6 @@ def masked_scores(
         numbers = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         values[pattern.indptr[start] :][: rows.nnz] = block[numbers, rows.indices]
     return sparse.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
-
-
-def calibrated_scores(calibration: Calibration | None, scores: Any, labels: Any) -> Any:
-    """Probabilities in place of scores of label columns or of a sparse pattern."""
-    if calibration is None:
-        return scores
-    if not sparse.issparse(scores):
-        return calibration.label_chances(scores, labels)
-    scores.data = calibration.label_chances(scores.data, scores.indices)
-    return scores
 
 
 def probabilities(model: Fitted, X: DocumentInput, k: int | None, options: TableView) -> CSR:

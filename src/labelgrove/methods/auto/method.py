@@ -231,10 +231,8 @@ class Auto(Model):
 
     def _planned(self, corpus: Corpus, network: Model | None) -> list[PlanStep]:
         validation = round(self._share(len(corpus)) * len(corpus))
-        trees = [self._linear(n_trees=n) for n in (1, TREES)]
-        named = [self._linear(n_trees=n, label_texts="names") for n in (1, TREES)]
         validation = validation if validation >= FEWEST_JUDGES else 0
-        return planned_steps(corpus, validation, trees, named, network)
+        return planned_steps(corpus, validation, self._linear, network)
 
     def steps(self, documents: int) -> Sequence[PlanStep]:
         """What will be tried without a budget."""

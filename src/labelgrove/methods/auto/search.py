@@ -169,15 +169,11 @@ def more_networks(first: Model, corpus: Corpus, seconds: float) -> list[Candidat
 def planned_steps(
     corpus: Corpus,
     validation: int,
-    trees: Sequence[Model],
-    named: Sequence[Model],
+    make_linear: Callable[..., Linear],
     network: Model | None,
 ) -> list[PlanStep]:
-    """What auto does without a budget, for a plan.
-
-    ``trees`` and ``named`` are linear models with one tree and with several, without and with the
-    names of labels; held-out documents decide which is trained again.
-    """
+    """What auto does without a budget; held-out documents decide which model is trained again."""
+    trees: list[Model] = [make_linear(n_trees=n) for n in (1, TREES)]
     whole, learnt = len(corpus), len(corpus) - validation
     steps, again = [PlanStep("linear", learnt, (trees[0],))], list[PlanStep]()
     if validation:
@@ -189,8 +185,9 @@ def planned_steps(
                 PlanStep(f"join {name}", validation, merged=2),
             ]
         else:
-            steps.append(PlanStep(f"{trees[1].get_params()['n_trees']} trees", learnt, (trees[1],)))
+            steps.append(PlanStep(f"{TREES} trees", learnt, (trees[1],)))
             if matching:
+                named = [make_linear(n_trees=n, label_texts="names") for n in (1, TREES)]
                 steps.append(PlanStep("label names", learnt, tuple(named)))
         again.append(PlanStep("linear again, on all documents", whole, tuple(trees)))
         merged = 2 if network is None else 3

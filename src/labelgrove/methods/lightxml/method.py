@@ -34,7 +34,7 @@ from labelgrove.methods.terms import FeatureChoice
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.heads.full import ONE_PROCESS, weight_type
-from labelgrove.nn.network import Network, network_from_part, network_part
+from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.solver import RankerParams
@@ -89,7 +89,7 @@ class LightXML(Model):
             trained = networks.train_network(self, data, stages, heads, divides=self.heads.divides)
         else:
             trained = self._train_static(data, stages, heads, groups)
-        network = CachedResult(lambda: stored_network(trained.value, heads), trained.key)
+        network = CachedResult(lambda: static.stored_network(trained.value, heads), trained.key)
         self.tree_, self.network_ = groups, network.value
         self.reranker_ = networks.rerank(self, data, stages, network, tree)
         networks.remember(self, data, stages, trained.value.config["story"])
@@ -190,7 +190,7 @@ class LightXML(Model):
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         self.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
         heads = LightXmlHeads(len(self.index_), self.tree_, self.heads)
-        self.network_ = stored_network(parts["network"], heads)
+        self.network_ = static.stored_network(parts["network"], heads)
         self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)
         self.history_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}
@@ -211,11 +211,6 @@ class LightXmlHeads:
         params = replace(self.params, layers=layers)
         net = LightXmlNet(encoder.width, self.labels, self.tree, params, device=device)
         return net, range(-layers, 0)
-
-
-def stored_network(part: Part, heads: LightXmlHeads) -> Network:
-    """The network of a part, with its second encoder if there is one."""
-    return static.two_encoders(part, network_from_part(part, heads))
 
 
 def check_heads(params: LightXmlParams) -> None:

@@ -52,8 +52,9 @@ class TwoEncoders(Network):
         return super().states(batch) + self.recall.states(batch)
 
 
-def two_encoders(part: Part, network: Network) -> Network:
-    """The network with its second encoder, if the part has one."""
+def stored_network(part: Part, heads: MakeHeads) -> Network:
+    """The network of a part, with its second encoder if there is one."""
+    network = network_from_part(part, heads)
     if "recall" not in part.config:
         return network
     arrays = {n.removeprefix(PREFIX): a for n, a in part.arrays.items() if n.startswith(PREFIX)}
