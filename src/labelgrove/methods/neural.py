@@ -7,7 +7,7 @@ network learns from, ``defaults.py`` derives the settings that are "auto".
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TypeVar
@@ -15,7 +15,8 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from labelgrove.core.aliases import DerivedSettings, DocumentInput, LabelInput, Table
+from labelgrove.core.aliases import DerivedSettings, DocumentInput, LabelInput, Progress, Table
+from labelgrove.core.arrays import Array
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
@@ -41,8 +42,8 @@ from labelgrove.methods.preparation import (
     situation,
 )
 from labelgrove.methods.terms import choose_features, given_matrix
-from labelgrove.nn.batches.packing import PackedBatches
-from labelgrove.nn.batches.padded import Batches
+from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
+from labelgrove.nn.batches.padded import Batch, Batches
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import parameter_count, states_width
 from labelgrove.nn.encoders.tokens import Tokens
@@ -250,20 +251,25 @@ def train_heads(
         values = held_out_measures(predictions, examples.held_out)
         return float(np.mean([values[name] for name in CHOSEN_BY]))
 
-    result = train(
-        network,
-        Task(
-            LabelledBatches(batches, examples.labels),
-            lambda model, batch: model(batch),
-            None if examples.held_out is None else score,
-        ),
-        training,
-        folder=session.checkpoints,
-        reporter=session.reporter,
-        seed=seed,
-        stage="training",
+    task = Task(
+        LabelledBatches(batches, examples.labels),
+        lambda model, batch: model(batch),
+        None if examples.held_out is None else score,
     )
-    return network_part(network, result.summary())
+    return network_part(network, learn(network, task, training, seed, session))
+
+
+def learn(
+    network: Network,
+    task: Task,
+    params: LoopParams,
+    seed: int,
+    session: Session,
+    stage: str = "training",
+) -> Table:
+    """Trains a network within a stage of the run folder; gives how the training went."""
+    loop: Table = {"folder": session.checkpoints, "reporter": session.reporter}
+    return train(network, task, params, **loop, seed=seed, stage=stage).summary()
 
 
 def make_batches(
@@ -294,6 +300,27 @@ def make_runner(network: Network, precision: str) -> Runner:
             network.to(where)  # visits all modules, which is slow for a single text
             break
     return Runner(network, precision=choose_precision(precision, where))
+
+
+def fill_rows(
+    rows: Array,
+    network: Network,
+    tokens: Tokens,
+    make: Callable[[list[torch.Tensor]], torch.Tensor],
+    precision: str,
+    progress: Progress | None = None,
+) -> None:
+    """Fills a row for each document with what ``make`` makes of the states of a batch."""
+    done = 0
+
+    def use(batch: Batch | PackedBatch, states: list[torch.Tensor]) -> None:
+        nonlocal done
+        rows[batch.rows] = make(states).cpu().numpy()
+        done += len(batch.rows)
+        if progress is not None:
+            progress(done, len(tokens))
+
+    make_runner(network, precision).each(tokens, use)
 
 
 def best_labels(

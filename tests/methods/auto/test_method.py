@@ -22,6 +22,7 @@ from labelgrove.methods.auto import method as module
 from labelgrove.methods.auto import search
 from labelgrove.methods.auto.search import GrowingEnsemble
 from labelgrove.methods.auto.trials import Clock, MemberTrial, Trials
+from labelgrove.methods.ensemble.members import Training
 from support.small_models import Messages, planted, same, tiny_training
 
 
@@ -251,7 +252,7 @@ def test_an_ensemble_is_judged_by_lists_that_are_cross_fitted(
     learnt_from, validation = hold_out(corpus, 0.25, 0)
     assert validation is not None
     with RunFolder(tmp_path / "run") as run:
-        trials = Trials(validation, Clock(None), [], run)
+        trials = Trials(validation, Clock(None), Training(run))
     first, second = Linear().fit(learnt_from), Neighbours().fit(learnt_from)
     trials.judge("linear", first, 1.0)
     GrowingEnsemble(trials, [MemberTrial("linear", first, 1.0)], None).add(

@@ -14,6 +14,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods.auto import trials as module
 from labelgrove.methods.auto.trials import Clock, OutOfTimeError, Trials, pace
+from labelgrove.methods.ensemble.members import Training
 from support.small_models import Messages
 
 
@@ -49,7 +50,7 @@ def said() -> Messages:
 @pytest.fixture
 def trials(corpus: Corpus, said: Messages, tmp_path: Path) -> Any:
     with RunFolder(tmp_path / "run") as run:
-        yield Trials(corpus, Clock(None), [said], run)
+        yield Trials(corpus, Clock(None), Training(run, [said]))
 
 
 def right(share: float) -> Any:
@@ -91,7 +92,10 @@ def test_what_the_budget_does_not_have_is_not_tried(trials: Any, said: list[str]
 def test_models_share_stages_and_their_times_are_kept(trials: Any, corpus: Corpus) -> None:
     trials.fit("one", Linear(), corpus)
     trials.fit("two", Linear(), corpus)
-    assert not trials.timings["one: ranker"].reused and trials.timings["two: ranker"].reused
+    assert (
+        not trials.training.timings["one: ranker"].reused
+        and trials.training.timings["two: ranker"].reused
+    )
 
 
 def progress(done: float, seconds: float, stage: str = "training") -> Event:

@@ -26,7 +26,7 @@ from labelgrove.core.resources import with_own_resources
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.engines import Engine, engine_for
+from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, MissingExtraError, UnsupportedError
 from labelgrove.evaluation.predictions import ScoreKind, check_fitted
 from labelgrove.labels.tree import LabelTree, TreeParams
@@ -35,7 +35,7 @@ from labelgrove.methods.auto.search import NETWORK, TREES, MemberSearch, matcher
 from labelgrove.methods.auto.trials import Clock, Trials
 from labelgrove.methods.base import Model, PlanStep, Workers
 from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
-from labelgrove.methods.ensemble.members import Ahead, stages_in
+from labelgrove.methods.ensemble.members import training_in
 from labelgrove.methods.inputs import Norm, labelled_corpus
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.settings import Group, group
@@ -114,12 +114,8 @@ class Auto(Model):
             learnt_from, validation = corpus, None
         given: Table = {} if label_tree is None else {"label_tree": label_tree}
         network, why = plain._network(corpus)  # refuses an encoder that is not there
-        with (
-            engine_for(engine) as workers,
-            stages_in(run) as shared,
-            Ahead(workers, shared) as ahead,
-        ):
-            trials = Trials(validation, Clock(budget), callbacks, shared, ahead)
+        with training_in(run, callbacks, engine) as training:
+            trials = Trials(validation, Clock(budget), training)
             if choice.message:
                 trials.say(f"auto: {choice.message}")
             if validation is None:
@@ -206,7 +202,7 @@ class Auto(Model):
         for record in trials.records:
             record["chosen"] = record["name"] == trials.best.name
         chosen.tried_ = trials.records
-        chosen.timings_ = trials.timings | trials.reporter.timings
+        chosen.timings_ = trials.training.timings | trials.reporter.timings
         self.chosen_ = chosen
 
     def resolve_defaults(self, corpus: Corpus) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.aliases import Table, TableView
-from labelgrove.core.callbacks import Callback, Event, Reporter, StageTiming
+from labelgrove.core.callbacks import Callback, Event, Reporter
 from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
-from labelgrove.disk.run_folder import RunFolder
 from labelgrove.evaluation.merging import MEASURED_AT, precision_rows
 from labelgrove.evaluation.metrics.measures import widest
 from labelgrove.methods.base import Model
-from labelgrove.methods.ensemble.members import Ahead, prefixed
+from labelgrove.methods.ensemble.members import Training
 
 M = TypeVar("M", bound=Model)
 Rows = npt.NDArray[np.float64]  # P@1, P@3 and P@5 of each document
@@ -75,37 +74,26 @@ class Trials:
         self,
         validation: Corpus | None,
         clock: Clock,
-        callbacks: Sequence[Callback],
-        run: RunFolder,
-        ahead: Ahead | None = None,
+        training: Training,
     ) -> None:
-        self.validation, self.clock, self.run = validation, clock, run
-        self.ahead = ahead or Ahead(None, run)
-        self.callbacks = callbacks
-        self.reporter = Reporter(callbacks)
+        self.validation, self.clock, self.training = validation, clock, training
+        self.reporter = Reporter(training.callbacks)
         self.best: MemberTrial | None = None
         self.first_seconds = 0.0  # of the first model
         self.took: dict[int, float] = {}  # seconds of each training, by the model's id
         self.records: list[Table] = []
-        self.timings: dict[str, StageTiming] = {}
 
     def begin(self, model: Model, corpus: Corpus, seconds: float, **given: Any) -> None:
         """Lets a worker train what :meth:`fit` will be given; networks stay here, to be stopped."""
-        if self.ahead.possible and seconds <= self.clock.left and not model.encoders():
-            self.ahead.begin(model, corpus, **given)
+        if seconds <= self.clock.left and not model.encoders():
+            self.training.begin(model, corpus, **given)
 
     def fit(
         self, name: str, model: M, corpus: Corpus, watch: Callback | None = None, **given: Any
     ) -> tuple[M, float]:
         """The model, trained on a corpus, and the seconds that it took."""
         start = time.monotonic()
-        callbacks = [prefixed(name, callback) for callback in self.callbacks]
-        if watch is not None:
-            callbacks.append(watch)
-        elsewhere = self.ahead.wait(model)
-        model.fit(corpus, callbacks=callbacks, run=self.run, **given)
-        model.timings_ = elsewhere or model.timings_
-        self.timings |= {f"{name}: {stage}": t for stage, t in model.timings_.items()}
+        self.training.fit(name, model, corpus, watch, **given)
         self.took[id(model)] = time.monotonic() - start
         return model, self.took[id(model)]
 

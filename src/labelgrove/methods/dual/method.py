@@ -46,7 +46,7 @@ from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.training.devices import choose_device, choose_precision
-from labelgrove.nn.training.loop import LoopParams, Task, train
+from labelgrove.nn.training.loop import LoopParams, Task
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.solver import RankerParams
 
@@ -251,21 +251,14 @@ def train_towers(
         values = held_out_measures(Predictions(*best, examples.index), examples.held_out)
         return float(np.mean([values[name] for name in CHOSEN_BY]))
 
-    result = train(
-        network,
-        Task(
-            pairs,
-            lambda model, batch: net.pair_loss(model, batch, params.temperature),
-            None if examples.held_out is None else score,
-        ),
-        training,
-        folder=session.checkpoints,
-        reporter=session.reporter,
-        seed=seed,
-        stage="training",
+    task = Task(
+        pairs,
+        lambda model, batch: net.pair_loss(model, batch, params.temperature),
+        None if examples.held_out is None else score,
     )
+    history = neural.learn(network, task, training, seed, session)
     state = network.encoder.state()
-    return Part({"encoder": state.config, "story": result.summary()}, state.arrays)
+    return Part({"encoder": state.config, "story": history}, state.arrays)
 
 
 def on_device(labels: Float32) -> Product:

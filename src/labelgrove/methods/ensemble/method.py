@@ -19,7 +19,7 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import hold_out, training_corpus
 from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.engines import Engine, engine_for
+from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
 from labelgrove.evaluation.merge_weights import LearntMerge, learn_merge
 from labelgrove.evaluation.merging import MEASURED_AT, Rule, merge, precision_of
@@ -119,32 +119,19 @@ class Ensemble(Model):
             learnt_from, held_out = hold_out(corpus, self.held_out, self.random_state)
         members = [clone(member) for member in self.members]
         together.check_kinds(members, self.rule)
-        timings: dict[str, StageTiming] = {}
-        with (
-            engine_for(engine) as workers,
-            together.stages_in(run) as shared,
-            together.Ahead(workers, shared) as ahead,
-        ):
+        with together.training_in(run, callbacks, engine) as training:
             for member in members:
                 if self.n_jobs is not None:
                     member.set_params(n_jobs=self.n_jobs)
-                ahead.begin(member, learnt_from)
+                training.begin(member, learnt_from)
             for number, member in enumerate(members, 1):
-                elsewhere = ahead.wait(member)
-                name = f"{number} {member.method}"
-                member.fit(
-                    learnt_from,
-                    callbacks=[together.prefixed(name, c) for c in callbacks],
-                    run=shared,
-                )
-                member.timings_ = elsewhere or member.timings_
-                timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
+                training.fit(f"{number} {member.method}", member, learnt_from)
         reporter = Reporter(callbacks)
         self._take(members, held_out, reporter)
         if held_out is not None:
             reporter.message(f"members did not learn from the {len(held_out):,} held-out documents")
         self.use_index(corpus.index)
-        self.remember(corpus, timings)
+        self.remember(corpus, training.timings)
         return self
 
     @with_own_resources

@@ -23,7 +23,7 @@ from labelgrove.core.part import Part
 from labelgrove.disk.stages import Session
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.lightxml.net import two_levels
-from labelgrove.methods.neural import joined_histories, make_batches, make_runner
+from labelgrove.methods.neural import fill_rows, joined_histories, learn, make_batches, make_runner
 from labelgrove.methods.preparation import TrainingExamples
 from labelgrove.methods.reranking import shortlist_matrix
 from labelgrove.methods.xrtransformer.net import LevelBatch, LevelBatches
@@ -32,7 +32,7 @@ from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
-from labelgrove.nn.training.loop import LoopParams, Task, train
+from labelgrove.nn.training.loop import LoopParams, Task
 from labelgrove.ranking.negatives import targets
 
 PREFIX = "recall/"  # of the first encoder's arrays, where there are two
@@ -135,11 +135,11 @@ def best_groups(network: Network, examples: TrainingExamples, precision: str) ->
     most = min(network.heads.params.groups_kept, groups)
     columns = np.full((len(examples.tokens), most), -1, np.int32)
 
-    def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
+    def best(states: list[Tensor]) -> Tensor:
         kept, mask = network.heads.best_groups(states)
-        columns[batch.rows] = kept.masked_fill(~mask, -1).cpu().numpy()
+        return kept.masked_fill(~mask, -1)
 
-    make_runner(network, precision).each(examples.tokens, use)
+    fill_rows(columns, network, examples.tokens, best, precision)
     return shortlist_matrix(columns, groups)
 
 
@@ -153,16 +153,8 @@ def _learn(
     """Trains on one part of the loss, which ranks no labels: the last weights are kept."""
     examples, training, seed = shared.examples, shared.training, shared.seed
     batches = make_batches(examples.tokens, network.encoder, training, seed)
-    result = train(
-        network.to(choose_device()),
-        Task(LevelBatches(batches, examples.labels, above), loss),
-        training,
-        folder=session.checkpoints,
-        reporter=session.reporter,
-        seed=seed,
-        stage="training",
-    )
-    return result.summary()
+    task = Task(LevelBatches(batches, examples.labels, above), loss)
+    return learn(network.to(choose_device()), task, training, seed, session)
 
 
 def _group_loss(network: Network, batch: LevelBatch) -> Any:

@@ -116,16 +116,14 @@ class Neighbours(Model):
     @with_own_resources
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` says which features are used and how an encoder reads texts."""
-        derived = dict(choose_features(self.features, corpus).derived)
-        read: dict[str, tuple[Any, str]] = {}
-        if self._reads_vectors and corpus.texts is not None:
-            read = _reading().derived_reading(self.encoder, corpus)
-        if not derived and not read:
+        if self._reads_vectors:
+            resolved: Self = _reading().neural.resolve_defaults(self, corpus)
+            return resolved
+        derived = choose_features(self.features, corpus).derived
+        if not derived:
             return self
         plain = copy.copy(self)
-        plain.derived_ = derived | read
-        values = {name.removeprefix("encoder."): value for name, (value, _) in read.items()}
-        plain.encoder = replace(self.encoder, **values)
+        plain.derived_ = derived
         return plain
 
     def encoders(self) -> list[EncoderParams]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +19,10 @@ from labelgrove.core.arrays import Array, Float32
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.disk.stages import Stages
-from labelgrove.methods.defaults import TrainingNeeds, derive
+from labelgrove.methods import neural
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.neural import make_runner
-from labelgrove.methods.preparation import check_fields, situation, tokens_stage
+from labelgrove.methods.preparation import check_fields, tokens_stage
 from labelgrove.methods.xrtransformer.vectors import Standard, network_of, standardise
-from labelgrove.nn.batches.packing import PackedBatch
-from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
@@ -52,8 +48,17 @@ class TextReader:
         length = min(max_tokens or self.encoder.max_tokens, self.encoder.max_tokens)
         tokens = tokenize(texts, self.encoder, length)
         rows = np.zeros((len(tokens), self.encoder.width), np.float32)
-        embed_texts(self.encoder, self.standard, tokens, rows)
+        self.fill(rows, tokens)
         return rows
+
+    def fill(self, rows: Array, tokens: Tokens, progress: Progress | None = None) -> None:
+        """Fills ``rows``; in half precision there is never a second copy of them."""
+        network = network_of(self.encoder, LastState(), self.standard).train(self.encoder.training)
+
+        def unit(states: list[Tensor]) -> Tensor:
+            return functional.normalize(states[-1].float())
+
+        neural.fill_rows(rows, network, tokens, unit, "auto", progress)
 
     def exported_parts(self, parts: dict[str, Part]) -> ExportedParts:
         mean, scale = np.asarray(self.standard.mean), np.asarray(self.standard.scale)
@@ -92,36 +97,5 @@ def training_vectors(encoder: Encoder, tokens: Tokens, *, progress: Progress | N
     """Unit vectors of the training documents, and how their states were standardised."""
     standard = standardise(encoder, tokens, "auto")
     rows = np.zeros((len(tokens), encoder.width), np.float16)
-    embed_texts(encoder, standard, tokens, rows, progress=progress)
+    TextReader(encoder, standard).fill(rows, tokens, progress)
     return Part({}, standard.state().arrays | {"vectors": rows})
-
-
-def embed_texts(
-    encoder: Encoder,
-    standard: Standard,
-    tokens: Tokens,
-    rows: Array,
-    *,
-    progress: Progress | None = None,
-) -> None:
-    """Fills ``rows``; in half precision there is never a second copy of them."""
-    network = network_of(encoder, LastState(), standard).train(encoder.training)
-    done = 0
-
-    def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
-        nonlocal done
-        rows[batch.rows] = functional.normalize(states[-1].float()).cpu().numpy()
-        done += len(batch.rows)
-        if progress is not None:
-            progress(done, len(tokens))
-
-    make_runner(network, "auto").each(tokens, use)
-
-
-def derived_reading(params: EncoderParams, corpus: Corpus) -> dict[str, tuple[Any, str]]:
-    """Values for settings of the encoder that are "auto", with reasons."""
-    if "auto" not in (params.max_tokens, params.pooling):
-        return {}
-    settings = {f"encoder.{name}": value for name, value in params.get_params().items()}
-    derived = derive(settings, situation(corpus, params), TrainingNeeds())
-    return {name: tuple(pair) for name, pair in derived.items()}

@@ -23,7 +23,7 @@ from labelgrove.disk.stages import CachedResult, Session, Stages
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.neural import make_batches
+from labelgrove.methods.neural import learn, make_batches
 from labelgrove.methods.preparation import CHOSEN_BY, Neural, Prepared, TrainingExamples
 from labelgrove.methods.terms import Terms
 from labelgrove.methods.xrtransformer import net
@@ -36,7 +36,7 @@ from labelgrove.nn.heads.layers import per_level
 from labelgrove.nn.heads.params import LABEL_WEIGHTS
 from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
-from labelgrove.nn.training.loop import LoopParams, Task, train
+from labelgrove.nn.training.loop import LoopParams, Task
 from labelgrove.ranking.negatives import relevance
 from labelgrove.ranking.solver import RankerParams
 
@@ -296,22 +296,15 @@ def fine_tune(
         values = evaluate(predictions, truth, metrics=CHOSEN_BY)
         return float(np.mean([values[metric] for metric in CHOSEN_BY]))
 
-    result = train(
-        network.to(choose_device()),
-        Task(
-            net.LevelBatches(batches, true, chosen),
-            lambda model, batch: model.heads.loss(
-                model.states(batch.batch), batch.labels, batch.above
-            )[0],
-            None if examples.held_out is None else score,
-        ),
-        training,
-        folder=session.checkpoints,
-        reporter=session.reporter,
-        seed=seed,
-        stage=f"training level {level}",
+    task = Task(
+        net.LevelBatches(batches, true, chosen),
+        lambda model, batch: model.heads.loss(model.states(batch.batch), batch.labels, batch.above)[
+            0
+        ],
+        None if examples.held_out is None else score,
     )
-    return network_part(network, result.summary())
+    stage, network = f"training level {level}", network.to(choose_device())
+    return network_part(network, learn(network, task, training, seed, session, stage))
 
 
 def shortlist_nodes(
