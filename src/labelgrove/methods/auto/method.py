@@ -285,7 +285,9 @@ class OfChosen:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __get__(self, model: Auto, owner: type[Auto]) -> Any:
+    def __get__(self, model: Auto | None, owner: type[Auto]) -> Any:
+        if model is None:  # of the class
+            return getattr(Model, self.name)
         own = vars(model)
         if "chosen_" in own:
             return getattr(own["chosen_"], self.name)

@@ -85,7 +85,8 @@ class Trials:
 
     def begin(self, model: Model, corpus: Corpus, seconds: float, **given: Any) -> None:
         """Lets a worker train what :meth:`fit` will be given; networks stay here, to be stopped."""
-        if seconds <= self.clock.left and not model.encoders():
+        engine = self.training.engine
+        if engine is not None and seconds <= self.clock.left and not model.encoders():
             self.training.begin(model, corpus, **given)
 
     def fit(

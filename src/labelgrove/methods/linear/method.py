@@ -21,7 +21,6 @@ from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
 from labelgrove.core.resources import with_own_resources
 from labelgrove.core.scratch import Scratch
-from labelgrove.core.strings import StringTable
 from labelgrove.data.blocks import Blocks, ShardedCorpus
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import FeatureParts, Features
@@ -310,8 +309,6 @@ class Linear(Model):
     def estimate_memory(self, corpus: Corpus) -> int:
         """A cautious estimate of the peak bytes of main memory, from the size of the corpus."""
         corpus = choose_features(self.features, corpus).read
-        texts = () if corpus.texts is None else corpus.texts
-        text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
         per_document = streaming.terms_per_document(corpus, self.tfidf)
         terms = per_document * len(corpus)
         of_labels = streaming.label_terms(corpus, per_document)
@@ -324,7 +321,7 @@ class Linear(Model):
         # precision for the labels and the nodes above them, while they are made in single.
         per_label = 4 + 6 + 3 * self.n_trees
         dense = corpus.width * (8 * len(corpus) + per_label * len(corpus.index))
-        return streaming.BASE_BYTES + text_bytes + strings + work + dense
+        return streaming.BASE_BYTES + streaming.text_bytes(corpus) + strings + work + dense
 
 
 def _suffix(number: int) -> str:

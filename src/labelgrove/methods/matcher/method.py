@@ -15,7 +15,6 @@ from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.resources import with_own_resources
-from labelgrove.core.strings import StringTable
 from labelgrove.core.topk import TopK, top_k
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
@@ -27,6 +26,7 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import Model
 from labelgrove.methods.inputs import labelled_corpus
+from labelgrove.methods.linear.streaming import BASE_BYTES, text_bytes
 from labelgrove.methods.matcher import evidence as knowing
 from labelgrove.methods.matcher.evidence import Evidence, MatchingParams
 from labelgrove.methods.matcher.names import Float64, Names
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from labelgrove.methods.updating.growth import Additions, OwnGrowth
 
 ENTRIES_AT_ONCE = 1 << 21  # scores of labels that are held at a time
-BASE_BYTES = 160 << 20
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -179,12 +178,11 @@ class Matcher(Model):
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Texts, names, and the matches of the documents that the weights are fitted on."""
-        texts = () if corpus.texts is None else corpus.texts
-        text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
+        texts = text_bytes(corpus)
         # About a match per eight characters of text, and a few copies of its row of numbers.
         share = min(1.0, self.matching.documents / max(1, len(corpus)))
-        matches = share * text_bytes / 8
-        return BASE_BYTES + text_bytes + int(matches * 8 * 110) + 1000 * len(corpus.index)
+        matches = share * texts / 8
+        return BASE_BYTES + texts + int(matches * 8 * 110) + 1000 * len(corpus.index)
 
 
 def learn_names(
