@@ -137,7 +137,8 @@ def best_groups(network: Network, examples: TrainingExamples, precision: str) ->
 
     def best(states: list[Tensor]) -> Tensor:
         kept, mask = network.heads.best_groups(states)
-        return kept.masked_fill(~mask, -1)
+        found: Tensor = kept.masked_fill(~mask, -1)
+        return found
 
     fill_rows(columns, network, examples.tokens, best, precision)
     return shortlist_matrix(columns, groups)
