@@ -32,40 +32,23 @@ from labelgrove.errors import (
 )
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods.settings import groups_of
-from support.small_models import (
-    ALL,
-    BY_NAME,
-    COLOURS,
-    FROM_FEATURES,
-    NEURAL,
-    NEURAL_VARIANTS,
-    PRESETS,
-    STRANGE_NAMES,
-    THINGS,
-    UNTRAINED,
-    learnable,
-    new,
-    planted,
-    same,
-    shortened,
-    stored,
-)
+from support import small_models as small
 
-TEXTS, LABELS = planted()
+TEXTS, LABELS = small.planted()
 
 
 def parameters(names: Iterable[str]) -> list[Any]:
     """Tests that train a network or several models are slow; ``test_quick.py`` has a tiny one."""
-    slow = {*NEURAL, *NEURAL_VARIANTS, *UNTRAINED, "auto", "ensemble"}
+    slow = {*small.NEURAL, *small.NEURAL_VARIANTS, *small.UNTRAINED, "auto", "ensemble"}
     return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
 
 
-@pytest.fixture(params=parameters(ALL))
+@pytest.fixture(params=parameters(small.ALL))
 def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=parameters(name for name in ALL if name not in PRESETS))
+@pytest.fixture(params=parameters(name for name in small.ALL if name not in small.PRESETS))
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -73,16 +56,16 @@ def kind(request: pytest.FixtureRequest) -> str:
 @cache
 def fitted(method: str) -> Any:
     """A model that knows ``planted()``; tests share it, so none may change it."""
-    return new(method, n_jobs=3).fit(*planted())
+    return small.new(method, n_jobs=3).fit(*small.planted())
 
 
 def brief(method: str) -> Any:
-    return shortened(new(method))
+    return small.shortened(small.new(method))
 
 
 def comparable(method: str, **settings: Any) -> Any:
     """A new model that learns for some epochs, so that differences between two trainings show."""
-    return shortened(new(method, **settings), updates=10)
+    return small.shortened(small.new(method, **settings), updates=10)
 
 
 @cache
@@ -92,33 +75,35 @@ def compared(method: str) -> Predictions:
 
 
 def test_solves_a_planted_problem(method: str) -> None:
-    texts, labels = planted()
-    labels = learnable(method, labels)
-    model = new(method).fit(texts[:100], labels[:100])
+    texts, labels = small.planted()
+    labels = small.learnable(method, labels)
+    model = small.new(method).fit(texts[:100], labels[:100])
     predicted = model.predict(texts[100:], k=2).names()
     assert sum(set(p) == set(t) for p, t in zip(predicted, labels[100:], strict=True)) >= 18
 
 
 def test_fit_returns_self_and_forgets_the_earlier_fit(kind: str) -> None:
-    model = shortened(copy.deepcopy(fitted(kind)))
+    model = small.shortened(copy.deepcopy(fitted(kind)))
     assert model.fit(["one text", "two text"], [["x"], ["y"]]) is model
     assert list(model.index_.ids) == ["x", "y"]
     fresh = brief(kind).fit(["one text", "two text"], [["x"], ["y"]])
-    assert same(model.predict(["two"], k=2), fresh.predict(["two"], k=2))
+    assert small.same(model.predict(["two"], k=2), fresh.predict(["two"], k=2))
 
 
 def test_save_and_load_are_bit_equal(method: str, tmp_path: Any) -> None:
     model = fitted(method)
-    for loaded in (stored(model, tmp_path / "model"), type(model).load(tmp_path / "model")):
-        assert same(model.predict(TEXTS, k=4), loaded.predict(TEXTS, k=4))
+    for loaded in (small.stored(model, tmp_path / "model"), type(model).load(tmp_path / "model")):
+        assert small.same(model.predict(TEXTS, k=4), loaded.predict(TEXTS, k=4))
         assert loaded.index_ == model.index_
         assert loaded.get_params()["random_state"] == model.random_state
         assert np.array_equal(loaded.facts_.frequencies, model.facts_.frequencies)
-    assert same(model.predict(TEXTS, k=4), stored(loaded, tmp_path / "again").predict(TEXTS, k=4))
+    assert small.same(
+        model.predict(TEXTS, k=4), small.stored(loaded, tmp_path / "again").predict(TEXTS, k=4)
+    )
 
 
 def test_clone_and_nested_parameters(method: str) -> None:
-    model = new(method, random_state=5)
+    model = small.new(method, random_state=5)
     cloned = clone(model)
     assert type(cloned) is type(model)
     assert cloned.get_params()["random_state"] == 5
@@ -131,14 +116,14 @@ def test_clone_and_nested_parameters(method: str) -> None:
 
 def test_thread_count_changes_nothing(kind: str) -> None:
     one = comparable(kind, n_jobs=1).fit(TEXTS, LABELS)
-    assert same(one.predict(TEXTS, k=5), compared(kind))
+    assert small.same(one.predict(TEXTS, k=5), compared(kind))
 
 
 def test_labels_as_lists_and_as_matrix_agree(kind: str) -> None:
     index = LabelIndex.from_label_lists(LABELS)
     matrix, _ = index.encode(LABELS)
     from_matrix = comparable(kind).fit(TEXTS, matrix, index=index).predict(TEXTS, k=5)
-    assert same(compared(kind), from_matrix)
+    assert small.same(compared(kind), from_matrix)
     if kind == "dual":  # numbers mean nothing
         with pytest.raises(DataError, match="name with letters"):
             brief(kind).fit(TEXTS, matrix)
@@ -149,35 +134,35 @@ def test_labels_as_lists_and_as_matrix_agree(kind: str) -> None:
 
 def test_corpus_goes_in_as_it_is(kind: str) -> None:
     corpus = Corpus.from_lists(TEXTS, LABELS)
-    assert same(comparable(kind).fit(corpus).predict(corpus, k=5), compared(kind))
+    assert small.same(comparable(kind).fit(corpus).predict(corpus, k=5), compared(kind))
     with pytest.raises(DataError, match="carries its own labels"):
-        new(kind).fit(corpus, LABELS)
+        small.new(kind).fit(corpus, LABELS)
 
 
 def test_features_instead_of_texts(kind: str) -> None:
     random = np.random.default_rng(0)
     features = sparse.csr_array(np.eye(6, dtype=np.float32)[random.integers(0, 6, 60)])
     labels = [[f"label {row.argmax()}"] for row in features.toarray()]
-    if kind not in FROM_FEATURES:
+    if kind not in small.FROM_FEATURES:
         with pytest.raises(UnsupportedError, match=r"reads text.*train linear"):
-            new(kind).fit(features, labels)
+            small.new(kind).fit(features, labels)
         dense = Corpus.from_lists(["a text"] * 60, labels).with_dense(features.toarray())
         with pytest.raises(UnsupportedError, match=r"dense block.*linear"):
-            new(kind).fit(dense)
+            small.new(kind).fit(dense)
         with pytest.raises(DataError, match="text"):
             fitted(kind).predict(np.eye(3), k=1)
         return
-    model = new(kind).fit(features, labels)
+    model = small.new(kind).fit(features, labels)
     assert [names[0] for names in model.predict(features, k=1).names()] == [x[0] for x in labels]
     longer = scaled_by_powers(features)
-    again = new(kind).fit(scaled_by_powers(features, seed=1), labels)
-    assert same(model.predict(features, k=3), again.predict(longer, k=3))
+    again = small.new(kind).fit(scaled_by_powers(features, seed=1), labels)
+    assert small.same(model.predict(features, k=3), again.predict(longer, k=3))
     with pytest.raises(DataError, match="texts"):
         model.predict(["text"], k=1)
     with pytest.raises(DataError, match="features"):
         model.predict(sparse.csr_array((1, 9), dtype=np.float32), k=1)
     with pytest.raises(DataError, match="NaN"):
-        new(kind).fit(np.full((2, 2), np.nan, np.float32), [["a"], ["b"]])
+        small.new(kind).fit(np.full((2, 2), np.nan, np.float32), [["a"], ["b"]])
 
 
 def scaled_by_powers(matrix: Any, seed: int = 0) -> Any:
@@ -188,33 +173,33 @@ def scaled_by_powers(matrix: Any, seed: int = 0) -> Any:
 
 # A matrix that comes with the texts: a few of their words, as another program counted them.
 GIVEN = sparse.csr_array(
-    [[2.0 * (w in text) for w in [*COLOURS, *THINGS]] for text in TEXTS]
+    [[2.0 * (w in text) for w in [*small.COLOURS, *small.THINGS]] for text in TEXTS]
 ).astype(np.float32)
 
 
 @pytest.mark.parametrize("source", ["given", "both"])
 def test_a_matrix_that_comes_with_the_texts(kind: str, source: str, tmp_path: Path) -> None:
     documents = Documents(TEXTS, GIVEN)
-    if kind in BY_NAME:
+    if kind in small.BY_NAME:
         with pytest.raises(ConfigError, match="features"):
-            new(kind, features=source)
+            small.new(kind, features=source)
         return
     model = comparable(kind, features=source).fit(documents, LABELS)
-    assert model.facts_.given in (0, len(COLOURS) + len(THINGS))
+    assert model.facts_.given in (0, len(small.COLOURS) + len(small.THINGS))
     predictions = model.predict(documents, k=4)
-    loaded = stored(model, tmp_path / "model")
-    assert same(predictions, loaded.predict(documents, k=4))
+    loaded = small.stored(model, tmp_path / "model")
+    assert small.same(predictions, loaded.predict(documents, k=4))
     longer = Documents(TEXTS, scaled_by_powers(GIVEN))
-    assert same(predictions, loaded.predict(longer, k=4))
+    assert small.same(predictions, loaded.predict(longer, k=4))
     corpus = Corpus.from_lists(TEXTS, LABELS)
     corpus = Corpus(corpus.texts, corpus.labels, corpus.index, features=documents.features)
-    assert same(predictions, loaded.predict(corpus, k=4))
+    assert small.same(predictions, loaded.predict(corpus, k=4))
     pattern = sparse.csr_array(predictions.to_csr())
     scores = loaded.score_labels(documents, pattern)
     if kind != "ensemble":  # its scores depend on the lists of its members
         np.testing.assert_allclose(scores.data, pattern.data, atol=1e-5)
     if not model.facts_.given:  # nothing that predicts reads it
-        assert same(predictions, loaded.predict(TEXTS, k=4))
+        assert small.same(predictions, loaded.predict(TEXTS, k=4))
         return
     with pytest.raises(DataError, match=r"matrix.*--features FILE"):
         loaded.predict(TEXTS, k=1)
@@ -225,35 +210,30 @@ def test_a_matrix_that_comes_with_the_texts(kind: str, source: str, tmp_path: Pa
     with pytest.raises(DataError, match="NaN"):
         loaded.predict(Documents(TEXTS, wrong), k=1)
     with pytest.raises(DataError, match=r"needs a matrix.*features=own"):
-        shortened(new(kind, features=source)).fit(TEXTS, LABELS)
+        small.shortened(small.new(kind, features=source)).fit(TEXTS, LABELS)
 
 
 def told(model: Any, documents: Any) -> str:
     """What is said while the model is fitted."""
-    messages: list[str] = []
-
-    def listen(event: Any) -> None:
-        if event.kind == "message":
-            messages.append(event.values["text"])
-
-    model.fit(documents, LABELS, callbacks=[listen])
+    messages = small.Messages()
+    model.fit(documents, LABELS, callbacks=[messages])
     return "\n".join(messages)
 
 
 def test_own_features_are_those_without_a_matrix(kind: str) -> None:
-    model = comparable(kind, **{} if kind in BY_NAME else {"features": "own"})
+    model = comparable(kind, **{} if kind in small.BY_NAME else {"features": "own"})
     assert "is not used" in told(model, Documents(TEXTS, GIVEN))
-    assert same(model.predict(TEXTS, k=5), compared(kind))
+    assert small.same(model.predict(TEXTS, k=5), compared(kind))
     assert model.facts_.given == 0
 
 
 def test_auto_takes_the_matrix_and_says_so(kind: str) -> None:
-    if kind in BY_NAME:
+    if kind in small.BY_NAME:
         return
     documents, model = Documents(TEXTS, GIVEN), comparable(kind)
     assert "given, the matrix of 11 columns" in told(model, documents)
     given = comparable(kind, features="given").fit(documents, LABELS)
-    assert same(model.predict(documents, k=5), given.predict(documents, k=5))
+    assert small.same(model.predict(documents, k=5), given.predict(documents, k=5))
     if kind not in ("auto", "ensemble"):
         assert model.features == "auto" and model.trained_config()["features"] == "given"
 
@@ -267,38 +247,27 @@ def test_empty_documents_get_k_labels(kind: str) -> None:
         assert predicted.same_as(model.predict([""], k=3)).all()
 
 
-def test_predicting_nothing_gives_nothing(kind: str) -> None:
-    assert len(fitted(kind).predict([], k=3)) == 0
-
-
 def test_documents_without_labels_may_train(kind: str) -> None:
     model = brief(kind).fit([*TEXTS, "nothing to say"], [*LABELS, []])
     assert model.predict(["red shoe"], k=2).counts.tolist() == [2]
     with pytest.raises(DataError, match="no document has a label"):
-        new(kind).fit(["a", "b"], [[], []])
+        small.new(kind).fit(["a", "b"], [[], []])
 
 
-def test_k_larger_than_the_label_set_returns_all(kind: str) -> None:
+def test_lists_are_complete_in_order_and_prefixes_of_longer_ones(kind: str) -> None:
     model = fitted(kind)
     total = len(model.index_)
-    predicted = model.predict(TEXTS[:3], k=total + 50)
-    assert predicted.counts.tolist() == [total] * 3
-    assert all(len(set(row)) == total for row in predicted.columns[:, :total].tolist())
-
-
-def test_scores_fall_and_ties_go_by_column(kind: str) -> None:
-    predicted = fitted(kind).predict([*TEXTS, ""], k=11)
+    assert len(model.predict([], k=3)) == 0
+    whole = model.predict(TEXTS[:3], k=total + 50)
+    assert whole.counts.tolist() == [total] * 3
+    assert all(len(set(row)) == total for row in whole.columns[:, :total].tolist())
+    predicted = model.predict([*TEXTS, ""], k=11)
     for row, count in enumerate(predicted.counts):
-        pairs = [
-            (-float(predicted.scores[row, j]), int(predicted.columns[row, j])) for j in range(count)
-        ]
+        scores, columns = predicted.scores[row, :count], predicted.columns[row, :count]
+        pairs = list(zip((-scores).tolist(), columns.tolist(), strict=True))
         assert pairs == sorted(pairs)
-
-
-def test_smaller_k_is_a_prefix(kind: str) -> None:
-    model = fitted(kind)
     wide, narrow = model.predict(TEXTS, k=5), model.predict(TEXTS, k=2)
-    assert same(wide.top(2), narrow)
+    assert small.same(wide.top(2), narrow)
 
 
 def test_masks_leave_out_labels_and_still_fill_the_list(kind: str) -> None:
@@ -334,15 +303,15 @@ def test_calibrated_scores_are_probabilities_until_the_next_fit(kind: str, tmp_p
     model = copy.deepcopy(fitted(kind))
     raw = model.predict(TEXTS, k=5)
     labelgrove.calibrate(model, TEXTS[80:], LABELS[80:], k=5)
-    for calibrated in (model, stored(model, tmp_path / "model")):
+    for calibrated in (model, small.stored(model, tmp_path / "model")):
         found = calibrated.predict(TEXTS, k=5)
         assert found.score_kind == "probability"
         assert ((found.scores >= 0) & (found.scores <= 1)).all()
         assert np.array_equal(found.columns, raw.columns)
-        assert same(found, model.predict(TEXTS, k=5))
-        assert same(calibrated.predict(TEXTS, k=5, raw=True), raw)
+        assert small.same(found, model.predict(TEXTS, k=5))
+        assert small.same(calibrated.predict(TEXTS, k=5, raw=True), raw)
         assert calibrated.predict(TEXTS, k=5, threshold="auto").counts.max() <= 5
-    again = shortened(model).fit(TEXTS[:80], LABELS[:80])
+    again = small.shortened(model).fit(TEXTS[:80], LABELS[:80])
     assert again.predict(TEXTS, k=5).score_kind == raw.score_kind
 
 
@@ -352,20 +321,9 @@ def test_k_must_be_a_positive_whole_number(kind: str, k: Any) -> None:
         fitted(kind).predict(["red"], k=k)
 
 
-def test_unknown_labels_at_evaluation_count_as_misses(kind: str) -> None:
-    model = fitted(kind)
-    seen = ["item 7 is a red shoe that we sell"]
-    test = Corpus.from_lists(seen, [["colour red", "never seen"]], index=model.index_)
-    assert test.unknown.tolist() == [1]
-    recall = labelgrove.evaluate(
-        model.predict(test, k=5), test.labels, unknown=test.unknown, metrics=["R@5"]
-    )
-    assert recall["R@5"] == pytest.approx(0.5)
-
-
 def test_labels_without_documents_do_no_harm(kind: str, tmp_path: Path) -> None:
     index = LabelIndex(["age old", *LabelIndex.from_label_lists(LABELS).ids, "kind sundial"])
-    model = shortened(new(kind), updates=30).fit(TEXTS[:100], LABELS[:100], index=index)
+    model = small.shortened(small.new(kind), updates=30).fit(TEXTS[:100], LABELS[:100], index=index)
     assert model.facts_.frequencies[[0, -1]].tolist() == [0, 0]
     predictions = model.predict(TEXTS[100:], k=len(index))
     assert predictions.counts.tolist() == [len(index)] * 20
@@ -381,8 +339,8 @@ def test_labels_without_documents_do_no_harm(kind: str, tmp_path: Path) -> None:
     )
     assert np.isfinite(values["PSP@1"])
     labelgrove.calibrate(model, TEXTS[100:], LABELS[100:], k=5)
-    loaded = stored(model, tmp_path / "model")
-    assert same(loaded.predict(TEXTS, k=4), model.predict(TEXTS, k=4))
+    loaded = small.stored(model, tmp_path / "model")
+    assert small.same(loaded.predict(TEXTS, k=4), model.predict(TEXTS, k=4))
     if grows(model):
         assert model.update(["an item that is a sundial"] * 3, [["kind sundial"]] * 3).added == ()
         assert model.facts_.frequencies[-1] == 3
@@ -393,17 +351,17 @@ def grows(model: Any) -> bool:
 
 
 def test_strange_label_names_come_back_unchanged(kind: str, tmp_path: Any) -> None:
-    texts = [f"word{n} text" for n in range(len(STRANGE_NAMES))]
-    if kind in BY_NAME:
-        texts = STRANGE_NAMES
-    model = new(kind).fit(texts, [[name] for name in STRANGE_NAMES])
+    texts = [f"word{n} text" for n in range(len(small.STRANGE_NAMES))]
+    if kind in small.BY_NAME:
+        texts = small.STRANGE_NAMES
+    model = small.new(kind).fit(texts, [[name] for name in small.STRANGE_NAMES])
     model.save(tmp_path / "m")
     if kind == "dual":  # all these words are one to the tiny encoder
         predicted = labelgrove.load(tmp_path / "m").predict(texts[:1], k=9).names()
-        assert sorted(predicted[0]) == sorted(STRANGE_NAMES)
+        assert sorted(predicted[0]) == sorted(small.STRANGE_NAMES)
         return
     predicted = labelgrove.load(tmp_path / "m").predict(texts, k=1).names()
-    assert [names[0] for names in predicted] == STRANGE_NAMES
+    assert [names[0] for names in predicted] == small.STRANGE_NAMES
 
 
 def test_one_label_and_one_document(kind: str) -> None:
@@ -413,25 +371,21 @@ def test_one_label_and_one_document(kind: str) -> None:
     assert {*one_document.predict(["red shoe"], k=3).names()[0]} == {"a", "b"}
 
 
-def test_concurrent_predict_from_eight_threads(kind: str) -> None:
+def test_threads_and_copies_for_processes_predict_the_same(kind: str) -> None:
     model = fitted(kind)
     expected = model.predict(TEXTS, k=5)
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda _: model.predict(TEXTS, k=5), range(32)))
-    assert all(same(expected, result) for result in results)
-
-
-def test_copies_for_worker_processes_predict_the_same(kind: str) -> None:
-    model = fitted(kind)
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert same(model.predict(TEXTS, k=5), other.predict(TEXTS, k=5))
+        results.append(other.predict(TEXTS, k=5))
+    assert all(small.same(expected, result) for result in results)
 
 
 def test_label_weights_are_accepted(kind: str) -> None:
     weighted = [dict.fromkeys(row, 0.5) for row in LABELS]
     assert brief(kind).fit(TEXTS, weighted).predict(["red shoe"], k=2).counts.tolist() == [2]
     with pytest.raises(DataError, match="weight"):
-        new(kind).fit(["a"], [{"x": -1.0}])
+        small.new(kind).fit(["a"], [{"x": -1.0}])
 
 
 @pytest.mark.parametrize(
@@ -451,28 +405,28 @@ def test_bad_training_input_is_refused_with_a_reason(
     kind: str, texts: Any, labels: Any, message: str
 ) -> None:
     with pytest.raises(LabelgroveError, match=message):
-        new(kind).fit(texts, labels)
+        small.new(kind).fit(texts, labels)
 
 
 def test_not_fitted(kind: str, tmp_path: Any) -> None:
     import sklearn.exceptions
 
     with pytest.raises(NotFittedError, match="not fitted"):
-        new(kind).predict(["a"], k=1)
+        small.new(kind).predict(["a"], k=1)
     with pytest.raises(sklearn.exceptions.NotFittedError):
-        new(kind).save(tmp_path / "m")
+        small.new(kind).save(tmp_path / "m")
 
 
 def test_grows_or_says_what_to_do_instead(kind: str, tmp_path: Any) -> None:
-    texts, labels = planted()
-    labels = learnable(kind, labels)
-    bottle = "bottle" if kind in BY_NAME else "kind bottle"
+    texts, labels = small.planted()
+    labels = small.learnable(kind, labels)
+    bottle = "bottle" if kind in small.BY_NAME else "kind bottle"
     late = [row for row in range(120) if bottle in labels[row]]
     early = [row for row in range(120) if row not in late]
     mentioned = [f"{texts[r]} in a bottle" for r in early[:9]]  # so that the word is known
-    model = new(kind)
+    model = small.new(kind)
     if not grows(model):
-        shortened(model)
+        small.shortened(model)
     model.fit([*mentioned, *(texts[r] for r in early[9:])], [labels[r] for r in early])
     ids = list(model.index_.ids)
     documents = [texts[r] for r in late], [labels[r] for r in late]
@@ -492,18 +446,18 @@ def test_grows_or_says_what_to_do_instead(kind: str, tmp_path: Any) -> None:
     found = model.predict(documents[0], k=4).names()
     assert sum(bottle in names for names in found) >= len(late) / 4
     assert model.add_labels(["green lamp"]).added == ("green lamp",)
-    loaded = stored(model, tmp_path / "grown")
-    assert same(model.predict(texts, k=4), loaded.predict(texts, k=4))
-    assert same(
+    loaded = small.stored(model, tmp_path / "grown")
+    assert small.same(model.predict(texts, k=4), loaded.predict(texts, k=4))
+    assert small.same(
         model.predict(texts, k=2, deny=["green lamp"]),
         loaded.predict(texts, k=2, deny=["green lamp"]),
     )
 
 
 def test_grid_search_over_a_nested_parameter(kind: str) -> None:
-    texts, labels = planted(60)
-    labels = learnable(kind, labels)
-    model = shortened(new(kind), updates=30)
+    texts, labels = small.planted(60)
+    labels = small.learnable(kind, labels)
+    model = small.shortened(small.new(kind), updates=30)
     name, value = next(
         (name, value)
         for name, value in reversed(model.get_params().items())

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import labelgrove
-from labelgrove import Corpus, Neighbours, scorer
+from labelgrove import Neighbours, scorer
 from labelgrove.cli.options import Settings
 from labelgrove.core.params import Params, to_toml
 from labelgrove.errors import ArgumentError, ConfigError
@@ -193,9 +193,3 @@ def test_groups_suggest_their_own_names() -> None:
         labelgrove.Linear(n_tree=3)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match=r"^C: unknown key; did you mean ranker__C\?$"):
         labelgrove.Linear().set_params(C=2)
-
-
-def test_what_is_no_group_is_refused_by_fit() -> None:
-    corpus = Corpus.from_lists(["red shoe", "blue hat"], [["a"], ["b"]])
-    with pytest.raises(ConfigError, match="encoder: must be EncoderParams, got int"):
-        Neighbours(encoder=3).fit(corpus)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.bundle import read_manifest
 from labelgrove.disk.model_folder import load_model
 from labelgrove.errors import ConfigError
-from labelgrove.methods import METHODS, create, method_class
+from labelgrove.methods import create, method_class
 from labelgrove.methods.folders import from_version_1, without_gone
 from labelgrove.methods.settings import check_count, groups_of
 
@@ -26,14 +26,6 @@ def test_config_round_trip_through_toml(tmp_path: Path) -> None:
     again = Linear.from_config(read_toml(file))
     assert again.to_config() == model.to_config()
     assert again.n_jobs is None
-
-
-def test_presets_give_way_to_what_is_asked_for() -> None:
-    preset = METHODS["ova"].preset["tree"]["max_leaf_size"]
-    assert create("ova").tree.max_leaf_size == preset
-    assert create("ova", {"tree": {"max_leaf_size": 7}}).tree.max_leaf_size == 7
-    create("ova", {"tree": {"max_leaf_size": 7}})
-    assert METHODS["ova"].preset["tree"]["max_leaf_size"] == preset
 
 
 @pytest.mark.parametrize(
@@ -75,12 +67,6 @@ def test_unknown_methods_are_refused_with_the_nearest() -> None:
 def test_a_group_given_as_none_gets_its_defaults() -> None:
     assert Linear(tree=None).tree == Linear().tree  # type: ignore[arg-type]
     assert list(groups_of(Linear)) == ["tfidf", "tree", "ranker", "search"]
-
-
-def test_constructors_share_no_groups() -> None:
-    first, second = Linear(), Linear()
-    first.set_params(ranker__C=9.0)
-    assert second.ranker.C != 9.0
 
 
 def test_training_facts_survive_the_disk(tmp_path: Path) -> None:

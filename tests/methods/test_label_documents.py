@@ -6,7 +6,7 @@ import pytest
 from labelgrove import Corpus, LabelIndex, Linear
 from labelgrove.core.strings import StringTable
 from labelgrove.errors import ConfigError, LabelgroveWarning
-from labelgrove.methods.label_texts import labels_with_words, with_label_documents
+from labelgrove.methods.terms import labels_with_words, with_label_documents
 
 TEXTS, LABELS = ["a red shoe", "blue hat"], [["c1"], ["c2"]]
 

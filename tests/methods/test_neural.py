@@ -32,7 +32,7 @@ from labelgrove.nn.heads.rows import row_tables
 from labelgrove.nn.network import MakeHeads
 from support import divided_models, small_models
 from support.run_logs import computed, interrupted, resumed
-from support.small_models import planted, same, stored, tiny_training
+from support.small_models import Messages, hidden_words, planted, same, stored, tiny_training
 from support.together import run_together
 
 pytestmark = pytest.mark.slow
@@ -167,9 +167,9 @@ def test_lists_for_other_levels_are_refused_before_the_work() -> None:
 
 
 def messages(model: Any, documents: int) -> list[str]:
-    said: list[str] = []
-    model.fit(*planted(documents), callbacks=[lambda e: said.append(e.values.get("text", ""))])
-    return [text for text in said if text]
+    said = Messages()
+    model.fit(*planted(documents), callbacks=[said])
+    return said
 
 
 def test_cascadexml_says_what_few_labels_do_not_need() -> None:
@@ -278,14 +278,13 @@ def test_fit_reports_itself_beside_the_linear_method(method: str, tmp_path: Path
     texts, labels = planted(120)
     training = tiny_training()["training"] | {"max_steps": 2}
     settings = {"training": training, "held_out": 0.1}
-    said: list[str] = []
-    model = small_models.new(method, **settings)
-    model.fit(texts, labels, callbacks=[lambda e: said.append(e.values.get("text", ""))])
+    said = Messages()
+    model = small_models.new(method, **settings).fit(texts, labels, callbacks=[said])
     assert set(model.report_) == {method, "linear", "shortlist_recall", "held_out"}
     assert 0 <= model.report_[method]["P@1"] <= 1
     assert model.report_["linear"]["P@1"] > 0.9
     assert all(0 <= share <= 1 for share in model.report_["shortlist_recall"])
-    (sentence,) = filter(None, said)
+    (sentence,) = said
     assert "linear" in sentence and method in sentence
     loaded = stored(model, tmp_path / "model")
     assert (loaded.report_, loaded.history_) == (model.report_, model.history_)
@@ -314,10 +313,7 @@ def test_where_cores_are_idle_the_linear_method_is_trained_meanwhile(
 
 
 def test_the_sentence_says_when_the_linear_method_is_better() -> None:
-    worse, better = (
-        dict.fromkeys(("P@1", "P@3", "P@5"), 0.4),
-        dict.fromkeys(("P@1", "P@3", "P@5"), 0.5),
-    )
+    worse, better = (dict.fromkeys(("P@1", "P@3", "P@5"), value) for value in (0.4, 0.5))
     assert comparison("lightxml", worse, better).endswith("the linear method is better here")
     assert "better" not in comparison("lightxml", better, worse)
 
@@ -339,11 +335,7 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(
 @pytest.mark.parametrize("method", METHODS)
 def test_reranking_reads_words_that_the_encoder_does_not_see(method: str, tmp_path: Path) -> None:
     """The encoder reads four tokens; the label's word comes after them."""
-    random = np.random.default_rng(0)
-    words = ["chair", "table", "bottle", "lamp"]
-    kinds = random.integers(0, 4, 160)
-    texts = [f"item {n} is a that we sell {words[k]}" for n, k in enumerate(kinds)]
-    labels = [[f"kind {words[k]}"] for k in kinds]
+    texts, labels = hidden_words()
     encoder = tiny_training()["encoder"] | {"max_tokens": 4}
     heads = {"lightxml": HEADS["lightxml"], "cascadexml": {"dropout": 0.0, "mix_dropout": 0.0}}
     settings = {"encoder": encoder, "heads": heads[method]}

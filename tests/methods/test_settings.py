@@ -55,6 +55,7 @@ def test_what_is_shown_is_what_was_changed() -> None:
         ("cascadexml", {"held_out": "many"}, "held_out: must be a number or"),
         ("xrtransformer", {"refine": 2}, "refine: must be true or false, got 2"),
         ("neighbours", {"features": "tfidf"}, "features: must be one of 'auto', 'own'"),
+        ("neighbours", {"encoder": 3}, "encoder: must be EncoderParams, got int"),
     ],
 )
 def test_arguments_are_checked_against_their_types(

@@ -16,6 +16,7 @@ from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods.terms import choose_features, given_matrix, terms_stage, without_matrix
 from labelgrove.text.tfidf import TfidfParams
+from support.small_models import Messages
 
 TEXTS = ["red shoes", "blue hat", "red hat"]
 GIVEN = sparse.csr_array(np.eye(3, 5, dtype=np.float32))
@@ -105,10 +106,8 @@ def test_both_and_a_dense_block() -> None:
 def test_fields_whose_values_are_all_rare_are_told_of() -> None:
     rows = [{"t": "a book", "by": f"person {n % 2}", "number": str(n)} for n in range(6)]
     documents = records(rows, text="t", fields=["by", "number"])
-    said: list[str] = []
-    Linear(tfidf=TfidfParams(min_df=2)).fit(
-        documents, [["x"], ["y"]] * 3, callbacks=[lambda e: said.append(e.values.get("text", ""))]
-    )
+    said = Messages()
+    Linear(tfidf=TfidfParams(min_df=2)).fit(documents, [["x"], ["y"]] * 3, callbacks=[said])
     assert [text for text in said if text.startswith("fields:")] == [
         "fields: values that became terms: by 2, number 0; no value of number is in enough "
         "documents (tfidf.min_df)"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import labelgrove
+from labelgrove.core.callbacks import Event
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods import METHODS, create
 
@@ -138,6 +139,22 @@ def planted(n: int = 120, seed: int = 0) -> tuple[list[str], list[list[str]]]:
         texts.append(f"item {number} is a {colour} {thing} that we sell")
         labels.append([f"colour {colour}", f"kind {thing}"])
     return texts, labels
+
+
+def hidden_words() -> tuple[list[str], list[list[str]]]:
+    """Documents whose fifth word or a later one names their label, for readers of four tokens."""
+    words = ["chair", "table", "bottle", "lamp"]
+    kinds = np.random.default_rng(0).integers(0, 4, 160)
+    texts = [f"item {n} is a that we sell {words[k]}" for n, k in enumerate(kinds)]
+    return texts, [[f"kind {words[k]}"] for k in kinds]
+
+
+class Messages(list[str]):
+    """A callback that collects what is said."""
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "message":
+            self.append(event.values["text"])
 
 
 def learnable(method: str, labels: list[list[str]]) -> list[list[str]]:

@@ -25,11 +25,11 @@ from labelgrove.core.aliases import (
     TableView,
     TextInput,
 )
-from labelgrove.core.arrays import CSR, Float32, Int32
+from labelgrove.core.arrays import CSR, Int32
 from labelgrove.core.callbacks import Callback, StageTiming
 from labelgrove.core.late import sparse
 from labelgrove.core.notebook import table
-from labelgrove.core.params import argument_names, refuse_unknown
+from labelgrove.core.params import Params, argument_names, refuse_unknown
 from labelgrove.core.part import Part
 from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus, LabelIndex
@@ -38,7 +38,7 @@ from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads, with_fields
 from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
@@ -52,11 +52,7 @@ if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction n
     from labelgrove.data.blocks import ShardedCorpus
     from labelgrove.evaluation.calibration import Calibration
     from labelgrove.methods.cost_estimate import CostEstimate
-    from labelgrove.methods.explaining.explanation import (
-        DecisionPaths,
-        Explanation,
-        ExplanationRequest,
-    )
+    from labelgrove.methods.explaining import explanation as explained
     from labelgrove.methods.updating.growth import GrowthView, OwnGrowth
     from labelgrove.methods.updating.report import Growth
     from labelgrove.nn.encoders.files import EncoderParams
@@ -121,21 +117,10 @@ class Model:
     def _get_param_names(cls) -> list[str]:
         return sorted(argument_names(cls))
 
-    def get_params(self, deep: bool = True) -> Table:
-        """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
-        return settings.get_params(self, deep=deep)
-
-    def set_params(self, **params: Any) -> Self:
-        """Sets arguments by the names of :meth:`get_params`."""
-        settings.set_params(self, params)
-        return self
-
-    def check_settings(self) -> None:
-        """Raises unless all arguments are of their types and in their bounds."""
-        settings.check_settings(self)
-
-    def __repr__(self) -> str:
-        return settings.constructor_call(self)
+    get_params = settings.get_params
+    set_params = settings.set_params
+    check_settings = settings.check_settings
+    __repr__ = settings.constructor_call
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.base import BaseEstimator
@@ -161,11 +146,18 @@ class Model:
 
     def to_config(self) -> Table:
         """The resolved settings as config tables; the inverse of :meth:`from_config`."""
-        return settings.to_config(self)
+        return {
+            name: value.get_params() if isinstance(value, Params) else value
+            for name, value in self.get_params(deep=False).items()
+        }
 
     def trained_config(self) -> Table:
         """The settings of a fitted model as config tables, with the values that were derived."""
-        return settings.with_derived(self.to_config(), self.derived_)
+        config = self.to_config()
+        for name, (value, _) in self.derived_.items():
+            table, _, key = name.rpartition(".")
+            (config[table] if table else config)[key] = value
+        return config
 
     @property
     def fitted(self) -> bool:
@@ -275,7 +267,7 @@ class Model:
         """What reads the sparse features of documents of a fitted model."""
         return TermReader(self.vectorizer_, self.facts_.given)
 
-    def paths(self, question: ExplanationRequest) -> DecisionPaths:
+    def paths(self, question: explained.ExplanationRequest) -> explained.DecisionPaths:
         """How a fitted model computes the score of one label for one text.
 
         By default the words count by what leaving them out costs; a method that knows better says
@@ -283,10 +275,8 @@ class Model:
         """
         from labelgrove.methods.explaining.words import word_paths
 
-        def scores(documents: DocumentInput) -> Float32:
-            columns = np.array([question.column])
-            found: Float32 = self._label_scores(documents, columns, dense=None)[:, 0]
-            return found
+        def scores(documents: DocumentInput) -> Any:
+            return self._label_scores(documents, np.array([question.column]), dense=None)[:, 0]
 
         return word_paths(scores, question, self.score_kind or "product", len(self.index_))
 
@@ -359,19 +349,12 @@ class Model:
         self._check_dense(dense)
         calibration = None if raw else self.calibration_
         request = requests.PredictionRequest.of(
-            self.index_,
-            k,
-            calibration,
-            allow=allow,
-            deny=deny,
-            threshold=threshold,
-            diversity=diversity,
+            self.index_, k, calibration, allow, deny, threshold, diversity
         )
-        ranks, mask = request.ranks, request.mask
         threads = self.n_jobs if threads is None else check_threads(threads)
         with using(threads=threads, device=self.device):
             X = self.documents(X)
-            predictions = self._best_labels(X, ranks, dense=dense, mask=mask)
+            predictions = self._best_labels(X, request.ranks, dense=dense, mask=request.mask)
         return request.answer(predictions, self.label_clusters)
 
     def predict_labels(
@@ -418,7 +401,12 @@ class Model:
         threads = self.n_jobs if threads is None else check_threads(threads)
         with using(threads=threads, device=self.device):
             scores = self._label_scores(self.documents(X), labels, dense=dense)
-        return scores if raw else requests.calibrated_scores(self.calibration_, scores, labels)
+        if raw or self.calibration_ is None:
+            return scores
+        if not sparse.issparse(scores):
+            return self.calibration_.label_chances(scores, labels)
+        scores.data = self.calibration_.label_chances(scores.data, scores.indices)
+        return scores
 
     def documents(self, X: DocumentInput) -> DocumentInput:
         """Documents as the model reads them; those with fields may be mappings or a data frame."""
@@ -438,7 +426,14 @@ class Model:
 
     def label_clusters(self) -> Int32:
         """The cluster of each label in the first tree of a fitted model."""
-        return requests.label_clusters(next(iter(self.trees().values()), None), self.method)
+        tree = next(iter(self.trees().values()), None)
+        if tree is None or len(tree.parents) < 2:
+            raise ConfigError(
+                f"diversity: this {self.method} model has no clusters of labels (its label set is "
+                "small, or it was trained without a tree)"
+            )
+        clusters: Int32 = tree.parents[-1][tree.leaf_positions]
+        return clusters
 
     def learns_names(self) -> bool:
         """Whether labels without documents are learnt, from what they are called."""
@@ -503,7 +498,9 @@ class Model:
 
         return learning.calibrate(self, X, y, **options)
 
-    def explain(self, text: TextInput, label: str | None = None, **options: Any) -> Explanation:
+    def explain(
+        self, text: TextInput, label: str | None = None, **options: Any
+    ) -> explained.Explanation:
         """Why the model gives one text its score for ``label``, an id or a name; or for the best.
 
         The options are those of ``explain`` in ``labelgrove.methods.explaining.explain``, such as
@@ -520,7 +517,9 @@ class Model:
             return explain.explain_best(self, text, 1, **options)[0]
         return explain.explain(self, text, label, **options)
 
-    def explain_best(self, text: TextInput, k: int = 3, **options: Any) -> list[Explanation]:
+    def explain_best(
+        self, text: TextInput, k: int = 3, **options: Any
+    ) -> list[explained.Explanation]:
         """Explanations of the ``k`` best labels of one text; options as for :meth:`explain`."""
         from labelgrove.methods.explaining import explain
 

@@ -18,11 +18,13 @@ from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.settings import GONE
 
 # Values of settings that have gone, and what stands for them now.
-REPLACED = {"heads.loss=zlpr": "bce", "training.average=ema": "swa"}
-REPLACED |= {"heads.bootstrap=inherit": "none"}
-REPLACED |= dict.fromkeys(
-    [f"training.table_optimizer={kind}" for kind in ("adagrad", "sgd")], "adam"
-)
+REPLACED = {
+    "heads.bootstrap=inherit": "none",
+    "heads.loss=zlpr": "bce",
+    "training.average=ema": "swa",
+    "training.table_optimizer=adagrad": "adam",
+    "training.table_optimizer=sgd": "adam",
+}
 
 
 def write_folder(
@@ -121,10 +123,7 @@ def without_gone(params: TableView) -> Table:
 
 
 def from_version_1(method: str, params: TableView) -> Table:
-    """Settings of format version 1, which does not say which of several releases wrote them.
-
-    Settings that have gone did not change predictions.
-    """
+    """Settings of format version 1; those that have gone did not change predictions."""
     current = without_gone(params)
     for table, name in (("heads", "full_chunk"), ("training", "table_steps")):
         if isinstance(current.get(table), Mapping):

@@ -25,7 +25,7 @@ from labelgrove.data.features import (
     with_dense,
 )
 from labelgrove.data.frames import check_texts
-from labelgrove.data.inputs import Documents, documents_of, training_corpus
+from labelgrove.data.inputs import documents_of, training_corpus
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import DataError, warn
 from labelgrove.labels.features import describe_labels, label_strings
@@ -65,10 +65,7 @@ def warn_of_weights(method: str, labels: CSR, ranker: RankerParams | None) -> No
 
 
 def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
-    """The dense block scaled for use with a sparse one: "l2" gives rows of unit length.
-
-    A block whose rows already have unit length is not copied.
-    """
+    """The dense block, with rows of unit length for "l2"; one that has these is not copied."""
     if norm != "l2":
         return dense
     lengths = np.empty(len(dense))
@@ -102,8 +99,8 @@ def features_stage(
     dense = None if given is None else given.dense
     if corpus.texts is None:
         assert given is not None
-        norms: Table = {"dense_norm": dense_norm if corpus.width else None}
-        norms["sparse_norm"] = sparse_norm
+        own = dense_norm if corpus.width else None
+        norms: Table = {"dense_norm": own, "sparse_norm": sparse_norm}
         checked = stages("features", check_features, features=given, **norms)
         return CachedResult(lambda: scaled(given, **norms), checked.key), None
     source: Source = "own" if given_matrix(corpus) is None else "both"
@@ -112,11 +109,8 @@ def features_stage(
     if dense is None:
         return CachedResult(lambda: Features(terms.value.rows), terms.key), reader
     both = Features(terms.value.rows, dense)
-
-    def make() -> Features:
-        return scaled(both, dense_norm)
-
-    return stages.derive(make, terms=terms, dense=dense, norm=dense_norm), reader
+    given_too: Table = {"terms": terms, "dense": dense, "norm": dense_norm}
+    return stages.derive(lambda: scaled(both, dense_norm), **given_too), reader
 
 
 def check_features(features: Features, dense_norm: str | None, sparse_norm: str | None) -> Part:
@@ -145,10 +139,7 @@ def tree_stages(
     seeds: Mapping[str, int],
     scratch: Scratch | None = None,
 ) -> list[CachedResult[LabelTree]]:
-    """A label tree for each stage that ``seeds`` names, grown from the same label features.
-
-    The label features are computed once, if a tree needs them.
-    """
+    """A label tree for each stage that ``seeds`` names, from label features that are made once."""
     strings = label_strings(params, corpus.index)
     first = next(iter(seeds.values()))
     described = stages.derive(
@@ -194,8 +185,14 @@ def document_parts(
     if tfidf is not None and alone and type(X) is list:
         check_texts(X)
         return tfidf.transform_parts(X)
-    documents = _documents(X, from_text=reader is not None)
+    documents = documents_of(X)
     texts, given = documents.texts, documents.features
+    if reader is not None and texts is None:
+        raise DataError("this model was fitted on texts and cannot predict from a matrix")
+    if reader is None and given is None:
+        raise DataError(
+            f"this model was fitted on a matrix and cannot predict from texts; {HOW_TO_GIVE}"
+        )
     if dense is not None:
         given = with_dense(given, dense)
     if reader is None:
@@ -217,18 +214,6 @@ def document_parts(
         )
     checked = Features(dense=beside_terms(block, dense_norm)).parts(name="dense")
     return FeatureParts(rows, checked.dense)
-
-
-def _documents(X: DocumentInput, *, from_text: bool) -> Documents:
-    """The documents' texts and features; the ones that the model needs must be there."""
-    documents = documents_of(X)
-    if from_text and documents.texts is None:
-        raise DataError("this model was fitted on texts and cannot predict from a matrix")
-    if not from_text and documents.features is None:
-        raise DataError(
-            f"this model was fitted on a matrix and cannot predict from texts; {HOW_TO_GIVE}"
-        )
-    return documents
 
 
 def _feature_parts(

@@ -29,20 +29,11 @@ from labelgrove.methods.terms import Terms, without_matrix
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, Runner, network_part
 from labelgrove.ranking.ranker import Ranker, train_ranker
-from labelgrove.ranking.solver import RankerParams, Start
+from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, Start, refuse_idle
 
 # The network was fitted to the documents that the ranker learns from: its vectors of these say more
 # about their labels than those of new documents do, so they count less than the terms.
 VECTORS_C = 0.1
-
-
-class TableParams(Protocol):
-    """The settings of heads about the table of all labels."""
-
-    @property
-    def sharded(self) -> bool | None: ...
-    @property
-    def divides(self) -> bool: ...
 
 
 class LabelNetwork(Neural, Protocol):
@@ -63,19 +54,19 @@ class LabelNetwork(Neural, Protocol):
     history_: TableView | None
     report_: TableView
 
-    @property
-    def heads(self) -> TableParams: ...
     def remember(self, corpus: Corpus, timings: Mapping[str, StageTiming]) -> None: ...
 
 
-def check(model: LabelNetwork) -> None:
+def check(model: LabelNetwork, *, sharded: bool | None) -> None:
     """Refuses settings that contradict each other, before hours of training."""
-    if model.heads.sharded and process_count() == 1:
+    if sharded and process_count() == 1:
         raise ConfigError(
             "heads.sharded: one process holds all labels; start several (torchrun "
             "--nproc_per_node 2 -m labelgrove train ...), or leave it unset"
         )
-    reranking.check_reranking(model.rerank, model.ranker)
+    if model.rerank.enabled:
+        why = "rerank.shortlist selects the negative documents"
+        refuse_idle(model.ranker, "ranker", NEGATIVE_SETTINGS, why)
 
 
 def prepare(model: LabelNetwork, corpus: Corpus, stages: Stages) -> Prepared:
@@ -85,11 +76,11 @@ def prepare(model: LabelNetwork, corpus: Corpus, stages: Stages) -> Prepared:
 
 
 def train_network(
-    model: LabelNetwork, data: Prepared, stages: Stages, heads: MakeHeads
+    model: LabelNetwork, data: Prepared, stages: Stages, heads: MakeHeads, *, divides: bool
 ) -> CachedResult[Part]:
     """The encoder with these heads, trained together."""
     more: Table = {}  # other keys stay as they are
-    if model.heads.divides and process_count() > 1:
+    if divides and process_count() > 1:
         more["divided"] = True
     return stages(
         "network",

@@ -1,21 +1,22 @@
 """Functions that methods with an encoder call: before, during and after the training of a network.
 
-They read the settings that all these methods have (``Neural``). ``preparation.py`` makes what a
+They read the settings that all these methods have. ``preparation.py`` makes what a
 network learns from, ``defaults.py`` derives the settings that are "auto".
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 
-from labelgrove.core.aliases import DerivedSettings, DocumentInput, LabelInput, Table
+from labelgrove.core.aliases import DerivedSettings, DocumentInput, LabelInput, Progress, Table
+from labelgrove.core.arrays import Array
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
@@ -35,49 +36,23 @@ from labelgrove.methods.preparation import (
     Neural,
     Prepared,
     TrainingExamples,
+    WithEncoder,
     check_fields,
     held_out_measures,
     situation,
 )
-from labelgrove.methods.terms import FeatureChoice, choose_features, given_matrix
-from labelgrove.nn.batches.packing import PackedBatches
-from labelgrove.nn.batches.padded import Batches
+from labelgrove.methods.terms import choose_features, given_matrix
+from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
+from labelgrove.nn.batches.padded import Batch, Batches
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
+from labelgrove.nn.encoders.files import parameter_count, states_width
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
 from labelgrove.nn.training import devices
 from labelgrove.nn.training.devices import choose_device, choose_precision
 from labelgrove.nn.training.loop import LoopParams, Task, train
-from labelgrove.nn.training.params import TrainingParams
 
-
-class Derivable(Protocol):
-    """What settings that are "auto" are derived from."""
-
-    encoder: EncoderParams
-    device: str
-    n_jobs: int | None
-    derived_: DerivedSettings
-
-    @property
-    def features(self) -> FeatureChoice: ...
-    def to_config(self) -> Table: ...
-
-
-D = TypeVar("D", bound=Derivable)
-
-
-class Trained(Protocol):
-    """What trains an encoder."""
-
-    encoder: EncoderParams
-    training: TrainingParams
-    held_out: float
-    device: str
-
-
-M = TypeVar("M", bound=Neural)
+M = TypeVar("M", bound=WithEncoder)
 
 
 def fit(
@@ -119,13 +94,13 @@ def fit(
 
 
 def resolve_defaults(
-    model: D,
+    model: M,
     corpus: Corpus,
     needs: TrainingNeeds | None = None,
     clusters: tuple[int, ...] = (),
     *,
     reads_texts: bool = True,
-) -> D:
+) -> M:
     """A copy with values for settings that are "auto", or the model itself if none are.
 
     ``needs`` are those of the method's training, ``clusters`` the widths of its heads above the
@@ -146,7 +121,7 @@ def resolve_defaults(
 
 
 def _derived(
-    model: Derivable, corpus: Corpus, needs: TrainingNeeds, clusters: tuple[int, ...]
+    model: WithEncoder, corpus: Corpus, needs: TrainingNeeds, clusters: tuple[int, ...]
 ) -> DerivedSettings:
     """Values for settings of the encoder and its training, with reasons."""
     settings: Table = {}
@@ -174,7 +149,12 @@ def compared(
 
 
 def encoder_work(
-    model: Trained, documents: int, *, reads: float, trainings: float = 1, steps: int | None = None
+    model: WithEncoder,
+    documents: int,
+    *,
+    reads: float,
+    trainings: float = 1,
+    steps: int | None = None,
 ) -> EncoderWork:
     """``reads`` are passes over all documents besides training and evaluation.
 
@@ -271,20 +251,25 @@ def train_heads(
         values = held_out_measures(predictions, examples.held_out)
         return float(np.mean([values[name] for name in CHOSEN_BY]))
 
-    result = train(
-        network,
-        Task(
-            LabelledBatches(batches, examples.labels),
-            lambda model, batch: model(batch),
-            None if examples.held_out is None else score,
-        ),
-        training,
-        folder=session.checkpoints,
-        reporter=session.reporter,
-        seed=seed,
-        stage="training",
+    task = Task(
+        LabelledBatches(batches, examples.labels),
+        lambda model, batch: model(batch),
+        None if examples.held_out is None else score,
     )
-    return network_part(network, result.summary())
+    return network_part(network, learn(network, task, training, seed, session))
+
+
+def learn(
+    network: Network,
+    task: Task,
+    params: LoopParams,
+    seed: int,
+    session: Session,
+    stage: str = "training",
+) -> Table:
+    """Trains a network within a stage of the run folder; gives how the training went."""
+    loop: Table = {"folder": session.checkpoints, "reporter": session.reporter}
+    return train(network, task, params, **loop, seed=seed, stage=stage).summary()
 
 
 def make_batches(
@@ -315,6 +300,27 @@ def make_runner(network: Network, precision: str) -> Runner:
             network.to(where)  # visits all modules, which is slow for a single text
             break
     return Runner(network, precision=choose_precision(precision, where))
+
+
+def fill_rows(
+    rows: Array,
+    network: Network,
+    tokens: Tokens,
+    make: Callable[[list[torch.Tensor]], torch.Tensor],
+    precision: str,
+    progress: Progress | None = None,
+) -> None:
+    """Fills a row for each document with what ``make`` makes of the states of a batch."""
+    done = 0
+
+    def use(batch: Batch | PackedBatch, states: list[torch.Tensor]) -> None:
+        nonlocal done
+        rows[batch.rows] = make(states).cpu().numpy()
+        done += len(batch.rows)
+        if progress is not None:
+            progress(done, len(tokens))
+
+    make_runner(network, precision).each(tokens, use)
 
 
 def best_labels(

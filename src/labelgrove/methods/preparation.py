@@ -31,10 +31,15 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.defaults import SPLIT_SEED, DefaultInputs
 from labelgrove.methods.inputs import tree_stages
-from labelgrove.methods.label_texts import with_label_documents
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.settings import LabelTexts
-from labelgrove.methods.terms import FeatureChoice, Terms, choose_features, terms_stage
+from labelgrove.methods.terms import (
+    FeatureChoice,
+    Terms,
+    choose_features,
+    terms_stage,
+    with_label_documents,
+)
 from labelgrove.nn.encoders import files
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder, load_tokenizer
 from labelgrove.nn.encoders.tokens import Tokens, read_record, tokenize
@@ -50,22 +55,16 @@ CHOSEN_BY = ("P@1", "P@3", "P@5")
 REPORTED = (*CHOSEN_BY, "nDCG@5", "R@10")
 
 
-class Neural(Protocol):
-    """What every method with an encoder has.
+class WithEncoder(Protocol):
+    """What every method with an encoder has, whatever it makes of the encoder's states.
 
     ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
-    them. ``features`` says what a linear ranker reads beside text vectors: tf-idf of the texts
-    ("own"), a sparse matrix that came with them ("given", which "auto" takes if there is one), or
-    "both". ``label_texts`` "names" also learns the text or name of each label, as a document.
+    them.
     """
 
     method: ClassVar[str]
     encoder: files.EncoderParams
     training: TrainingParams
-    tfidf: TfidfParams
-    ranker: RankerParams
-    features: FeatureChoice
-    label_texts: LabelTexts
     held_out: float
     device: str
     random_state: int
@@ -73,10 +72,28 @@ class Neural(Protocol):
     facts_: TrainingFacts
     derived_: DerivedSettings
 
+    @property
+    def features(self) -> FeatureChoice: ...
+    @property
+    def ranker(self) -> RankerParams | None: ...
     def check_settings(self) -> None: ...
     def resolve_defaults(self, corpus: Corpus) -> Self: ...
     def to_config(self) -> Table: ...
     def _train(self, corpus: Corpus, stages: Stages) -> None: ...
+
+
+class Neural(WithEncoder, Protocol):
+    """A method whose labels a linear ranker knows, too.
+
+    ``features`` says what the ranker reads beside text vectors: tf-idf of the texts ("own"), a
+    sparse matrix that came with them ("given", which "auto" takes if there is one), or "both".
+    ``label_texts`` "names" also learns the text or name of each label, as a document.
+    """
+
+    tfidf: TfidfParams
+    ranker: RankerParams
+    features: FeatureChoice
+    label_texts: LabelTexts
 
 
 @dataclass(frozen=True)
@@ -91,24 +108,19 @@ class TrainingExamples:
 
 
 class TrainedLinear(NamedTuple):
-    """The linear method on the documents to learn from, and what it reaches on the held-out ones.
-
-    Each is there if it was asked for.
-    """
+    """The linear method and what it reaches on held-out documents, as far as it was asked for."""
 
     ranker: CachedResult[Ranker] | None
     measures: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """All that a network needs to be trained: made once per fit, stage by stage."""
+@dataclass(frozen=True, kw_only=True)
+class Tokenized:
+    """Documents to learn from and held-out ones, as an encoder reads them."""
 
     corpus: Corpus
     learnt_from: Corpus
     held_out: Corpus | None
-    terms: CachedResult[Terms]
-    linear: Callable[[], TrainedLinear]
     encoder: CachedResult[Encoder]
     tokens: CachedResult[Tokens]
     held_out_tokens: CachedResult[Tokens] | None
@@ -119,7 +131,7 @@ class Prepared:
             lambda: TrainingExamples(
                 self.tokens.value,
                 self.learnt_from.labels,
-                self.corpus.index,
+                self.learnt_from.index,
                 self.held_out,
                 None if self.held_out_tokens is None else self.held_out_tokens.value,
             ),
@@ -127,6 +139,14 @@ class Prepared:
             held_out_tokens=self.held_out_tokens,
             labels=self.corpus.labels if labels is None else labels,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared(Tokenized):
+    """All that a network needs to be trained: made once per fit, stage by stage."""
+
+    terms: CachedResult[Terms]
+    linear: Callable[[], TrainedLinear]
 
     def tree(self, stages: Stages, params: TreeParams, *, seed: int) -> CachedResult[LabelTree]:
         """A label tree grown from the tf-idf of each label's documents (or as ``params`` says)."""
@@ -160,9 +180,7 @@ def prepare(
     ranker serves the method. All is the same for any ``random_state``, so models with several seeds
     share it.
     """
-    check_texts_alone(model.method, corpus)
-    learnt_from, held_out = hold_out(corpus, model.held_out, SPLIT_SEED)
-    warn_of_held_out(stages, corpus, learnt_from, held_out, model.held_out)
+    learnt_from, held_out = split(model, corpus, stages)
     if model.label_texts is not None:
         learnt_from = with_label_documents(learnt_from)
     reader = load_encoder(model.encoder)
@@ -179,15 +197,45 @@ def prepare(
         ranker = own("linear", fit_linear, **given)
         if held_out is None or not baseline:
             return TrainedLinear(ranker, {})
-        return TrainedLinear(ranker, baseline_stage(own, ranker, terms, learnt_from, held_out))
+        # What it reaches on the held-out part, trained on the same documents.
+        truth: Table = {"texts": held_out.texts, "labels": held_out.labels}
+        measured = own(
+            "linear-baseline",
+            measure_linear,
+            ranker=ranker,
+            terms=terms,
+            learnt_from=own.derive(lambda: learnt_from, labels=learnt_from.labels),
+            held_out=own.derive(lambda: held_out, **truth, unknown=held_out.unknown),
+            metrics=(*REPORTED, "PSP@5"),
+        )
+        return TrainedLinear(ranker, measured.value.config)
 
     idle = has_idle_cores() and (linear or compares)
     trained = stages.background(train) if idle else partial(TrainedLinear, *train(stages))
+    read = tokenized(model, corpus, learnt_from, held_out, reader, stages)
+    return Prepared(**vars(read), terms=terms, linear=trained)
+
+
+def tokenized(
+    model: WithEncoder,
+    corpus: Corpus,
+    learnt_from: Corpus,
+    held_out: Corpus | None,
+    reader: Encoder,
+    stages: Stages,
+) -> Tokenized:
+    """The tokens of the documents."""
     tokens, held_out_tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader), None
     if held_out is not None:
         held_out_tokens = tokens_stage(stages, "held-out-tokens", held_out.texts, reader)
-    encoder = stages.derive(lambda: reader, content=files.EncoderContent(model.encoder))
-    return Prepared(corpus, learnt_from, held_out, terms, trained, encoder, tokens, held_out_tokens)
+    return Tokenized(
+        corpus=corpus,
+        learnt_from=learnt_from,
+        held_out=held_out,
+        encoder=stages.derive(lambda: reader, content=files.EncoderContent(model.encoder)),
+        tokens=tokens,
+        held_out_tokens=held_out_tokens,
+    )
 
 
 def has_idle_cores() -> bool:
@@ -235,23 +283,25 @@ def check_fields(encoder: files.EncoderParams, corpus: Corpus) -> None:
         raise ConfigError(f"encoder.fields: {unknown[0]!r} is no field: documents {have}")
 
 
-def warn_of_held_out(
-    stages: Stages, corpus: Corpus, learnt_from: Corpus, validation: Corpus | None, share: float
-) -> None:
-    """Says so if nothing can be held out, or if held-out texts are also learnt from."""
-    if validation is None:
+def split(model: WithEncoder, corpus: Corpus, stages: Stages) -> tuple[Corpus, Corpus | None]:
+    """Documents to learn from and held-out ones; says so if there are none, or some in both."""
+    check_texts_alone(model.method, corpus)
+    share = model.held_out
+    learnt_from, held_out = hold_out(corpus, share, SPLIT_SEED)
+    if held_out is None:
         if share:
             stages.reporter.message(
                 f"held_out: {share:.0%} of {len(corpus):,} documents are too few to judge by; all "
                 "documents are learnt from, the last weights are kept, and nothing is compared"
             )
-        return
-    assert validation.texts is not None and learnt_from.texts is not None
-    if known := repeated_texts(validation.texts, learnt_from.texts):
+        return learnt_from, None
+    assert held_out.texts is not None and learnt_from.texts is not None
+    if known := repeated_texts(held_out.texts, learnt_from.texts):
         stages.reporter.message(
-            f"{known:,} of {len(validation):,} held-out texts also occur in the training "
+            f"{known:,} of {len(held_out):,} held-out texts also occur in the training "
             "documents: the held-out numbers are too good"
         )
+    return learnt_from, held_out
 
 
 def tokens_stage(
@@ -272,30 +322,6 @@ def fit_linear(terms: Terms, labels: CSR, *, stops: Sequence[Callback]) -> Ranke
     # tf-idf says itself how rows are scaled.
     model = Linear(sparse_norm=None)
     return model.fit(terms.rows, labels, callbacks=stops).rankers_[0]
-
-
-def baseline_stage(
-    stages: Stages,
-    linear: CachedResult[Ranker],
-    terms: CachedResult[Terms],
-    learnt_from: Corpus,
-    held_out: Corpus,
-) -> dict[str, float]:
-    """What the linear method reaches on the held-out part, trained on the same documents."""
-    learnt = stages.derive(lambda: learnt_from, labels=learnt_from.labels)
-    validation = stages.derive(
-        lambda: held_out, texts=held_out.texts, labels=held_out.labels, unknown=held_out.unknown
-    )
-    made = stages(
-        "linear-baseline",
-        measure_linear,
-        ranker=linear,
-        terms=terms,
-        learnt_from=learnt,
-        held_out=validation,
-        metrics=(*REPORTED, "PSP@5"),
-    )
-    return made.value.config
 
 
 def measure_linear(

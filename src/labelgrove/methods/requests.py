@@ -15,9 +15,8 @@ from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.inputs import check_k, documents_of
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.predictions import Predictions, ScoreKind
+from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class PredictionRequest:
         index: LabelIndex,
         k: int,
         calibration: Calibration | None,
-        *,
         allow: Allowed = None,
         deny: Iterable[str] | None = None,
         threshold: Threshold = None,
@@ -89,22 +87,16 @@ class PredictionRequest:
             assert self.calibration is not None
             predictions = self.calibration.choose(predictions)
         elif self.threshold is not None:
-            _check_reachable(self.threshold, predictions.score_kind)
+            least, kind = self.threshold, predictions.score_kind
+            if least > 1 and kind != "margin":
+                raise ConfigError(
+                    f"threshold: no label can reach {least:g}, for the scores of this model are at "
+                    f"most 1 ({kind})"
+                )
             predictions = predictions.above(self.threshold)
         if self.diversity:
             predictions = diversify(predictions, clusters(), self.diversity)
         return predictions if predictions.k <= self.k else predictions.top(self.k)
-
-
-def label_clusters(tree: LabelTree | None, method: str) -> Int32:
-    """The cluster of each label: the node above its leaf."""
-    if tree is None or len(tree.parents) < 2:
-        raise ConfigError(
-            f"diversity: this {method} model has no clusters of labels (its label set is small, or "
-            "it was trained without a tree)"
-        )
-    clusters: Int32 = tree.parents[-1][tree.leaf_positions]
-    return clusters
 
 
 def diversify(predictions: Predictions, clusters: Int32, strength: float) -> Predictions:
@@ -124,14 +116,6 @@ def diversify(predictions: Predictions, clusters: Int32, strength: float) -> Pre
     before = np.empty_like(order)
     np.put_along_axis(before, order, ranks - np.maximum.accumulate(starts, axis=1), 1)
     return predictions.with_scores(predictions.scores * np.float32(1 - strength) ** before)
-
-
-def _check_reachable(least: float, kind: ScoreKind) -> None:
-    if least > 1 and kind != "margin":
-        raise ConfigError(
-            f"threshold: no label can reach {least:g}, for the scores of this model are at most 1 "
-            f"({kind})"
-        )
 
 
 def masked_scores(
@@ -165,16 +149,6 @@ def masked_scores(
         numbers = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         values[pattern.indptr[start] :][: rows.nnz] = block[numbers, rows.indices]
     return sparse.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
-
-
-def calibrated_scores(calibration: Calibration | None, scores: Any, labels: Any) -> Any:
-    """Probabilities in place of scores of label columns or of a sparse pattern."""
-    if calibration is None:
-        return scores
-    if not sparse.issparse(scores):
-        return calibration.label_chances(scores, labels)
-    scores.data = calibration.label_chances(scores.data, scores.indices)
-    return scores
 
 
 def probabilities(model: Fitted, X: DocumentInput, k: int | None, options: TableView) -> CSR:

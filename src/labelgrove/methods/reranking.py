@@ -27,7 +27,6 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.ranking.beam import OWN_MARGIN
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
 from labelgrove.text.tfidf import TermReader, Tfidf
 
 if TYPE_CHECKING:  # exported models rerank without torch
@@ -125,13 +124,6 @@ class Reranker:
         stored = parts.get("rerank-linear")  # not there in models of earlier releases
         linear = None if stored is None else Ranker.from_state(stored)
         return cls(TermReader(tfidf, given), ranker, params, linear)
-
-
-def check_reranking(params: RerankParams, ranker: RankerParams) -> None:
-    """Refuses settings that contradict each other, before hours of training."""
-    if params.enabled:
-        why = "rerank.shortlist selects the negative documents"
-        refuse_idle(ranker, "ranker", NEGATIVE_SETTINGS, why)
 
 
 def proposed(linear: Ranker, terms: CSR, count: int, mask: LabelMask | None = None) -> Int32:

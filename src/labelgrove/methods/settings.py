@@ -12,16 +12,17 @@ import typing
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
-from labelgrove.core.aliases import DerivedSettings, Table, TableView
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.core.params import Params, argument_names, as_table, checked, unknown_key
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
 
 P = TypeVar("P", bound=Params)
+M = TypeVar("M")
 LabelTexts = Literal["names"] | None  # whether names of labels are learnt as documents
 # Settings that have gone, and their defaults: files with these values still load.
 GONE: Table = {
@@ -76,15 +77,6 @@ class Group(Generic[P]):
         return self.kind.from_dict({**self.values, **current}, self.name)
 
 
-class Configured(Protocol):
-    """A model, as far as its settings are concerned."""
-
-    n_jobs: int | None
-    random_state: int
-
-    def get_params(self, deep: bool = True) -> Table: ...
-
-
 def group(kind: type[P], **values: Any) -> Group[P]:
     """The argument of a method for a group, and values that differ from the group's defaults."""
     return Group(kind, values)
@@ -114,23 +106,7 @@ def from_config(cls: type, config: TableView) -> Any:
     return model
 
 
-def to_config(model: Configured) -> Table:
-    """The settings as config tables; the inverse of :func:`from_config`."""
-    return {
-        name: value.get_params() if isinstance(value, Params) else value
-        for name, value in model.get_params(deep=False).items()
-    }
-
-
-def with_derived(config: Table, derived: DerivedSettings) -> Table:
-    """Config tables with the values that training derived."""
-    for name, (value, _) in derived.items():
-        table, _, key = name.rpartition(".")
-        (config[table] if table else config)[key] = value
-    return config
-
-
-def get_params(model: object, *, deep: bool) -> Table:
+def get_params(model: object, deep: bool = True) -> Table:
     """Arguments by name; with ``deep``, those of groups as ``GROUP__NAME``."""
     params: Table = {}
     for name in sorted(argument_names(type(model))):
@@ -140,7 +116,7 @@ def get_params(model: object, *, deep: bool) -> Table:
     return params
 
 
-def set_params(model: object, params: TableView) -> None:
+def set_params(model: M, **params: Any) -> M:
     """Sets arguments by the names of :func:`get_params`."""
     names, nested = sorted(argument_names(type(model))), defaultdict[str, Table](dict)
     for key, value in params.items():
@@ -154,6 +130,7 @@ def set_params(model: object, params: TableView) -> None:
             setattr(model, name, value)
     for name, values in nested.items():
         getattr(model, name).set_params(**values)
+    return model
 
 
 def keys_inside(cls: type, written: Callable[[Group[Any], str], str]) -> dict[str, list[str]]:
@@ -197,7 +174,7 @@ def _changes(value: object, default: object) -> str:
     return f"{type(value).__name__}({', '.join(inside)})"
 
 
-def check_settings(model: Configured) -> None:
+def check_settings(model: object) -> None:
     """Checks a model's arguments against their types, and its groups; ``fit`` does it first."""
     cls: type = type(model)
     values, groups = vars(model), groups_of(cls)
@@ -210,14 +187,14 @@ def check_settings(model: Configured) -> None:
     for name, hint in _argument_types(cls).items():
         if name not in groups:
             checked(values[name], hint, name)
-    jobs = model.n_jobs
+    jobs, seed = values["n_jobs"], values["random_state"]
     if jobs is not None and (jobs == 0 or not -1 <= jobs <= MAX_THREADS):
         raise ConfigError(
             f"n_jobs: must be at least 1 and at most {MAX_THREADS}, or -1 or none for all cores, "
             f"got {jobs}"
         )
-    if model.random_state < 0:
-        raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")
+    if seed < 0:
+        raise ConfigError(f"random_state: must be at least 0, got {seed}")
 
 
 @cache

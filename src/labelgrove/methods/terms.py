@@ -1,24 +1,28 @@
 """The sparse features of training documents, and which of those there are is used.
 
 A corpus may bring a matrix besides its texts, such as the tf-idf that a paper used. ``features``
-says what the ranker reads: that matrix, tf-idf of the texts by itself, or both.
+says what the ranker reads: that matrix, tf-idf of the texts by itself, or both. Labels can be
+documents, too: what a label is called teaches words that its documents may not have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, csr_arrays, csr_from_arrays, csr_parts
+from labelgrove.core.arrays import CSR, as_csr, csr_arrays, csr_from_arrays, csr_parts, stacked_rows
+from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.scratch import Scratch
-from labelgrove.data.corpus import Corpus, Strings
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import Features, row_lengths
 from labelgrove.disk.stages import CachedResult, Stages
-from labelgrove.errors import DataError
+from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.text.tfidf import HOW_TO_GIVE, TermReader, Tfidf, TfidfParams
 
 Source = Literal["own", "given", "both"]
@@ -130,10 +134,7 @@ def terms_stage(
     held_out: Corpus | None = None,
     scratch: Scratch | None = None,
 ) -> CachedResult[Terms]:
-    """The sparse rows of documents; tf-idf of their texts is a stage that all methods share.
-
-    Given rows of ``held_out`` documents are no part of the result, but of what is made from it.
-    """
+    """The sparse rows of documents; tf-idf of their texts is a stage that all methods share."""
     own: CachedResult[Terms] | None = None
     if source != "given":
         own = stages("tfidf", fit_terms, texts=corpus.texts, params=params, scratch=scratch)
@@ -164,7 +165,44 @@ def said_of_fields(counts: Mapping[str, int]) -> str:
 
 def fit_terms(texts: Strings, params: TfidfParams, *, scratch: Scratch | None = None) -> Terms:
     """Fits tf-idf to texts; with ``scratch``, rows are made there."""
-    vectorizer = Tfidf(params)
-    if scratch:
-        return Terms(vectorizer.fit_transform_on(scratch, texts), TermReader(vectorizer))
-    return Terms(vectorizer.fit_transform(texts), TermReader(vectorizer))
+    tfidf = Tfidf(params)
+    rows = tfidf.fit_transform_on(scratch, texts) if scratch else tfidf.fit_transform(texts)
+    return Terms(rows, TermReader(tfidf))
+
+
+def labels_with_words(index: LabelIndex) -> list[int]:
+    """The columns of labels whose text or name has a letter; numbers and codes teach nothing."""
+    return [column for column, text in enumerate(index.words) if any(map(str.isalpha, text))]
+
+
+def label_documents(index: LabelIndex) -> tuple[list[str], CSR]:
+    """A document for each label with words, its text or name, and the matrix of their labels."""
+    columns = labels_with_words(index)
+    if not columns:
+        warn(
+            "label_texts: nothing is learnt from names, because no label has a name with letters; "
+            "give names with a label table (--labels) or LabelIndex(ids, names=...)"
+        )
+    own = sparse.csr_array(
+        (np.ones(len(columns), np.float32), (np.arange(len(columns)), columns)),
+        shape=(len(columns), len(index)),
+    )
+    return [index.words[column] for column in columns], as_csr(own)
+
+
+def with_label_documents(corpus: Corpus) -> Corpus:
+    """The corpus and, after its documents, one for each label: its text or name, that label alone.
+
+    >>> corpus = with_label_documents(Corpus.from_lists(["red shoes", "hat"], [["shoe"], ["hat"]]))
+    >>> list(corpus.texts), corpus.label_lists()[2:]
+    (['red shoes', 'hat', 'hat', 'shoe'], [['hat'], ['shoe']])
+    """
+    texts = corpus.texts
+    if texts is None or corpus.features is not None:
+        raise ConfigError(
+            "label_texts: label names can be learnt beside texts only, not beside features or a "
+            "dense block; leave it at none"
+        )
+    added, own = label_documents(corpus.index)
+    make = StringTable.from_strings if isinstance(texts, StringTable) else list
+    return Corpus(make(chain(texts, added)), stacked_rows([corpus.labels, own]), corpus.index)

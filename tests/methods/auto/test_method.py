@@ -18,17 +18,12 @@ from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.evaluation.merge_weights import LearntMerge, cross_fitted
 from labelgrove.evaluation.merging import precision_of
 from labelgrove.methods import create
-from labelgrove.methods.auto import growing, search
 from labelgrove.methods.auto import method as module
-from labelgrove.methods.auto.growing import GrowingEnsemble, Named
-from labelgrove.methods.auto.trials import Clock, Trials
-from support.small_models import planted, same, tiny_training
-
-
-class Messages(list[str]):
-    def __call__(self, event: Event) -> None:
-        if event.kind == "message":
-            self.append(event.values["text"])
+from labelgrove.methods.auto import search
+from labelgrove.methods.auto.search import GrowingEnsemble
+from labelgrove.methods.auto.trials import Clock, MemberTrial, Trials
+from labelgrove.methods.ensemble.members import Training
+from support.small_models import Messages, planted, same, tiny_training
 
 
 @pytest.fixture(scope="module")
@@ -257,11 +252,11 @@ def test_an_ensemble_is_judged_by_lists_that_are_cross_fitted(
     learnt_from, validation = hold_out(corpus, 0.25, 0)
     assert validation is not None
     with RunFolder(tmp_path / "run") as run:
-        trials = Trials(validation, Clock(None), [], run)
+        trials = Trials(validation, Clock(None), Training(run))
     first, second = Linear().fit(learnt_from), Neighbours().fit(learnt_from)
     trials.judge("linear", first, 1.0)
-    GrowingEnsemble(trials, [Named("linear", first, 1.0)], None).add(
-        Named("neighbours", second, 1.0)
+    GrowingEnsemble(trials, [MemberTrial("linear", first, 1.0)], None).add(
+        MemberTrial("neighbours", second, 1.0)
     )
     lists = [model.predict(validation, k=30) for model in (first, second)]
     merged = cross_fitted(lists, validation.labels, first.facts_.frequencies, k=5)
@@ -292,14 +287,14 @@ def test_labels_with_few_documents_are_also_found_by_meaning(documents: int, kep
     texts, labels = planted(documents)
     corpus = Corpus.from_lists(texts, labels)
     network = create("cascadexml", {"encoder": tiny_training()["encoder"], "held_out": 0.1})
-    candidates = growing.two_towers(network, corpus, 10.0)
+    candidates = search.two_towers(network, corpus, 10.0)
     assert len(candidates) == kept
     if candidates:
         model = candidates[0].make()
         assert (model.method, model.held_out, candidates[0].seconds) == ("dual", 0.1, 15.0)
         assert model.encoders() == network.encoders()
         coded = Corpus(corpus.texts, corpus.labels, LabelIndex(list(map(str, range(11)))))
-        assert len(coded.index) == len(corpus.index) and not growing.two_towers(network, coded, 1.0)
+        assert len(coded.index) == len(corpus.index) and not search.two_towers(network, coded, 1.0)
 
 
 @pytest.mark.slow
@@ -377,7 +372,7 @@ def test_several_processes_are_refused(corpus: Corpus, monkeypatch: pytest.Monke
 
 
 def test_more_networks_keep_the_epochs_that_the_budget_left() -> None:
-    from labelgrove.methods.auto.growing import more_networks
+    from labelgrove.methods.auto.search import more_networks
 
     texts, labels = planted(40)
     corpus = Corpus.from_lists(texts, labels)

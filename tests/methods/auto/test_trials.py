@@ -14,6 +14,8 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods.auto import trials as module
 from labelgrove.methods.auto.trials import Clock, OutOfTimeError, Trials, pace
+from labelgrove.methods.ensemble.members import Training
+from support.small_models import Messages
 
 
 class Told:
@@ -41,18 +43,14 @@ def corpus() -> Corpus:
 
 
 @pytest.fixture
-def said() -> list[str]:
-    return []
+def said() -> Messages:
+    return Messages()
 
 
 @pytest.fixture
-def trials(corpus: Corpus, said: list[str], tmp_path: Path) -> Any:
-    def listen(event: Event) -> None:
-        if event.kind == "message":
-            said.append(event.values["text"])
-
+def trials(corpus: Corpus, said: Messages, tmp_path: Path) -> Any:
     with RunFolder(tmp_path / "run") as run:
-        yield Trials(corpus, Clock(None), [listen], run)
+        yield Trials(corpus, Clock(None), Training(run, [said]))
 
 
 def right(share: float) -> Any:
@@ -94,7 +92,10 @@ def test_what_the_budget_does_not_have_is_not_tried(trials: Any, said: list[str]
 def test_models_share_stages_and_their_times_are_kept(trials: Any, corpus: Corpus) -> None:
     trials.fit("one", Linear(), corpus)
     trials.fit("two", Linear(), corpus)
-    assert not trials.timings["one: ranker"].reused and trials.timings["two: ranker"].reused
+    assert (
+        not trials.training.timings["one: ranker"].reused
+        and trials.training.timings["two: ranker"].reused
+    )
 
 
 def progress(done: float, seconds: float, stage: str = "training") -> Event:

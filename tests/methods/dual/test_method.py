@@ -9,7 +9,7 @@ from labelgrove import Dual, LabelIndex
 from labelgrove.core.callbacks import Reporter
 from labelgrove.errors import DataError
 from labelgrove.methods.dual.method import check_words, label_words
-from support.small_models import FEW_STEPS, planted, tiny_training
+from support.small_models import FEW_STEPS, Messages, planted, tiny_training
 
 TEXTS, LABELS = planted(40)
 
@@ -62,8 +62,8 @@ def test_labels_are_read_by_names_and_texts() -> None:
 
 
 def test_labels_that_cannot_be_read_are_counted() -> None:
-    said: list[str] = []
-    reporter = Reporter([lambda event: said.append(str(event.values["text"]))])
+    said = Messages()
+    reporter = Reporter([said])
     check_words(LabelIndex(["cat", "17", "4"]), reporter)
     check_words(LabelIndex(["cat", "dog"]), reporter)
     assert len(said) == 1 and said[0].startswith("2 of 3 labels have no name with letters")

@@ -8,16 +8,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
-from labelgrove.methods.dual.net import (
-    NEAREST,
-    PairBatches,
-    TowerParams,
-    decoupled_softmax,
-    find_near,
-    pair_loss,
-    towers,
-    vectors_of,
-)
+from labelgrove.methods.dual import net
 from labelgrove.methods.neural import make_batches
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
@@ -35,7 +26,7 @@ def encoder() -> Encoder:
     return load_encoder(EncoderParams(**tiny_training()["encoder"]))
 
 
-def pairs(encoder: Encoder, packed: bool = False, **settings: int) -> PairBatches:
+def pairs(encoder: Encoder, packed: bool = False, **settings: int) -> net.PairBatches:
     texts, _ = planted(40)
     own = [[n for n, label in enumerate(LABELS) if label in text.split()] for text in texts]
     rows = np.repeat(np.arange(len(own)), [len(one) for one in own])
@@ -43,11 +34,11 @@ def pairs(encoder: Encoder, packed: bool = False, **settings: int) -> PairBatche
     shape = len(texts), len(LABELS)
     labels = as_csr(sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape))
     tokens = tokenize(texts, encoder, 16)
-    network = towers(encoder, len(texts), len(LABELS))
+    network = net.towers(encoder, len(texts), len(LABELS))
     batches = make_batches(tokens, encoder, LoopParams(batch_size=8, packed=packed), 0)
     read = tokenize(LABELS, encoder, 8)
-    params = TowerParams(**settings)
-    return PairBatches(batches, labels, read, network, params, precision="fp32", seed=0)
+    params = net.TowerParams(**settings)
+    return net.PairBatches(batches, labels, read, network, params, precision="fp32", seed=0)
 
 
 @given(st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**16))
@@ -55,14 +46,14 @@ def test_the_loss_is_that_of_the_paper(documents: int, labels: int, seed: int) -
     random = np.random.default_rng(seed)
     scores = random.normal(size=(documents, labels)).astype(np.float32)
     right = random.random((documents, labels)) < 0.4
-    loss = decoupled_softmax(torch.from_numpy(scores), torch.from_numpy(right))
+    loss = net.decoupled_softmax(torch.from_numpy(scores), torch.from_numpy(right))
     expected = reference.decoupled_softmax(scores.tolist(), right.tolist())
     assert float(loss) == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 def test_other_labels_of_a_document_do_not_compete() -> None:
     scores = torch.tensor([[1.0, 5.0, -1.0]], requires_grad=True)
-    decoupled_softmax(scores, torch.tensor([[True, True, False]])).backward()
+    net.decoupled_softmax(scores, torch.tensor([[True, True, False]])).backward()
     assert scores.grad is not None
     first, second, wrong = scores.grad[0].tolist()
     assert first < 0 and second < 0 and wrong > 0
@@ -70,7 +61,7 @@ def test_other_labels_of_a_document_do_not_compete() -> None:
 
 def test_a_document_whose_labels_are_all_in_the_batch_loses_nothing() -> None:
     scores = torch.zeros(1, 2, requires_grad=True)
-    loss = decoupled_softmax(scores, torch.tensor([[True, True]]))
+    loss = net.decoupled_softmax(scores, torch.tensor([[True, True]]))
     loss.backward()
     assert loss.item() == 0 and scores.grad is not None and scores.grad.isfinite().all()
 
@@ -112,7 +103,7 @@ def test_packed_labels_are_those_of_padded_batches(encoder: Encoder) -> None:
         start, end = padded.labels.indptr[row : row + 2]
         assert own == set(padded.labels.indices[start:end])
     with torch.no_grad():
-        assert pair_loss(packed.network.eval(), batch, 0.05).isfinite()
+        assert net.pair_loss(packed.network.eval(), batch, 0.05).isfinite()
 
 
 def test_wrong_labels_are_left_out_of_a_full_batch_first(encoder: Encoder) -> None:
@@ -134,12 +125,12 @@ def test_rare_labels_are_drawn_more_often(encoder: Encoder) -> None:
 def test_near_labels_are_those_of_the_reference(encoder: Encoder) -> None:
     made = pairs(encoder)
     tokens = made.batches.tokens
-    find_near(made.network, tokens, made, "fp32")
-    documents = vectors_of(made.network, tokens, "fp32").astype(np.float64)
-    labels = vectors_of(made.network, made.texts, "fp32").astype(np.float64)
+    net.find_near(made.network, tokens, made, "fp32")
+    documents = net.vectors_of(made.network, tokens, "fp32").astype(np.float64)
+    labels = net.vectors_of(made.network, made.texts, "fp32").astype(np.float64)
     own = [made.labels[[row]].indices.tolist() for row in range(len(documents))]
     expected = reference.near_labels(
-        documents.tolist(), labels.tolist(), own, made.known.tolist(), NEAREST
+        documents.tolist(), labels.tolist(), own, made.known.tolist(), net.NEAREST
     )
     near = made.network.heads.near.numpy()
     for row, columns in enumerate(expected):

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from labelgrove import Auto, Ensemble, Linear, TfidfParams
-from labelgrove.core.callbacks import Event
 from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError
 from support.run_logs import computed
 from support.sharding import assert_same_bits
-from support.small_models import planted
+from support.small_models import Messages, planted
 
 
 class Counting(LocalEngine):
@@ -41,21 +40,13 @@ def two() -> Ensemble:
 
 def test_members_are_those_of_one_process(tmp_path: Path) -> None:
     texts, labels = planted()
-    engine, messages = Counting(), list[str]()
-
-    def listen(event: Event) -> None:
-        if event.kind == "message":
-            messages.append(event.values["text"])
-
+    engine, messages = Counting(), Messages()
     with RunFolder(tmp_path / "run") as run:
-        model = two().fit(texts, labels, run=run, engine=engine, callbacks=[listen])
+        model = two().fit(texts, labels, run=run, engine=engine, callbacks=[messages])
     assert_same_bits(two().fit(texts, labels), model)
     assert engine.called == ["linear"] * 3 and engine.ended == 0
-    assert Counter(computed(tmp_path / "run")) == {
-        "tfidf": 2,
-        "tree": 3,
-        "ranker": 3,
-    }  # two members share tf-idf
+    shared = {"tfidf": 2, "tree": 3, "ranker": 3}  # two members share tf-idf
+    assert Counter(computed(tmp_path / "run")) == shared
     assert not model.timings_["1 linear: ranker"].reused  # the worker's time, not that of reading
     assert any(message.startswith("held-out P@1/3/5") for message in messages)
 

@@ -28,7 +28,7 @@ from labelgrove.methods import create
 from labelgrove.text.tfidf import Tfidf
 from support.forging import forge_manifest
 from support.run_logs import computed
-from support.small_models import planted, same, tiny_training
+from support.small_models import Messages, planted, same, tiny_training
 
 SYLLABLES = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
 LEARNT_FROM = 114  # of the 120 planted documents, 5 % are held out
@@ -126,10 +126,8 @@ def test_margins_have_no_mean_with_probabilities() -> None:
 
 def test_learnt_weights_come_from_documents_that_no_member_saw() -> None:
     texts, labels = planted()
-    heard: list[str] = []
-    model = two(rule="learnt").fit(
-        texts, labels, callbacks=[lambda event: heard.append(event.values.get("text", ""))]
-    )
+    heard = Messages()
+    model = two(rule="learnt").fit(texts, labels, callbacks=[heard])
     assert [member.facts_.documents for member in model.members_] == [LEARNT_FROM] * 2
     assert model.facts_.documents == 120
     assert model.rule_ == "learnt" and model.predict(texts, k=2).score_kind == "probability"
@@ -142,11 +140,7 @@ def test_learnt_weights_come_from_documents_that_no_member_saw() -> None:
         text.endswith("members did not learn from the 6 held-out documents") for text in heard
     )
     heard.clear()
-    few = two(rule="learnt").fit(
-        texts[:20],
-        labels[:20],
-        callbacks=[lambda event: heard.append(event.values.get("text", ""))],
-    )
+    few = two(rule="learnt").fit(texts[:20], labels[:20], callbacks=[heard])
     assert any(text.startswith("too few documents to learn weights") for text in heard)
     assert (few.rule_, few.weights_, few.report_) == ("rank", [1.0, 1.0], {})
     assert [member.facts_.documents for member in few.members_] == [20, 20]

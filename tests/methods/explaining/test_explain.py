@@ -88,7 +88,7 @@ def test_a_label_is_explained_by_its_word_wherever_it_stands() -> None:
 def test_a_bounded_explanation_of_a_long_text_has_the_same_margins(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labelgrove.methods.explaining.rankers.BOUND_WORDS", 3)
+    monkeypatch.setattr("labelgrove.methods.explaining.explanation.BOUND_WORDS", 3)
     model, text = fitted(**settings), f"{'blue ' * 3000}{TEXT}"
     for label in model.index_.ids:
         whole, why = explain(model, text, label), explain(model, text, label, bounded=True)

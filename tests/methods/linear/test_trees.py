@@ -132,11 +132,6 @@ def test_presets() -> None:
     assert create("xr-linear").ranker.eps == 0.1
 
 
-def test_margins_are_called_margins() -> None:
-    model = Linear(search=SearchParams(last_level="noop")).fit(TEXTS, LABELS)
-    assert model.predict(["hat"], k=1).score_kind == "margin"
-
-
 def made(run: RunFolder) -> list[str]:
     return sorted(stage.name for stage in run.status().stages)
 

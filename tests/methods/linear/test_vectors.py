@@ -89,10 +89,3 @@ def test_fine_tuned_vectors_are_those_of_x_transformers_matcher(tmp_path: Path) 
     again = stored(model, tmp_path / "model").predict(texts, k=3)
     assert again.scores.tobytes() == model.predict(texts, k=3).scores.tobytes()
     assert model.score(texts, labels) > 0.9
-
-
-def test_some_labels_only(tmp_path: Path) -> None:
-    texts, labels = planted(60)
-    model = new("linear-vectors", vectors={"kind": "pretrained"}).fit(texts, labels)
-    found = stored(model, tmp_path / "model").predict(texts, k=3, deny=["colour red"]).names()
-    assert all("colour red" not in names and len(names) == 3 for names in found)

@@ -25,7 +25,7 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import DataError, NotFittedError, UnsupportedError
 from labelgrove.evaluation.merge_weights import frequency_bins
 from labelgrove.methods.explaining.explain import explain_best
-from labelgrove.methods.updating import update as growing
+from labelgrove.methods.updating import report
 from labelgrove.methods.updating.report import (
     Growth,
     GrowthParams,
@@ -34,6 +34,7 @@ from labelgrove.methods.updating.report import (
     rebuild_reasons,
     unknown_terms,
 )
+from labelgrove.ranking import growing
 from labelgrove.ranking.solver import RankerParams
 from support.models import Plain
 
@@ -206,7 +207,7 @@ def test_an_error_midway_leaves_the_model_as_it_was(
     def broken(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(growing, "reported", broken)
+    monkeypatch.setattr(report, "reported", broken)
     with pytest.raises(KeyboardInterrupt):
         model.update(*NEW)
     assert {name: id(value) for name, value in vars(model).items()} == {
@@ -373,7 +374,7 @@ def test_reasons_name_the_limit() -> None:
 
 def test_json_has_lists_and_the_verdict() -> None:
     plain = Growth(added=("a",), documents=2, reasons=("why",)).to_json()
-    names = ["added", "retrained", "documents", "unknown_terms", "unreached"]
+    names = ["added", "retrained", "documents", "unknown_terms"]
     assert list(plain) == [*names, "rebuild_due", "reasons", "notes"]
     assert plain["added"] == ["a"] and plain["rebuild_due"] is True and plain["notes"] == []
 

@@ -15,7 +15,6 @@ pytest.importorskip("torch")
 from labelgrove.disk.bundle import read_bundle
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
-from labelgrove.methods.xrtransformer.method import XRTransformer
 from support.run_logs import computed, fitted_in, interrupted, resumed
 from support.small_models import FEW_STEPS, planted, same, stored, tiny_training
 
@@ -185,11 +184,6 @@ def test_scores_are_margins_unless_the_search_multiplies() -> None:
     found = model.predict(TEXTS, k=3)
     assert found.score_kind == "product"
     assert (found.scores <= 1).all()
-
-
-def test_the_class_and_the_name_have_the_same_defaults() -> None:
-    assert XRTransformer().to_config() == create("xrtransformer").to_config()
-    assert create("xrtransformer", {"tree": {"branching": 8}}).tree.max_leaf_size == 16
 
 
 def test_more_memory_is_needed_for_vectors() -> None:

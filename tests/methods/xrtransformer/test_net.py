@@ -11,29 +11,14 @@ from scipy import sparse  # noqa: E402
 
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.labels.tree import LabelTree  # noqa: E402
-from labelgrove.methods.xrtransformer.net import (  # noqa: E402
-    LevelBatches,
-    XrHead,
-    XrParams,
-    documents_scoring,
-    fine_tuned_levels,
-    level_training,
-    level_tree,
-    nodes_of_labels,
-)
+from labelgrove.methods.xrtransformer import net as net_module  # noqa: E402
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.encoders.tokens import Tokens  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from labelgrove.nn.heads.rows import RowTable  # noqa: E402
 from labelgrove.nn.training.params import LoopParams  # noqa: E402
 from reference import xrtransformer as reference  # noqa: E402
-from support.nn_problems import (  # noqa: E402
-    random_labels,
-    random_states,
-    random_tree,
-    randomise,
-    same_gradients,
-)
+from support import nn_problems as problems  # noqa: E402
 
 pytestmark = pytest.mark.slow
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 7
@@ -56,15 +41,15 @@ def ragged(matrix):
 def problem(seed, level, costs=None, **switches):
     """A level of a random tree with documents, their true nodes and what was predicted above."""
     rng = np.random.default_rng(seed)
-    tree = random_tree(rng, WIDTHS)
-    rows = random_labels(rng, DOCUMENTS, WIDTHS[-1], 9)
+    tree = problems.random_tree(rng, WIDTHS)
+    rows = problems.random_labels(rng, DOCUMENTS, WIDTHS[-1], 9)
     labels = sparse.csr_array((DOCUMENTS, WIDTHS[-1]), dtype=np.float32).tolil()
     for document, columns in enumerate(rows):
         labels[document, columns] = 1
-    params = XrParams(dropout=0.0, **switches)
-    head = XrHead(WIDTH, level_tree(tree, level), params, costs=costs)
-    randomise(head, rng)
-    true = ragged(nodes_of_labels(labels.tocsr(), tree, level))
+    params = net_module.XrParams(dropout=0.0, **switches)
+    head = net_module.XrHead(WIDTH, net_module.level_tree(tree, level), params, costs=costs)
+    problems.randomise(head, rng)
+    true = ragged(net_module.nodes_of_labels(labels.tocsr(), tree, level))
     counts = [
         reference.counts_per_level(tree.leaf_positions[row].tolist() if row else [], tree.parents)
         for row in rows
@@ -74,7 +59,7 @@ def problem(seed, level, costs=None, **switches):
         predicted = [
             rng.choice(WIDTHS[level - 1], 2, replace=False).tolist() for _ in range(DOCUMENTS)
         ]
-    return head, tree, counts, true, predicted, random_states(rng, 1, DOCUMENTS, WIDTH)
+    return head, tree, counts, true, predicted, problems.random_states(rng, 1, DOCUMENTS, WIDTH)
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "costs"])
@@ -115,7 +100,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, level, negative
         )
     expected = expected / DOCUMENTS
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-4)
-    assert same_gradients(loss, expected, [*states, *head.parameters()])
+    assert problems.same_gradients(loss, expected, [*states, *head.parameters()])
     assert stats["candidates"].item() == pytest.approx(listed_nodes / DOCUMENTS)
 
 
@@ -175,7 +160,7 @@ def test_lambda_is_a_penalty_on_the_weights_of_a_level(level, negatives, rows):
         else list(range(WIDTHS[0]))
         for d in range(DOCUMENTS)
     ]
-    numbers = documents_scoring(true_matrix(true, level), above, tree.parents[level])
+    numbers = net_module.documents_scoring(true_matrix(true, level), above, tree.parents[level])
     flat = [node for nodes in listed for node in nodes]
     assert numbers.tolist() == np.bincount(flat, minlength=WIDTHS[level]).tolist()
     head.scored = torch.from_numpy(np.maximum(numbers, 1))
@@ -225,7 +210,7 @@ def test_batches_bring_true_nodes_and_shortlists():
     tokens = Tokens(np.arange(6, dtype=np.int32), np.array([0, 1, 3, 6]))
     true = sparse.csr_array([[1, 0], [0, 1], [1, 1]])
     above = sparse.csr_array([[0, 1, 0], [1, 0, 1], [0, 0, 0]])
-    batches = LevelBatches(Batches(tokens, 2, pad_id=0, seed=1), true, above)
+    batches = net_module.LevelBatches(Batches(tokens, 2, pad_id=0, seed=1), true, above)
     assert len(batches) == 2
     seen = {}
     for batch in batches.epoch(0):
@@ -240,17 +225,19 @@ def test_batches_bring_true_nodes_and_shortlists():
 
 
 def test_levels_above_the_limit_are_left_out():
-    tree = random_tree(np.random.default_rng(0), WIDTHS)
-    assert [fine_tuned_levels(tree, limit) for limit in (4, 11, 44, 45)] == [1, 2, 2, 3]
-    pytest.raises(ConfigError, fine_tuned_levels, tree, 3).match("first level has 4 nodes already")
+    tree = problems.random_tree(np.random.default_rng(0), WIDTHS)
+    assert [net_module.fine_tuned_levels(tree, limit) for limit in (4, 11, 44, 45)] == [1, 2, 2, 3]
+    pytest.raises(ConfigError, net_module.fine_tuned_levels, tree, 3).match(
+        "first level has 4 nodes already"
+    )
 
 
 def test_every_level_has_its_own_steps():
-    params = XrParams(steps=[600, 800, 1200])
-    loops = level_training(params, LoopParams(warmup=100), 3)
+    params = net_module.XrParams(steps=[600, 800, 1200])
+    loops = net_module.level_training(params, LoopParams(warmup=100), 3)
     steps = [(loop.max_steps, loop.warmup) for loop in loops]
     assert steps == [(600, 100), (800, 100), (1200, 100)]
-    shared = level_training(XrParams(), LoopParams(epochs=8), 3)
+    shared = net_module.level_training(net_module.XrParams(), LoopParams(epochs=8), 3)
     assert [loop.epochs for loop in shared] == [2, 2, 4]
     for given, most, expected in [
         ([], 1, [1, 1, 1]),
@@ -258,15 +245,17 @@ def test_every_level_has_its_own_steps():
         ([600, 800, 1200], 26, [6, 8, 12]),  # a short trial of a published config
         ([600, 800, 1200], 3000, [600, 800, 1200]),
     ]:
-        limited = level_training(XrParams(steps=given), LoopParams(max_steps=most), 3)
+        limited = net_module.level_training(
+            net_module.XrParams(steps=given), LoopParams(max_steps=most), 3
+        )
         assert [loop.max_steps for loop in limited] == expected
     with pytest.raises(ConfigError, match=r"heads\.steps: must have 2 values, one per level"):
-        level_training(params, LoopParams(), 2)
+        net_module.level_training(params, LoopParams(), 2)
 
 
 def test_nodes_of_labels_repeat_where_labels_share_them():
     tree = LabelTree([[0, 0], [0, 0, 1], [0, 0, 1, 2]], [3, 0, 1, 2])
     labels = sparse.csr_array([[1, 0, 0, 1], [0, 1, 1, 0]])
-    per_level = [nodes_of_labels(labels, tree, level) for level in range(3)]
+    per_level = [net_module.nodes_of_labels(labels, tree, level) for level in range(3)]
     assert [sorted(m.indices[:2].tolist()) for m in per_level] == [[0, 0], [0, 0], [0, 1]]
     assert [sorted(m.indices[2:].tolist()) for m in per_level] == [[0, 1], [1, 2], [2, 3]]

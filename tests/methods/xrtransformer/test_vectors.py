@@ -13,18 +13,6 @@ from labelgrove.core.arrays import as_csr  # noqa: E402
 from labelgrove.data.features import Features  # noqa: E402
 from labelgrove.methods.xrtransformer import vectors as reading  # noqa: E402
 from labelgrove.methods.xrtransformer.net import XrParams, level_tree  # noqa: E402
-from labelgrove.methods.xrtransformer.vectors import (  # noqa: E402
-    below_root,
-    best_nodes,
-    bootstrapped,
-    candidates,
-    chosen_nodes,
-    found_share,
-    head_margins,
-    linear_margins,
-    mean_length,
-    train_level,
-)
 from labelgrove.ranking.negatives import relevance  # noqa: E402
 from labelgrove.ranking.solver import RankerParams  # noqa: E402
 from labelgrove.ranking.weights import dense_weights  # noqa: E402
@@ -50,13 +38,13 @@ def problem(seed=0):
 def test_the_descent_is_that_of_the_equations(at_once, monkeypatch):
     monkeypatch.setattr(reading, "CANDIDATES", at_once)
     rng, tree, _, vectors = problem()
-    above, expected = below_root(DOCUMENTS), [{0: 1.0} for _ in range(DOCUMENTS)]
+    above, expected = reading.below_root(DOCUMENTS), [{0: 1.0} for _ in range(DOCUMENTS)]
     for level, keep in enumerate((3, 4, 5)):
         # Margins below 1 and not far from 0: no two scores are equal.
         weights = rng.normal(size=(WIDTHS[level], WIDTH), scale=0.2).astype(np.float32)
         bias = rng.normal(size=WIDTHS[level], scale=0.2).astype(np.float32) - 0.5
-        margins = head_margins(vectors, weights, bias, tree.children(level))
-        above = best_nodes(margins, above, tree.children(level), keep)
+        margins = reading.head_margins(vectors, weights, bias, tree.children(level))
+        above = reading.best_nodes(margins, above, tree.children(level), keep)
         for d in range(DOCUMENTS):
             own = (weights @ vectors[d] + bias).tolist()
             expected[d] = reference.best_nodes(own, expected[d], tree.parents[level], keep)
@@ -70,7 +58,7 @@ def test_the_descent_is_that_of_the_equations(at_once, monkeypatch):
 
 def test_no_documents_have_no_nodes():
     nothing = np.zeros(0, np.float32)
-    found = best_nodes(lambda *_: nothing, below_root(0), np.array([0, 3]), 2)
+    found = reading.best_nodes(lambda *_: nothing, reading.below_root(0), np.array([0, 3]), 2)
     assert found.shape == (0, 3)
 
 
@@ -79,7 +67,7 @@ def test_candidates_are_the_children_with_their_parents_values():
         (np.array([-1.0, -2.0, -3.0], np.float32), np.array([0, 2, 1]), np.array([0, 2, 2, 3])),
         shape=(3, 3),
     )
-    found = candidates(above, np.array([0, 2, 3, 6]))
+    found = reading.candidates(above, np.array([0, 2, 3, 6]))
     assert found.indptr.tolist() == [0, 5, 5, 6]
     assert found.indices.tolist() == [0, 1, 3, 4, 5, 2]
     assert found.data.tolist() == [-1, -1, -2, -2, -2, -3]
@@ -93,7 +81,7 @@ def test_shortlists_of_training_are_true_nodes_and_predicted_ones(negatives):
     )
     predicted.data[:] = -rng.random(predicted.nnz)
     predicted.data[::3] = 0.0  # a certain node has the log score 0
-    chosen = chosen_nodes(counts[1], predicted, negatives)
+    chosen = reading.chosen_nodes(counts[1], predicted, negatives)
     for d in range(DOCUMENTS):
         expected = reference.shortlist(
             counts[1][[d]].indices.tolist(), predicted[[d]].indices.tolist(), negatives
@@ -120,12 +108,12 @@ def test_a_bootstrapped_head_is_the_best_linear_model_of_the_vectors(
     seen, above = np.ones((DOCUMENTS, 1)), None
     if level:
         predicted = sparse.csr_array(rng.random((DOCUMENTS, WIDTHS[level - 1])) < 0.4)
-        above = chosen_nodes(counts[level - 1], predicted.astype(np.float32), "tfn+man")
+        above = reading.chosen_nodes(counts[level - 1], predicted.astype(np.float32), "tfn+man")
         seen = above.toarray()
     parents = tree.parents[level]
-    texts = vectors / (mean_length(vectors) if scaled else 2.0)
+    texts = vectors / (reading.mean_length(vectors) if scaled else 2.0)
     kind = "cost-linear" if alpha else "weighted-linear" if weighted else "linear"
-    weights, bias = bootstrapped(
+    weights, bias = reading.bootstrapped(
         (30.0 if scaled else 1.0) * texts,
         counts[level],
         level_tree(tree, level),
@@ -162,23 +150,25 @@ def test_a_linear_model_gives_the_margins_of_its_weights():
     _, tree, counts, vectors = problem(3)
     terms = sparse.csr_array(np.eye(DOCUMENTS, dtype=np.float32))
     features = Features(terms, vectors)
-    above = chosen_nodes(counts[0], counts[0], "tfn")
+    above = reading.chosen_nodes(counts[0], counts[0], "tfn")
     params = RankerParams(threshold=0.0, storage="float32", relevance="induce")
     plain = RankerParams(threshold=0.0, storage="float32")
     options = {"weighted": False, "above": above, "seed": 0}
     small = level_tree(tree, 1)
-    ranker = train_level(features, counts[1], small, params, **options)
-    other = train_level(features, counts[1], small, plain, **options)
-    pattern = candidates(above, tree.children(1))
-    first = linear_margins(features, ranker)(slice(0, DOCUMENTS), pattern)
+    ranker = reading.train_level(features, counts[1], small, params, **options)
+    other = reading.train_level(features, counts[1], small, plain, **options)
+    pattern = reading.candidates(above, tree.children(1))
+    first = reading.linear_margins(features, ranker)(slice(0, DOCUMENTS), pattern)
     assert len(first) == pattern.nnz
     halves = [
-        linear_margins(features, ranker)(rows, pattern[rows])
+        reading.linear_margins(features, ranker)(rows, pattern[rows])
         for rows in (slice(0, 9), slice(9, DOCUMENTS))
     ]
     assert np.array_equal(np.concatenate(halves), first)
     # Costs by relevance change what is learnt.
-    assert not np.allclose(linear_margins(features, other)(slice(0, DOCUMENTS), pattern), first)
+    assert not np.allclose(
+        reading.linear_margins(features, other)(slice(0, DOCUMENTS), pattern), first
+    )
 
 
 def test_relevance_costs_of_a_level_are_shares_of_the_labels_below():
@@ -186,7 +176,9 @@ def test_relevance_costs_of_a_level_are_shares_of_the_labels_below():
     _, tree, counts, vectors = problem(4)
     params = RankerParams(threshold=0.0, storage="float32", relevance="induce", eps=1e-3)
     options = {"weighted": False, "above": None, "seed": 0}
-    ranker = train_level(Features(dense=vectors), counts[0], level_tree(tree, 0), params, **options)
+    ranker = reading.train_level(
+        Features(dense=vectors), counts[0], level_tree(tree, 0), params, **options
+    )
     weights = dense_weights(ranker.levels[0], tree.children(0), WIDTH)
     dense = counts[0].toarray()
     shares = dense / np.maximum(dense.sum(1, keepdims=True), 1)
@@ -203,5 +195,7 @@ def test_found_share_counts_labels():
     first = sparse.csr_array(
         (np.zeros(2, np.float32), np.array([0, 0]), np.array([0, 1, 2])), shape=(2, 2)
     )
-    assert found_share(nothing, counts) == 0.0
-    assert found_share(first, counts) == pytest.approx(1 / 3)  # scores of 0 (log of 1) count
+    assert reading.found_share(nothing, counts) == 0.0
+    assert reading.found_share(first, counts) == pytest.approx(
+        1 / 3
+    )  # scores of 0 (log of 1) count

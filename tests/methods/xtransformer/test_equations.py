@@ -15,20 +15,7 @@ from scipy.special import expit
 
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import pifa
-from labelgrove.methods.xtransformer.matching import (
-    IndexingParams,
-    Matched,
-    cluster_count,
-    cluster_labels,
-    cluster_tree,
-)
-from labelgrove.methods.xtransformer.ranking import (
-    ClusterRanker,
-    LearntScore,
-    RankingParams,
-    ranker_features,
-    train_cluster_ranker,
-)
+from labelgrove.methods.xtransformer import matching, ranking
 from labelgrove.ranking.solver import RankerParams
 from reference import xtransformer as reference
 from support.nn_problems import random_tree
@@ -50,10 +37,10 @@ def problem(seed: int) -> tuple[Any, Any, Any, Any, Any, Any]:
     return terms, labels, tree, cluster_of, margins, vectors
 
 
-def best_of(margins: Any, vectors: Any) -> Matched:
+def best_of(margins: Any, vectors: Any) -> matching.Matched:
     """What a matcher with these margins would report."""
     order = np.argsort(-margins, axis=1, kind="stable").astype(np.int32)
-    return Matched(order, np.take_along_axis(margins, order, 1), vectors)
+    return matching.Matched(order, np.take_along_axis(margins, order, 1), vectors)
 
 
 EXACT = {"eps": 1e-6, "max_iterations": 5000, "threshold": 0.0, "storage": "float32"}
@@ -62,24 +49,24 @@ EXACT = {"eps": 1e-6, "max_iterations": 5000, "threshold": 0.0, "storage": "floa
 @pytest.mark.parametrize("labels", [1, 2, 3, 99, 100, 101, 3956, 13330, 30938, 501070, 2812281])
 def test_the_number_of_clusters_is_that_of_the_public_code(labels: int) -> None:
     wanted = reference.cluster_count(labels)
-    assert cluster_count(labels) == min(wanted, 2 ** int(np.log2(labels)))
+    assert matching.cluster_count(labels) == min(wanted, 2 ** int(np.log2(labels)))
 
 
 @pytest.mark.parametrize("labels", [1, 2, 5, 11, 64])
 @pytest.mark.parametrize("clusters", [1, 2, 4])
 def test_clusters_are_as_many_as_asked_for_and_nearly_equal(labels: int, clusters: int) -> None:
-    params = IndexingParams(clusters=clusters)
+    params = matching.IndexingParams(clusters=clusters)
     vectors = np.random.default_rng(0).normal(size=(labels, 3))
     if clusters > labels:
-        pytest.raises(ConfigError, cluster_tree, vectors, params).match("only")
+        pytest.raises(ConfigError, matching.cluster_tree, vectors, params).match("only")
         return
-    tree = cluster_tree(vectors, params)
+    tree = matching.cluster_tree(vectors, params)
     assert tree.widths == (clusters, labels)
     assert np.ptp(np.diff(tree.children(1))) <= 1
 
 
 def test_clusters_are_a_power_of_two() -> None:
-    pytest.raises(ConfigError, cluster_count, 100, 6).match("power of two")
+    pytest.raises(ConfigError, matching.cluster_count, 100, 6).match("power of two")
 
 
 @pytest.mark.parametrize("kind", ["weighted", "plain"])
@@ -93,10 +80,10 @@ def test_labels_are_clustered_by_the_chosen_vectors() -> None:
     x, y = problem(3)[:2]
     trees = {}
     for kind in ("weighted", "plain"):
-        params = IndexingParams(clusters=CLUSTERS, pifa=kind)
-        trees[kind] = cluster_labels(x, sparse.csr_array(y), params, 0)
+        params = matching.IndexingParams(clusters=CLUSTERS, pifa=kind)
+        trees[kind] = matching.cluster_labels(x, sparse.csr_array(y), params, 0)
         vectors = reference.label_vectors(x, y, kind).astype(np.float32)
-        assert trees[kind] == cluster_tree(vectors, params)
+        assert trees[kind] == matching.cluster_tree(vectors, params)
     assert trees["weighted"] != trees["plain"]
 
 
@@ -105,19 +92,21 @@ def test_labels_are_clustered_by_the_chosen_vectors() -> None:
 @pytest.mark.parametrize("scale", ["joint", "blocks"])
 def test_rankers_are_those_of_the_equations(negatives: Any, features: Any, scale: Any) -> None:
     terms, labels, tree, cluster_of, margins, vectors = problem(1)
-    params = RankingParams(features=features, scale=scale, clusters_kept=KEPT)
-    rows = ranker_features(sparse.csr_array(terms), vectors, params)
+    params = ranking.RankingParams(features=features, scale=scale, clusters_kept=KEPT)
+    rows = ranking.ranker_features(sparse.csr_array(terms), vectors, params)
     literal = reference.ranker_features(terms, vectors, which=features, scale=scale)
     assert np.allclose(rows.to_csr().toarray(), literal, atol=1e-6)
     settings = RankerParams(**EXACT, negatives=negatives)
-    ranker = train_cluster_ranker(
+    ranker = ranking.train_cluster_ranker(
         rows, sparse.csr_array(labels), tree, best_of(margins, vectors), params, settings
     )
     seen = reference.seen_clusters(labels, cluster_of, margins, negatives=negatives, b=KEPT)
     weights = reference.ranker_weights(literal, labels, cluster_of, seen)
     # Dense weights are kept in half precision: three digits.
     close = 2e-4 if features == "tfidf" else 5e-3
-    everywhere = ClusterRanker(ranker, RankingParams(features=features, scale=scale))
+    everywhere = ranking.ClusterRanker(
+        ranker, ranking.RankingParams(features=features, scale=scale)
+    )
     found = everywhere.best_labels(sparse.csr_array(terms), best_of(margins, vectors), LABELS)
     columns, scores, counts = found
     assert (counts == LABELS).all()
@@ -131,31 +120,33 @@ def test_as_many_clusters_as_labels() -> None:
     tree = random_tree(rng, [LABELS, LABELS])
     cluster_of = tree.parents[1][tree.leaf_positions]
     margins = rng.normal(size=(DOCUMENTS, LABELS)).astype(np.float32)
-    params = RankingParams(features="tfidf", clusters_kept=4)
-    rows = ranker_features(sparse.csr_array(terms), vectors, params)
+    params = ranking.RankingParams(features="tfidf", clusters_kept=4)
+    rows = ranking.ranker_features(sparse.csr_array(terms), vectors, params)
     matched = best_of(margins, vectors)
-    ranker = train_cluster_ranker(
+    ranker = ranking.train_cluster_ranker(
         rows, sparse.csr_array(labels), tree, matched, params, RankerParams(**EXACT)
     )
     seen = reference.seen_clusters(labels, cluster_of, margins, negatives="tfn+man", b=4)
     literal = reference.ranker_features(terms, vectors, which="tfidf", scale="joint")
     weights = reference.ranker_weights(literal, labels, cluster_of, seen)
     expected = literal @ weights[:, :-1].T + weights[:, -1]
-    found = ClusterRanker(ranker, params).best_labels(sparse.csr_array(terms), matched, LABELS)
+    found = ranking.ClusterRanker(ranker, params).best_labels(
+        sparse.csr_array(terms), matched, LABELS
+    )
     assert np.allclose(found[1], np.take_along_axis(expected, found[0], 1), atol=2e-4)
 
 
 @pytest.mark.parametrize("combine", ["ranker", "learnt"])
 def test_scores_are_those_of_the_equations(combine: Any) -> None:
     terms, labels, tree, cluster_of, margins, vectors = problem(2)
-    params = RankingParams(combine=combine, clusters_kept=KEPT)
-    features = ranker_features(sparse.csr_array(terms), vectors, params)
+    params = ranking.RankingParams(combine=combine, clusters_kept=KEPT)
+    features = ranking.ranker_features(sparse.csr_array(terms), vectors, params)
     matched = best_of(margins, vectors)
-    ranker = train_cluster_ranker(
+    ranker = ranking.train_cluster_ranker(
         features, sparse.csr_array(labels), tree, matched, params, RankerParams(**EXACT)
     )
-    learnt = LearntScore(0.7, 1.3, -0.4) if combine == "learnt" else None
-    scorer = ClusterRanker(ranker, params, learnt)
+    learnt = ranking.LearntScore(0.7, 1.3, -0.4) if combine == "learnt" else None
+    scorer = ranking.ClusterRanker(ranker, params, learnt)
     columns, scores, counts = scorer.best_labels(sparse.csr_array(terms), matched, 3)
     literal = reference.ranker_features(terms, vectors, which="both", scale="joint")
     seen = reference.seen_clusters(labels, cluster_of, margins, negatives="tfn+man", b=KEPT)
@@ -184,7 +175,7 @@ def test_the_learnt_score_is_a_logistic_regression() -> None:
     rng = np.random.default_rng(0)
     g, h = rng.normal(size=500), 3 * rng.normal(size=500) - 2
     true = rng.random(500) < 1 / (1 + np.exp(-(0.5 * g + 1.5 * h + 1)))
-    found = LearntScore.fit(g.astype(np.float32), h.astype(np.float32), true)
+    found = ranking.LearntScore.fit(g.astype(np.float32), h.astype(np.float32), true)
 
     def loss(weights: Any) -> float:
         margin = (weights[0] * g + weights[1] * h + weights[2]) * np.where(true, 1, -1)
@@ -196,11 +187,11 @@ def test_the_learnt_score_is_a_logistic_regression() -> None:
 
 def test_a_learnt_score_is_measured_on_the_other_half() -> None:
     terms, labels, tree, _, margins, vectors = problem(2)
-    params = RankingParams(combine="learnt", clusters_kept=KEPT)
+    params = ranking.RankingParams(combine="learnt", clusters_kept=KEPT)
     rows, y, matched = sparse.csr_array(terms), sparse.csr_array(labels), best_of(margins, vectors)
-    features = ranker_features(rows, vectors, params)
-    ranker = train_cluster_ranker(features, y, tree, matched, params, RankerParams(**EXACT))
-    scorer = ClusterRanker(ranker, params)
+    features = ranking.ranker_features(rows, vectors, params)
+    ranker = ranking.train_cluster_ranker(features, y, tree, matched, params, RankerParams(**EXACT))
+    scorer = ranking.ClusterRanker(ranker, params)
     found = scorer.unseen(rows, matched, y, 3)
     assert found is not None and scorer.learnt is None
     halves = [np.arange(DOCUMENTS) % 2 == n for n in (0, 1)]
@@ -224,7 +215,7 @@ def test_a_small_ridge_keeps_the_learnt_score_of_separable_pairs_finite(separabl
     rows = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
     rows[:, 2] = 1.0
     true = rows[:, 0] + rows[:, 1] > 0 if separable == "by both margins" else np.ones(500, bool)
-    fitted = LearntScore.fit(rows[:, 0], rows[:, 1], true)
+    fitted = ranking.LearntScore.fit(rows[:, 0], rows[:, 1], true)
     weights = np.array([fitted.cluster, fitted.label, fitted.constant])
     slope = rows.T @ (expit(rows @ weights) - true) + [1e-3, 1e-3, 1e-6] * weights
     assert np.abs(slope).max() < 1e-6
@@ -232,23 +223,23 @@ def test_a_small_ridge_keeps_the_learnt_score_of_separable_pairs_finite(separabl
 
 def test_recall_counts_labels_whose_cluster_is_looked_at() -> None:
     terms, labels, tree, cluster_of, margins, vectors = problem(3)
-    params = RankingParams(clusters_kept=KEPT)
+    params = ranking.RankingParams(clusters_kept=KEPT)
     matched = best_of(margins, vectors)
-    features = ranker_features(sparse.csr_array(terms), vectors, params)
+    features = ranking.ranker_features(sparse.csr_array(terms), vectors, params)
     y = sparse.csr_array(labels)
-    ranker = train_cluster_ranker(features, y, tree, matched, params, RankerParams())
+    ranker = ranking.train_cluster_ranker(features, y, tree, matched, params, RankerParams())
     seen = reference.seen_clusters(labels, cluster_of, margins, negatives="man", b=KEPT)
     pairs = [(d, c) for d, c in zip(*np.nonzero(labels), strict=True)]
     expected = np.mean([seen[d, cluster_of[c]] for d, c in pairs])
-    assert ClusterRanker(ranker, params).recall(matched, y) == pytest.approx(expected)
+    assert ranking.ClusterRanker(ranker, params).recall(matched, y) == pytest.approx(expected)
 
 
 def test_more_mined_clusters_than_are_remembered_are_refused() -> None:
     terms, labels, tree, _, margins, vectors = problem(4)
     matched = best_of(margins, vectors)
-    few = Matched(matched.clusters[:, :2], matched.margins[:, :2], vectors)
+    few = matching.Matched(matched.clusters[:, :2], matched.margins[:, :2], vectors)
     features, y = sparse.csr_array(terms), sparse.csr_array(labels)
-    params = RankingParams(features="tfidf")
-    rows = ranker_features(features, vectors, params)
+    params = ranking.RankingParams(features="tfidf")
+    rows = ranking.ranker_features(features, vectors, params)
     with pytest.raises(ConfigError, match="mined_nodes: at most 2"):
-        train_cluster_ranker(rows, y, tree, few, params, RankerParams(mined_nodes=3))
+        ranking.train_cluster_ranker(rows, y, tree, few, params, RankerParams(mined_nodes=3))

@@ -23,7 +23,16 @@ from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
 from support.run_logs import computed, fitted_in, interrupted, resumed
-from support.small_models import COLOURS, FEW_UPDATES, THINGS, planted, same, stored, tiny_training
+from support.small_models import (
+    COLOURS,
+    FEW_UPDATES,
+    THINGS,
+    hidden_words,
+    planted,
+    same,
+    stored,
+    tiny_training,
+)
 from support.tiny_encoders import make_encoder
 
 pytestmark = pytest.mark.slow
@@ -64,11 +73,7 @@ def test_overfits_a_planted_problem_by_what_the_encoder_reads(vectors: str) -> N
 
 
 def test_the_ranker_reads_words_that_the_encoder_does_not_see() -> None:
-    random = np.random.default_rng(0)
-    words = ["chair", "table", "bottle", "lamp"]
-    kinds = random.integers(0, 4, 160)
-    texts = [f"item {n} is a that we sell {words[k]}" for n, k in enumerate(kinds)]
-    labels = [[f"kind {words[k]}"] for k in kinds]
+    texts, labels = hidden_words()
     encoder = tiny_training()["encoder"] | {"max_tokens": 4}
     scores = {}
     for features in ("neural", "both"):

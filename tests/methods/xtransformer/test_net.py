@@ -15,12 +15,7 @@ from labelgrove.methods.xtransformer.matching import MatcherNet, MatcherParams  
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from labelgrove.ranking.negatives import targets  # noqa: E402
 from reference import xtransformer as reference  # noqa: E402
-from support.nn_problems import (  # noqa: E402
-    random_labels,
-    random_states,
-    random_tree,
-    randomise,
-)
+from support import nn_problems as problems  # noqa: E402
 
 pytestmark = pytest.mark.slow
 LABELS, CLUSTERS, WIDTH, DOCUMENTS = 40, 9, 6, 5
@@ -33,16 +28,16 @@ def ragged(matrix):
 def problem(seed, **switches):
     """A net, the labels of some documents, each label's cluster, the true clusters."""
     rng = np.random.default_rng(seed)
-    tree = random_tree(rng, [CLUSTERS, LABELS])
+    tree = problems.random_tree(rng, [CLUSTERS, LABELS])
     net = MatcherNet(WIDTH, CLUSTERS, MatcherParams(**{"dropout": 0.0} | switches))
-    randomise(net, rng)
-    rows = random_labels(rng, DOCUMENTS, LABELS, 12)
+    problems.randomise(net, rng)
+    rows = problems.random_labels(rng, DOCUMENTS, LABELS, 12)
     labels = np.zeros((DOCUMENTS, LABELS))
     for document, row in enumerate(rows):
         labels[document, row] = 1
     cluster_of = tree.parents[1][tree.leaf_positions]
     true = ragged(targets(as_csr(labels), tree)[0])
-    return net, labels, cluster_of, true, random_states(rng, 1, DOCUMENTS, WIDTH)
+    return net, labels, cluster_of, true, problems.random_states(rng, 1, DOCUMENTS, WIDTH)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -21,51 +21,32 @@ from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.durations import parse_duration
 from labelgrove.core.params import AutoFloat, fixed
-from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.core.resources import with_own_resources
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.features import Features
 from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.engines import Engine, engine_for
-from labelgrove.errors import (
-    ConfigError,
-    MissingExtraError,
-    UnsupportedError,
-)
-from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
-from labelgrove.labels.masks import LabelMask
+from labelgrove.engines import Engine
+from labelgrove.errors import ConfigError, MissingExtraError, UnsupportedError
+from labelgrove.evaluation.predictions import ScoreKind, check_fitted
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import create, load_folder
-from labelgrove.methods.auto.growing import matcher, planned_steps
-from labelgrove.methods.auto.search import NETWORK, TREES, MemberSearch
+from labelgrove.methods.auto.search import NETWORK, TREES, MemberSearch, matcher, planned_steps
 from labelgrove.methods.auto.trials import Clock, Trials
 from labelgrove.methods.base import Model, PlanStep, Workers
 from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
-from labelgrove.methods.ensemble.ahead import Ahead
-from labelgrove.methods.ensemble.members import stages_in
-from labelgrove.methods.explaining.explanation import DecisionPaths, ExplanationRequest
-from labelgrove.methods.fitted import ExportedParts
+from labelgrove.methods.ensemble.members import training_in
 from labelgrove.methods.inputs import Norm, labelled_corpus
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import FeatureChoice, choose_features
-from labelgrove.methods.updating import update as updating
-from labelgrove.methods.updating.report import Growth
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
 
 # Documents that judge, of small corpora: so many, but not more than this share, or none at all.
 ENOUGH_JUDGES, LARGEST_SHARE, FEWEST_JUDGES = 100, 0.2, 20
-# What a fitted model knows about itself, the same for Auto and for what it has chosen.
-SHARED = (
-    *("index_", "facts_", "vectorizer_", "calibration_", "dev_metrics_", "report_", "history_"),
-    *("timings_", "created_", "derived_", "tried_"),
-)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -133,12 +114,8 @@ class Auto(Model):
             learnt_from, validation = corpus, None
         given: Table = {} if label_tree is None else {"label_tree": label_tree}
         network, why = plain._network(corpus)  # refuses an encoder that is not there
-        with (
-            engine_for(engine) as workers,
-            stages_in(run) as shared,
-            Ahead(workers, shared) as ahead,
-        ):
-            trials = Trials(validation, Clock(budget), callbacks, shared, ahead)
+        with training_in(run, callbacks, engine) as training:
+            trials = Trials(validation, Clock(budget), training)
             if choice.message:
                 trials.say(f"auto: {choice.message}")
             if validation is None:
@@ -225,13 +202,13 @@ class Auto(Model):
         for record in trials.records:
             record["chosen"] = record["name"] == trials.best.name
         chosen.tried_ = trials.records
-        chosen.timings_ = trials.timings | trials.reporter.timings
-        self._become(chosen)
+        chosen.timings_ = trials.training.timings | trials.reporter.timings
+        self.chosen_ = chosen
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` names the methods that will be tried, and the encoder."""
         network, why = self._network(corpus)
-        plain = copy.copy(self)
+        plain = type(self)(**self.get_params(deep=False))  # a fitted one says how it was trained
         if network is None:
             what = f"linear, then {TREES} trees, label names and a matcher"
             plain.derived_ = {"method": (what, f"without {NETWORK}: {why}")}
@@ -250,10 +227,8 @@ class Auto(Model):
 
     def _planned(self, corpus: Corpus, network: Model | None) -> list[PlanStep]:
         validation = round(self._share(len(corpus)) * len(corpus))
-        trees = [self._linear(n_trees=n) for n in (1, TREES)]
-        named = [self._linear(n_trees=n, label_texts="names") for n in (1, TREES)]
         validation = validation if validation >= FEWEST_JUDGES else 0
-        return planned_steps(corpus, validation, trees, named, network)
+        return planned_steps(corpus, validation, self._linear, network)
 
     def steps(self, documents: int) -> Sequence[PlanStep]:
         """What will be tried without a budget."""
@@ -265,14 +240,14 @@ class Auto(Model):
         """Before training: names are tried; after it: whether the model that was kept does."""
         return self.chosen_.learns_names() if self.fitted else True
 
+    @property
+    def fitted(self) -> bool:
+        """Whether a model has been chosen."""
+        return "chosen_" in vars(self)
+
     def chosen(self) -> Model:
-        """The model that held-out documents preferred."""
         check_fitted(self)
         return self.chosen_
-
-    def submodels(self) -> list[Model]:
-        """The members of the chosen model."""
-        return self.chosen_.submodels() if self.fitted else []
 
     def use_device(self, device: str) -> None:
         """The network is trained there."""
@@ -289,82 +264,46 @@ class Auto(Model):
             models.append(network.resolve_defaults(corpus))
         return max(model.estimate_memory(corpus) for model in models)
 
-    def _become(self, chosen: Model) -> None:
-        self.chosen_ = chosen
-        for name in SHARED:
-            setattr(self, name, getattr(chosen, name))
-
-    def trained_config(self) -> Table:
-        """Of the chosen model."""
-        return self.chosen_.trained_config()
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes the chosen model, which is then loaded as what it is."""
-        check_fitted(self)
-        chosen = self.chosen_
-        for name in SHARED:
-            setattr(chosen, name, getattr(self, name))
-        chosen.save(path, overwrite=overwrite)
-
     def encoders(self) -> list[EncoderParams]:
-        """Those of the chosen model."""
         return self.chosen_.encoders() if self.fitted else []
 
     @property
     def score_kind(self) -> ScoreKind | None:
-        """Of the chosen model."""
         return self.chosen_.score_kind if self.fitted else None
-
-    def rankers(self) -> list[Ranker]:
-        """Of the chosen model."""
-        return self.chosen_.rankers()
-
-    def trees(self) -> dict[str, LabelTree]:
-        """Of the chosen model."""
-        return self.chosen_.trees()
-
-    def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
-        """As the chosen model reads them."""
-        return self.chosen_.read(X, dense=dense)
-
-    def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        """Of the chosen model."""
-        return self.chosen_.paths(question)
-
-    def exported_parts(self) -> ExportedParts:
-        """Of the chosen model."""
-        return self.chosen_.exported_parts()
-
-    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
-        """Adds them to the chosen model."""
-        growth = updating.add_labels(self.chosen_, names, **options)
-        self._become(self.chosen_)
-        return growth
-
-    def update(self, X: DocumentInput, y: LabelInput = None, **options: Any) -> Growth:
-        """Updates the chosen model; it stays the chosen one."""
-        growth = updating.update(self.chosen_, X, y, **options)
-        self._become(self.chosen_)
-        return growth
-
-    def parts(self) -> dict[str, Part]:
-        """Of the chosen model."""
-        return self.chosen_.parts()
-
-    def _best_labels(
-        self, X: DocumentInput, k: int, *, dense: DenseInput, mask: LabelMask | None
-    ) -> Predictions:
-        return self.chosen_._best_labels(X, k, dense=dense, mask=mask)
-
-    def _label_scores(self, X: DocumentInput, labels: Any, *, dense: DenseInput) -> Any:
-        return self.chosen_._label_scores(X, labels, dense=dense)
 
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Self:
-        """Reads what :meth:`save` wrote; ``labelgrove.load`` gives the chosen model itself."""
+        """Reads what ``save`` wrote; ``labelgrove.load`` gives the chosen model itself."""
         model = cls()
-        model._become(load_folder(path, **options))
+        model.chosen_ = load_folder(path, **options)
         return model
+
+
+class OfChosen:
+    """What a fitted Auto has from the model that it has chosen; before that, from Model."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Auto | None, owner: type[Auto]) -> Any:
+        if model is None:  # of the class
+            return getattr(Model, self.name)
+        own = vars(model)
+        if "chosen_" in own:
+            return getattr(own["chosen_"], self.name)
+        return own[self.name] if self.name in own else getattr(super(Auto, model), self.name)
+
+    def __set__(self, model: Auto, value: Any) -> None:
+        vars(vars(model).get("chosen_", model))[self.name] = value
+
+
+for _name in (
+    *("index_", "facts_", "vectorizer_", "calibration_", "dev_metrics_", "report_", "history_"),
+    *("timings_", "created_", "derived_", "tried_", "use_index", "trained_config", "submodels"),
+    *("rankers", "trees", "read", "paths", "exported_parts", "growth", "add_labels", "update"),
+    *("save", "parts", "_best_labels", "_label_scores"),
+):
+    setattr(Auto, _name, OfChosen(_name))
 
 
 def _has_gpu(device: str) -> bool:

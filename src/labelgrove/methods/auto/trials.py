@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -12,15 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.aliases import Table, TableView
-from labelgrove.core.callbacks import Callback, Event, Reporter, StageTiming
+from labelgrove.core.callbacks import Callback, Event, Reporter
 from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
-from labelgrove.disk.run_folder import RunFolder
 from labelgrove.evaluation.merging import MEASURED_AT, precision_rows
 from labelgrove.evaluation.metrics.measures import widest
 from labelgrove.methods.base import Model
-from labelgrove.methods.ensemble.ahead import Ahead
-from labelgrove.methods.ensemble.members import prefixed
+from labelgrove.methods.ensemble.members import Training
 
 M = TypeVar("M", bound=Model)
 Rows = npt.NDArray[np.float64]  # P@1, P@3 and P@5 of each document
@@ -60,8 +58,8 @@ class MemberTrial:
 
     name: str
     model: Model
-    rows: Rows | None
     seconds: float
+    rows: Rows | None = None
 
     @property
     def figures(self) -> str:
@@ -76,40 +74,27 @@ class Trials:
         self,
         validation: Corpus | None,
         clock: Clock,
-        callbacks: Sequence[Callback],
-        run: RunFolder,
-        ahead: Ahead | None = None,
+        training: Training,
     ) -> None:
-        self.validation, self.clock, self.run = validation, clock, run
-        self.ahead = ahead or Ahead(None, run)
-        self.callbacks = callbacks
-        self.reporter = Reporter(callbacks)
+        self.validation, self.clock, self.training = validation, clock, training
+        self.reporter = Reporter(training.callbacks)
         self.best: MemberTrial | None = None
         self.first_seconds = 0.0  # of the first model
         self.took: dict[int, float] = {}  # seconds of each training, by the model's id
         self.records: list[Table] = []
-        self.timings: dict[str, StageTiming] = {}
 
     def begin(self, model: Model, corpus: Corpus, seconds: float, **given: Any) -> None:
-        """Lets a worker train the model that :meth:`fit` will be given, if there is time for it.
-
-        Networks are left to this process, which can stop them.
-        """
-        if self.ahead.possible and seconds <= self.clock.left and not model.encoders():
-            self.ahead.begin(model, corpus, **given)
+        """Lets a worker train what :meth:`fit` will be given; networks stay here, to be stopped."""
+        engine = self.training.engine
+        if engine is not None and seconds <= self.clock.left and not model.encoders():
+            self.training.begin(model, corpus, **given)
 
     def fit(
         self, name: str, model: M, corpus: Corpus, watch: Callback | None = None, **given: Any
     ) -> tuple[M, float]:
         """The model, trained on a corpus, and the seconds that it took."""
         start = time.monotonic()
-        callbacks = [prefixed(name, callback) for callback in self.callbacks]
-        if watch is not None:
-            callbacks.append(watch)
-        elsewhere = self.ahead.wait(model)
-        model.fit(corpus, callbacks=callbacks, run=self.run, **given)
-        model.timings_ = elsewhere or model.timings_
-        self.timings |= {f"{name}: {stage}": t for stage, t in model.timings_.items()}
+        self.training.fit(name, model, corpus, watch, **given)
         self.took[id(model)] = time.monotonic() - start
         return model, self.took[id(model)]
 
@@ -122,16 +107,13 @@ class Trials:
         noise: float = NOISE,
         rows: Rows | None = None,
     ) -> MemberTrial:
-        """Measures a model; it becomes the best one if it is better by ``noise`` errors.
-
-        ``rows`` are given for a model that learnt from the validation documents.
-        """
+        """Measures a model, unless ``rows`` are given; the best is better by ``noise`` errors."""
         best = self.best
         if self.validation is not None and rows is None:
             with self.reporter.stage(f"{name}: measuring"):
                 predictions = model.predict(self.validation, k=max(MEASURED_AT))
                 rows = precision_rows(predictions, self.validation.labels)
-        trial = MemberTrial(name, model, rows, seconds)
+        trial = MemberTrial(name, model, seconds, rows)
         if best is None:
             self.first_seconds = seconds
         if best is None or best.rows is None or rows is None:
@@ -164,10 +146,11 @@ class Trials:
     def affords(self, name: str, seconds: float) -> bool:
         """Whether the budget has these seconds; says so if not."""
         left = self.clock.left
-        if seconds <= left:
-            return True
-        self.skip(name, _too_long(seconds, left))
-        return False
+        if seconds > left:
+            rest = f"{format_duration(left)} of the budget are left"
+            rest = rest if left > 0 else "the budget is spent"
+            self.skip(name, f"it would take about {format_duration(seconds)}, and {rest}")
+        return seconds <= left
 
     def say(self, text: str) -> None:
         self.reporter.message(text)
@@ -177,11 +160,6 @@ def _difference(rows: Rows, others: Rows) -> tuple[float, float]:
     """The mean difference of two models over the same documents, and its standard error."""
     change = rows.mean(axis=1) - others.mean(axis=1)
     return float(change.mean()), float(change.std() / math.sqrt(max(1, len(change))))
-
-
-def _too_long(seconds: float, left: float) -> str:
-    rest = f"{format_duration(left)} of the budget are left" if left > 0 else "the budget is spent"
-    return f"it would take about {format_duration(seconds)}, and {rest}"
 
 
 def pace(clock: Clock) -> Callable[[Event], None]:

@@ -71,7 +71,7 @@ class CascadeXML(Model):
     parts = networks.parts
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
-        networks.check(self)
+        networks.check(self, sharded=self.heads.sharded)
         labels = len(corpus.index)
         shape = cascade_tree_params(labels, self.heads, self.tree)
         depth = layer_count(self.encoder.folder())
@@ -83,14 +83,13 @@ class CascadeXML(Model):
         data = networks.prepare(self, corpus, stages)
         tree = data.tree(stages, shape, seed=self.random_state)
         heads = CascadeHeads(tree.value, self.heads)
-        trained = networks.train_network(self, data, stages, heads)
+        trained = networks.train_network(self, data, stages, heads, divides=self.heads.divides)
         network = CachedResult(lambda: network_from_part(trained.value, heads), trained.key)
         self.tree_, self.network_ = tree.value, network.value
         self.reranker_ = networks.rerank(self, data, stages, network, tree)
         networks.remember(self, data, stages, trained.value.config["story"])
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
-        """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus, clusters=self._clusters(len(corpus.index)))
 
     def _clusters(self, labels: int) -> tuple[int, ...]:
@@ -99,7 +98,6 @@ class CascadeXML(Model):
         return tuple(width for width in widths if width < labels)
 
     def exported_parts(self) -> ExportedParts:
-        """The encoder for the graph; heads and ranker beside it."""
         ranker = {} if self.reranker_ is None else self.reranker_.parts()
         return networks.network_pieces(self.network_, self._exported_heads() | ranker)
 
@@ -129,12 +127,10 @@ class CascadeXML(Model):
         return {"heads": Part(config | kept, arrays), "tree": self.tree_.state()}
 
     def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
-        """Clusters as the heads want them."""
         shape = cascade_tree_params(labels, self.heads, self.tree)
         return networks.cost_estimate(self, documents, expected_widths(shape, labels))
 
     def search_space(self) -> Table:
-        """The training, the reranker, the dropout of the heads and their shortlists."""
         dropout, kept = ["auto", None, 0.1, 0.2, 0.3, 0.5], ["auto", 32, 64, 128, 256]
         return networks.search_space(self) | {"heads.dropout": dropout, "heads.kept": kept}
 

@@ -273,10 +273,7 @@ class CascadeNet(nn.Module):
         return probabilities
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
-        """Per cluster level (true labels still in the shortlist of prediction, true labels).
-
-        The last row counts the labels that prediction can find at all.
-        """
+        """Per cluster level, or for all labels: (true labels in the shortlist, true labels)."""
         with torch.no_grad():
             levels = self._levels(states, None, dropout=False)
             truth = self.index.true_nodes(positives)

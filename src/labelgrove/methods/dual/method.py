@@ -15,58 +15,38 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
+from labelgrove.core.aliases import DenseInput, DocumentInput, Table
 from labelgrove.core.arrays import Float32
-from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.callbacks import Reporter
 from labelgrove.core.params import AutoFloat, fixed
 from labelgrove.core.part import Part
-from labelgrove.core.resources import with_own_resources
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.inputs import check_texts_alone, hold_out, with_texts
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.disk.stages import CachedResult, Session, Stages
 from labelgrove.errors import DataError, warn
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods import neural
+from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model
 from labelgrove.methods.cost_estimate import TRAINING_SPACE, CostEstimate
-from labelgrove.methods.defaults import MOST_TOKENS, SPLIT_SEED, TrainingNeeds
-from labelgrove.methods.dual.net import (
-    PairBatches,
-    TowerParams,
-    pair_loss,
-    towers,
-    vectors_of,
-)
+from labelgrove.methods.defaults import MOST_TOKENS
+from labelgrove.methods.dual import net
+from labelgrove.methods.dual.net import PairBatches, TowerParams
 from labelgrove.methods.dual.search import SCORES_AT_ONCE, Product, label_vectors, search
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.inputs import labelled_corpus
 from labelgrove.methods.neighbours.reading import TextReader
 from labelgrove.methods.neural import make_batches
-from labelgrove.methods.preparation import (
-    CHOSEN_BY,
-    TrainingExamples,
-    check_fields,
-    held_out_measures,
-    tokens_stage,
-    warn_of_held_out,
-)
+from labelgrove.methods.preparation import CHOSEN_BY, TrainingExamples, held_out_measures
 from labelgrove.methods.settings import Group, group
-from labelgrove.methods.terms import FeatureChoice, choose_features
+from labelgrove.methods.terms import FeatureChoice
 from labelgrove.methods.updating.growth import Additions, OwnGrowth
 from labelgrove.methods.xrtransformer.vectors import Standard
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
-from labelgrove.nn.encoders.files import (
-    EncoderContent,
-    EncoderParams,
-    parameter_count,
-    states_width,
-)
+from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.training.devices import choose_device, choose_precision
-from labelgrove.nn.training.loop import LoopParams, Task, train
+from labelgrove.nn.training.loop import LoopParams, Task
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.solver import RankerParams
 
@@ -81,6 +61,7 @@ class Dual(Model):
 
     method: ClassVar[str] = "dual"
     features: ClassVar[FeatureChoice] = "own"
+    ranker: ClassVar[None] = None
 
     encoder: Group[EncoderParams] = group(EncoderParams)
     training: Group[TrainingParams] = group(TrainingParams)
@@ -90,60 +71,27 @@ class Dual(Model):
     random_state: int = 0
     n_jobs: int | None = None
 
-    @with_own_resources
-    def fit(
-        self,
-        X: DocumentInput,
-        y: LabelInput = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        self.check_settings()
-        stages = Stages(Reporter(callbacks), run)
-        corpus = labelled_corpus(self.method, X, y, index)
-        check_texts_alone(self.method, corpus)
-        check_fields(self.encoder, corpus)
+    fit = neural.fit
+
+    def _train(self, corpus: Corpus, stages: Stages) -> None:
         check_words(corpus.index, stages.reporter)
-        choice = choose_features(self.features, corpus)
-        if choice.message:
-            stages.reporter.message(choice.message)
-        corpus = choice.corpus
-        plain = self.resolve_defaults(corpus)
-        learnt_from, held_out = hold_out(corpus, plain.held_out, SPLIT_SEED)
-        warn_of_held_out(stages, corpus, learnt_from, held_out, plain.held_out)
-        encoder = load_encoder(plain.encoder)
-        tokens = tokens_stage(stages, "tokens", learnt_from.texts, encoder)
-        held_out_tokens = None
-        if held_out is not None:
-            held_out_tokens = tokens_stage(stages, "held-out-tokens", held_out.texts, encoder)
-        examples = stages.derive(
-            lambda: TrainingExamples(
-                tokens.value,
-                learnt_from.labels,
-                learnt_from.index,
-                held_out,
-                None if held_out_tokens is None else held_out_tokens.value,
-            ),
-            tokens=tokens,
-            held_out_tokens=held_out_tokens,
-            labels=corpus.labels,
-        )
+        learnt_from, held_out = preparation.split(self, corpus, stages)
+        encoder = load_encoder(self.encoder)
+        data = preparation.tokenized(self, corpus, learnt_from, held_out, encoder, stages)
         trained = stages(
             "towers",
             train_towers,
-            encoder=stages.derive(lambda: encoder, content=EncoderContent(plain.encoder)),
-            examples=examples,
+            encoder=data.encoder,
+            examples=data.examples(stages),
             texts=label_tokens(stages, learnt_from.index, encoder, self.towers.label_tokens),
             params=self.towers,
-            training=plain.training,
+            training=self.training,
             seed=self.random_state,
         ).value
-        self.reader_ = reader_of(
-            Encoder.from_state(Part(trained.config["encoder"], trained.arrays))
-        )
+        learnt = Encoder.from_state(Part(trained.config["encoder"], trained.arrays)).eval()
+        shape = 1, learnt.width  # states are compared as they are
+        standard = Standard(np.zeros(shape, np.float32), np.ones(shape, np.float32))
+        self.reader_ = TextReader(learnt, standard)
         self.history_ = trained.config["story"]
         self.remember(corpus, stages.reporter.timings)
         self.index_ = learnt_from.index  # labels that only held-out documents have are not named
@@ -154,19 +102,12 @@ class Dual(Model):
             stages.reporter.message(neural.comparison(self.method, measures, {}))
             self.report_ = {self.method: measures, "held_out": len(held_out)}
         self.use_index(corpus.index)
-        self.derived_ = plain.derived_ if plain is not self else {}
-        return self
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
-        """With values for settings that are "auto"."""
-        return neural.resolve_defaults(self, corpus, TrainingNeeds())
-
-    def encoders(self) -> list[EncoderParams]:
-        """The one of both towers."""
-        return [self.encoder]
+        check_texts_alone(self.method, corpus)
+        return neural.resolve_defaults(self, corpus)
 
     def learns_names(self) -> bool:
-        """They are all that it knows of labels."""
         return True
 
     def _vectors(self, words: Sequence[str]) -> Float32:
@@ -199,7 +140,6 @@ class Dual(Model):
         return Predictions(*best, self.index_)
 
     def growth(self) -> OwnGrowth:
-        """New labels need a text, and no training."""
         return OwnGrowth(self._grown)
 
     def _grown(self, additions: Additions) -> Table:
@@ -209,11 +149,9 @@ class Dual(Model):
         return {"label_vectors_": np.concatenate([self.label_vectors_, added])}
 
     def search_space(self) -> Table:
-        """The training and the temperature."""
         return TRAINING_SPACE | {"towers.temperature": {"low": 0.02, "high": 0.1, "log": True}}
 
     def exported_parts(self) -> ExportedParts:
-        """The encoder for the graph; the labels' vectors beside it."""
         return self.reader_.exported_parts(self._label_parts())
 
     def _label_parts(self) -> dict[str, Part]:
@@ -221,7 +159,6 @@ class Dual(Model):
         return {"towers": Part(config, {"vectors": self.label_vectors_.astype(np.float16)})}
 
     def parts(self) -> dict[str, Part]:
-        """The encoder and the labels' vectors."""
         return self.reader_.parts() | self._label_parts()
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
@@ -300,43 +237,28 @@ def train_towers(
     tokens, labels = examples.tokens, examples.labels
     where = choose_device()
     precision = choose_precision(training.precision, where)
-    network = towers(encoder, len(tokens), labels.shape[1]).to(where)
+    network = net.towers(encoder, len(tokens), labels.shape[1]).to(where)
     batches = make_batches(tokens, encoder, training, seed)
     unnamed = ~have_letters(label_words(examples.index))
     pairs = PairBatches(batches, labels, texts, network, params, precision=precision, seed=seed)
 
     def score() -> float:
         assert examples.held_out is not None and examples.held_out_tokens is not None
-        documents = vectors_of(network, examples.held_out_tokens, precision)
-        own = vectors_of(network, texts, precision)
+        documents = net.vectors_of(network, examples.held_out_tokens, precision)
+        own = net.vectors_of(network, texts, precision)
         own[unnamed] = 0
         best = search(documents, own, 10, params.temperature, product=on_device(own))
         values = held_out_measures(Predictions(*best, examples.index), examples.held_out)
         return float(np.mean([values[name] for name in CHOSEN_BY]))
 
-    result = train(
-        network,
-        Task(
-            pairs,
-            lambda model, batch: pair_loss(model, batch, params.temperature),
-            None if examples.held_out is None else score,
-        ),
-        training,
-        folder=session.checkpoints,
-        reporter=session.reporter,
-        seed=seed,
-        stage="training",
+    task = Task(
+        pairs,
+        lambda model, batch: net.pair_loss(model, batch, params.temperature),
+        None if examples.held_out is None else score,
     )
+    history = neural.learn(network, task, training, seed, session)
     state = network.encoder.state()
-    return Part({"encoder": state.config, "story": result.summary()}, state.arrays)
-
-
-def reader_of(encoder: Encoder) -> TextReader:
-    """What reads texts; states are compared as they are."""
-    shape = 1, encoder.width
-    return TextReader(
-        encoder.eval(), Standard(np.zeros(shape, np.float32), np.ones(shape, np.float32))
-    )
+    return Part({"encoder": state.config, "story": history}, state.arrays)
 
 
 def on_device(labels: Float32) -> Product:

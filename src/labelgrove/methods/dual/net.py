@@ -74,10 +74,7 @@ class PairBatch(Movable):
 
 
 def decoupled_softmax(scores: Tensor, right: Tensor) -> Tensor:
-    """The mean over documents of the mean over their labels of -log p.
-
-    p of a label is its share of the sum of e^score over the label and all wrong ones.
-    """
+    """The mean over documents of the mean over labels of -log p, p = e^s / (e^s + wrong ones)."""
     wrong = torch.logsumexp(scores.masked_fill(right, -torch.inf), dim=1, keepdim=True)
     losses = functional.softplus(wrong - scores)
     counts = right.sum(1)
@@ -129,10 +126,7 @@ class PairBatches:
         return len(self.batches)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[PairBatch]:
-        """Like :meth:`Batches.epoch`; an epoch after the first begins by looking for wrong labels.
-
-        They are in the network's state, from which a run continues within an epoch.
-        """
+        """Like :meth:`Batches.epoch`; later epochs first look for wrong labels, kept as state."""
         if number and not start and self.params.negatives:
             find_near(self.network, self.batches.tokens, self, self.precision)
         near = self.network.heads.near.cpu().numpy()

@@ -25,10 +25,7 @@ def search(
     mask: LabelMask | None = None,
     product: Product | None = None,
 ) -> TopK:
-    """The k nearest of ``labels`` (rows of length 1); scores are e^((cosine - 1) / temperature).
-
-    ``product`` multiplies rows with the labels' vectors, on a GPU for example.
-    """
+    """The k nearest of ``labels`` (rows of length 1), scored e^((cosine - 1) / temperature)."""
     product = product or (lambda rows: rows @ labels.T)
     k = min(k, len(labels) if mask is None else len(mask))
     step = max(1, SCORES_AT_ONCE // max(1, len(labels)))

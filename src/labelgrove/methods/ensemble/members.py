@@ -1,18 +1,21 @@
-"""The members of an ensemble: their settings, their labels, and the stages that they share."""
+"""The members of an ensemble: their settings, their labels, and how they are trained together."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from labelgrove.core.aliases import Table, TableView
-from labelgrove.core.callbacks import Callback, Event
+from labelgrove.core.callbacks import Callback, Event, StageTiming
 from labelgrove.core.params import overridden, unknown_key
-from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.engines import Engine, engine_for
+from labelgrove.engines.engine import Ref
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create, method_class
 from labelgrove.methods.base import Model
@@ -72,24 +75,79 @@ def check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:
     raise DataError(f"{who} has {what}; fit all members with one label index: fit(..., index=)")
 
 
+class Training:
+    """Trains members one after the other; workers of an engine may begin with them before.
+
+    A worker leaves its finished stages in the run folder. Then :meth:`fit` finds all stages there,
+    so that the model and its bits are those of one process.
+    """
+
+    def __init__(
+        self, run: RunFolder, callbacks: Sequence[Callback] = (), engine: Engine | None = None
+    ) -> None:
+        self.run, self.callbacks, self.engine = run, callbacks, engine
+        self.timings: dict[str, StageTiming] = {}
+        self._tasks: dict[int, tuple[Model, Ref]] = {}  # by the model's id
+        self._corpora: dict[int, tuple[Corpus, Ref]] = {}
+
+    def begin(self, model: Model, corpus: Corpus, **given: Any) -> None:
+        """Lets a worker train a copy of the model; ``given`` are arguments of its ``fit``."""
+        if self.engine is None:
+            return
+        if id(corpus) not in self._corpora:
+            self._corpora[id(corpus)] = (corpus, self.engine.put(corpus))
+        _, held = self._corpora[id(corpus)]
+        folder = str(self.run.path.resolve())
+        gpu = bool(model.encoders())
+        ref = self.engine.call(leave_stages, model, held, folder, given, gpu=gpu)
+        self._tasks[id(model)] = (model, ref)
+
+    def fit(
+        self, name: str, model: Model, corpus: Corpus, watch: Callback | None = None, **given: Any
+    ) -> None:
+        """Trains the model; its stages get its name, except for ``watch``."""
+        elsewhere: dict[str, StageTiming] = {}
+        if self.engine is not None and id(model) in self._tasks:
+            elsewhere = self.engine.get(self._tasks.pop(id(model))[1])  # raises its error
+
+        def tell(event: Event) -> None:
+            for callback in self.callbacks:
+                callback(replace(event, stage=f"{name}: {event.stage}" if event.stage else name))
+
+        callbacks = [tell] if watch is None else [tell, watch]
+        model.fit(corpus, callbacks=callbacks, run=self.run, **given)
+        model.timings_ = elsewhere or model.timings_
+        self.timings |= {f"{name}: {stage}": t for stage, t in model.timings_.items()}
+
+    def cancel(self) -> None:
+        """Ends what workers have begun."""
+        if self.engine is not None:
+            self.engine.cancel([ref for _, ref in self._tasks.values()])
+
+
 @contextmanager
-def stages_in(run: RunFolder | None) -> Iterator[RunFolder]:
-    """The run folder through which members share stages: the given one, or a temporary one."""
-    if run is not None:
-        yield run
-        return
-    # Members' arrays are maps of files here; they stay valid when the files are deleted.
-    with (
-        tempfile.TemporaryDirectory(prefix="labelgrove-", ignore_cleanup_errors=True) as folder,
-        RunFolder(Path(folder) / "run") as shared,
-    ):
-        yield shared
+def training_in(
+    run: RunFolder | None, callbacks: Sequence[Callback], engine: Engine | str | None
+) -> Iterator[Training]:
+    """Members share the stages of the run folder that is given, or of a temporary one."""
+    with ExitStack() as opened:
+        workers = opened.enter_context(engine_for(engine))
+        if run is None:
+            # Members' arrays are maps of files here; they stay valid when the files are deleted.
+            temporary = tempfile.TemporaryDirectory(
+                prefix="labelgrove-", ignore_cleanup_errors=True
+            )
+            folder = Path(opened.enter_context(temporary))
+            run = opened.enter_context(RunFolder(folder / "run"))
+        if workers is not None:
+            opened.enter_context(run.shared())
+        training = Training(run, callbacks, workers)
+        opened.callback(training.cancel)
+        yield training
 
 
-def prefixed(name: str, callback: Callback) -> Callable[[Event], None]:
-    """The callback with the member's name before each stage."""
-
-    def listen(event: Event) -> None:
-        callback(replace(event, stage=f"{name}: {event.stage}" if event.stage else name))
-
-    return listen
+def leave_stages(model: Model, corpus: Corpus, folder: str, given: Table) -> dict[str, StageTiming]:
+    """Trains a model into a run folder that the process which asks for it shares."""
+    with RunFolder.join(folder) as run:
+        model.fit(corpus, run=run, **given)
+    return dict(model.timings_)

@@ -19,13 +19,8 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import hold_out, training_corpus
 from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.engines import Engine, engine_for
-from labelgrove.errors import (
-    ConfigError,
-    DataError,
-    ModelFormatError,
-    UnsupportedError,
-)
+from labelgrove.engines import Engine
+from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
 from labelgrove.evaluation.merge_weights import LearntMerge, learn_merge
 from labelgrove.evaluation.merging import MEASURED_AT, Rule, merge, precision_of
 from labelgrove.evaluation.predictions import Predictions
@@ -33,14 +28,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import load_folder
 from labelgrove.methods.base import Model, PlanStep, Workers
-from labelgrove.methods.ensemble.ahead import Ahead
-from labelgrove.methods.ensemble.members import (
-    check_kinds,
-    check_same_labels,
-    prefixed,
-    stages_in,
-    with_members,
-)
+from labelgrove.methods.ensemble import members as together
 from labelgrove.methods.settings import check_count
 from labelgrove.nn.encoders.files import EncoderParams
 
@@ -91,7 +79,6 @@ class Ensemble(Model):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Sets arguments by the names of :meth:`get_params`."""
         own: Table = {}
         for name, value in params.items():
             first, _, rest = name.partition("__")
@@ -131,31 +118,20 @@ class Ensemble(Model):
         if self.rule == "learnt":
             learnt_from, held_out = hold_out(corpus, self.held_out, self.random_state)
         members = [clone(member) for member in self.members]
-        check_kinds(members, self.rule)
-        timings: dict[str, StageTiming] = {}
-        with (
-            engine_for(engine) as workers,
-            stages_in(run) as shared,
-            Ahead(workers, shared) as ahead,
-        ):
+        together.check_kinds(members, self.rule)
+        with together.training_in(run, callbacks, engine) as training:
             for member in members:
                 if self.n_jobs is not None:
                     member.set_params(n_jobs=self.n_jobs)
-                ahead.begin(member, learnt_from)
+                training.begin(member, learnt_from)
             for number, member in enumerate(members, 1):
-                elsewhere = ahead.wait(member)
-                name = f"{number} {member.method}"
-                member.fit(
-                    learnt_from, callbacks=[prefixed(name, c) for c in callbacks], run=shared
-                )
-                member.timings_ = elsewhere or member.timings_
-                timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
+                training.fit(f"{number} {member.method}", member, learnt_from)
         reporter = Reporter(callbacks)
         self._take(members, held_out, reporter)
         if held_out is not None:
             reporter.message(f"members did not learn from the {len(held_out):,} held-out documents")
         self.use_index(corpus.index)
-        self.remember(corpus, timings)
+        self.remember(corpus, training.timings)
         return self
 
     @with_own_resources
@@ -178,7 +154,7 @@ class Ensemble(Model):
 
                 name = f"member {number} ({member.method})"
                 raise NotFittedError(f"{name} is not fitted; fit it, or fit the whole ensemble")
-        check_kinds(self.members, self.rule)
+        together.check_kinds(self.members, self.rule)
         documents = None
         if held_out is not None:
             documents = training_corpus(held_out, y, self.members[0].index_)
@@ -215,7 +191,7 @@ class Ensemble(Model):
         """Sets the fitted members, the rule, and the weights or the learnt merge."""
         first = members[0].index_
         for number, member in enumerate(members[1:], 2):
-            check_same_labels(first, member.index_, f"member {number} ({member.method})")
+            together.check_same_labels(first, member.index_, f"member {number} ({member.method})")
             member.use_index(first)  # one object, so labels are not compared again
         self.members_ = members
         self.index_ = first
@@ -250,11 +226,9 @@ class Ensemble(Model):
         return min(max(k, self.candidates), len(self.index_))
 
     def learns_names(self) -> bool:
-        """Whether a member does."""
         return any(member.learns_names() for member in self.submodels())
 
     def submodels(self) -> list[Model]:
-        """The members, fitted or not."""
         return list(self.members_ if self.fitted else self.members)
 
     def steps(self, documents: int) -> list[PlanStep]:
@@ -268,11 +242,9 @@ class Ensemble(Model):
         return [*steps, merged] if validation else steps
 
     def encoders(self) -> list[EncoderParams]:
-        """The encoders of all members."""
         return [encoder for member in self.submodels() for encoder in member.encoders()]
 
     def use_device(self, device: str) -> None:
-        """Moves all members to this device."""
         for member in self.members:
             member.use_device(device)
 
@@ -282,11 +254,9 @@ class Ensemble(Model):
         return
 
     def details(self) -> Table:
-        """How lists are merged."""
         return {"rule": self.rule_, "weights": self.weights_}
 
     def trees(self) -> dict[str, LabelTree]:
-        """The trees of all members."""
         return {
             f"{number} {member.method}, {name}": tree
             for number, member in enumerate(self.members_, 1)
@@ -308,7 +278,6 @@ class Ensemble(Model):
         return OwnGrowth(grown)
 
     def exported_parts(self) -> NoReturn:
-        """Refused."""
         raise UnsupportedError(
             "an ensemble cannot be exported as a whole; export its neural members one by one"
         )
@@ -337,7 +306,6 @@ class Ensemble(Model):
         return max(int(member.estimate_memory(corpus)) for member in self.members)
 
     def parts(self) -> dict[str, Part]:
-        """Rule, weights and the learnt merge; the members have their own folders."""
         report = dict(self.report_)
         parts = {"ensemble": Part({"rule": self.rule_, "weights": self.weights_, "report": report})}
         return parts if self.merge_ is None else parts | {"merge": self.merge_.state()}
@@ -374,10 +342,9 @@ class Ensemble(Model):
     @classmethod
     def from_config(cls, config: TableView) -> Self:
         """From config tables with a table per member."""
-        return super().from_config(with_members(cls._get_param_names(), config))
+        return super().from_config(together.with_members(cls._get_param_names(), config))
 
     def to_config(self) -> Table:
-        """The settings, with a table per member."""
         tables = [{"method": member.method} | member.to_config() for member in self.members]
         return super().to_config() | {"members": tables}
 

@@ -16,31 +16,25 @@ from typing import Any
 import numpy as np
 
 from labelgrove.core.aliases import DenseInput, Table, TextInput
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, as_csr, csr_parts
 from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import Documents, check_k, documents_of
 from labelgrove.data.records import words_of
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import check_fitted
-from labelgrove.methods.explaining.explanation import (
-    BOUND_CHARS,
-    Explanation,
-    ExplanationRequest,
-    Neighbour,
-    added_up,
-    shortened,
-    strongest,
-)
+from labelgrove.methods.explaining import explanation as parts
+from labelgrove.methods.explaining.explanation import Explanation, Neighbour
 from labelgrove.methods.explaining.rankers import most_frequent
 from labelgrove.methods.fitted import Fitted
+from labelgrove.methods.neighbours.memory import TermMemory
 from labelgrove.methods.settings import check_count
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 __all__ = ["Explanation", "explain", "explain_best"]
 
 NO_REASON = "no word of the text counts here: the model does not know them, or not for this label"
-CUT = f"only the first {BOUND_CHARS:,} characters were searched for the positions of words"
+CUT = f"only the first {parts.BOUND_CHARS:,} characters were searched for the positions of words"
 
 
 def explain(
@@ -114,26 +108,32 @@ def _explain_one(
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
     _one_document(text)
     examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
-    request = ExplanationRequest(text, column, examples, _one_row(dense), bounded)
+    request = parts.ExplanationRequest(text, column, examples, _one_row(dense), bounded)
     threads = 1 if bounded else model.n_jobs
     with using(threads=threads, device=model.device):
         paths, kind = model.paths(request)
-    score = sum(path.weight * path.score for path in paths)
-    reasons = added_up(paths)
+    score, calibrated = sum(path.weight * path.score for path in paths), None
+    if model.calibration_ is not None:
+        scores, columns = np.array([score], np.float32), np.array([column])
+        calibrated = float(model.calibration_.label_chances(scores, columns)[0])
+    reasons = parts.added_up(paths)
     steps = [step for path in paths for step in path.steps]
     words = isinstance(text, (str, Documents))
+    is_long = bounded and isinstance(text, str) and len(words_of(text)) > parts.BOUND_CHARS
     silent = words and not reasons and not any(step.vector for step in steps)
-    short = [replace(path, steps=tuple(shortened(s, top) for s in path.steps)) for path in paths]
+    short = [
+        replace(path, steps=tuple(parts.shortened(s, top) for s in path.steps)) for path in paths
+    ]
     return Explanation(
         id=model.index_.ids[column],
         name=model.index_.names[column],
         method=model.method,
         score=score,
         score_kind=kind,
-        reasons=strongest(reasons, top),
+        reasons=parts.strongest(reasons, top),
         paths=tuple(short),
-        calibrated=_calibrated(model, score, column),
-        notes=(*[NO_REASON] * silent, *[CUT] * (bounded and _is_long(text))),
+        calibrated=calibrated,
+        notes=(*[NO_REASON] * silent, *[CUT] * is_long),
     )
 
 
@@ -160,13 +160,6 @@ def _explain_members(
     )
 
 
-def _calibrated(model: Fitted, score: float, column: int) -> float | None:
-    calibration = model.calibration_
-    if calibration is None:
-        return None
-    return float(calibration.label_chances(np.array([score], np.float32), np.array([column]))[0])
-
-
 def _with_fields(model: Fitted, text: TextInput) -> TextInput:
     """The document as the model reads it; it may be a mapping of fields."""
     return model.documents([text])[0] if isinstance(text, (str, Mapping)) else text
@@ -176,10 +169,6 @@ def _one_document(text: TextInput) -> TextInput:
     if isinstance(text, Sequence) and not isinstance(text, str):
         raise DataError("explain takes one text, not a list of texts")
     return [text] if isinstance(text, str) else text
-
-
-def _is_long(text: TextInput) -> bool:
-    return isinstance(text, str) and len(words_of(text)) > BOUND_CHARS
 
 
 def _one_row(dense: DenseInput) -> Any:
@@ -222,22 +211,20 @@ def nearest_documents(
         return ()
     if vectorizer is None:
         vectorizer = Tfidf(TfidfParams(min_df=1)).fit([*texts, text])
-    query = vectorizer.transform([text]).tocsr()
-    rows = vectorizer.transform(texts).tocsr()
-    lengths = np.sqrt(rows.multiply(rows).sum(axis=1)) * np.sqrt(query.multiply(query).sum())
-    products = (rows @ query.T).toarray().ravel()
-    cosines = np.divide(products, lengths, out=np.zeros(len(texts)), where=lengths > 0)
-    best = [int(n) for n in np.argsort(-cosines, kind="stable")[:count] if cosines[n] > 0]
+    query, rows = vectorizer.transform([text]), vectorizer.transform(texts)
+    near = TermMemory.of(rows).nearest(csr_parts(query), count)
+    best = zip(near.columns[0].tolist(), near.scores[0].tolist(), strict=True)
     hashed = vectorizer.params.n_buckets is not None
     return tuple(
         Neighbour(
             document=int(documents[number]),
             id=None if corpus.ids is None else corpus.ids[int(documents[number])],
-            similarity=float(cosines[number]),
+            similarity=similarity,
             excerpt=_excerpt(words_of(texts[number])),
             terms=() if hashed else _shared(as_csr(rows[[number]].multiply(query)), vectorizer),
         )
-        for number in best
+        for number, similarity in best
+        if similarity > 0
     )
 
 

@@ -18,23 +18,12 @@ from labelgrove.data.languages import UNSPACED
 from labelgrove.data.records import words_of
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.explaining.explanation import (
-    BOUND_CHARS,
-    BOUND_POSITIONS,
-    BOUND_WORDS,
-    DecisionPaths,
-    Examples,
-    ExplanationRequest,
-    Path,
-    Reason,
-    ReasonKind,
-    Span,
-    Step,
-)
+from labelgrove.methods.explaining import explanation as parts
+from labelgrove.methods.explaining.explanation import Path, Reason, Span, Step
 from labelgrove.ranking.beam import SearchParams, log_transformed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import find_analyzer
-from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
+from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.unicode_tables import strip_marks
 
 EXAMPLES = 3  # labels that show what a node is about
@@ -56,7 +45,7 @@ def labels_below(tree: LabelTree, level: int, node: int) -> Int32:
     return tree.leaf_labels[first:last]
 
 
-def most_frequent(index: LabelIndex, frequencies: Array) -> Examples:
+def most_frequent(index: LabelIndex, frequencies: Array) -> parts.Examples:
     """A function that names those labels of a list that have the most training documents."""
 
     def name(columns: Int32) -> tuple[str, ...]:
@@ -66,17 +55,11 @@ def most_frequent(index: LabelIndex, frequencies: Array) -> Examples:
     return name
 
 
-def log_probability(margin: float, post_processor: str) -> float | None:
-    """The logarithm of :func:`probability`."""
-    if post_processor == "noop":
-        return None
-    return float(log_transformed(np.float64(margin), post_processor))
-
-
 def probability(margin: float, post_processor: str) -> float | None:
     """The probability that a search derives from a margin; None if it ranks by margins."""
-    logarithm = log_probability(margin, post_processor)
-    return None if logarithm is None else math.exp(logarithm)
+    if post_processor == "noop":
+        return None
+    return math.exp(log_transformed(np.float64(margin), post_processor))
 
 
 def weighted(steps: Sequence[Step], post_processor: str) -> list[Step]:
@@ -87,11 +70,13 @@ def weighted(steps: Sequence[Step], post_processor: str) -> list[Step]:
     """
     changes: list[float] = []
     for step in steps:
-        if not step.counts:
-            continue
-        alone = step.bias + step.vector + step.unattributed
-        after, before = (log_probability(m, post_processor) for m in (step.margin, alone))
-        changes.append(0.0 if after is None or before is None else abs(after - before))
+        if step.counts and post_processor == "noop":
+            changes.append(0.0)
+        elif step.counts:
+            alone = step.bias + step.vector + step.unattributed
+            margins = np.float64(step.margin), np.float64(alone)
+            after, before = (float(log_transformed(m, post_processor)) for m in margins)
+            changes.append(abs(after - before))
     total = sum(changes)
     weights = iter([c / total if total else 1.0 / len(changes) for c in changes])
     return [replace(step, weight=next(weights) if step.counts else 0.0) for step in steps]
@@ -104,12 +89,9 @@ def ranker_steps(
     *,
     params: SearchParams,
     terms: Terms | None,
-    examples: Examples,
+    examples: parts.Examples,
 ) -> list[Step]:
-    """A step for every node above the label and for the label itself, for one document.
-
-    ``terms`` names the sparse features; without it they are called by their numbers.
-    """
+    """A step for each node above the label, and the label; ``terms`` name features."""
     tree = ranker.tree
     own_margin = params.last_level == "noop" or params.post_processor == "noop"
     features = document.sparse.indices.astype(np.int64)
@@ -149,32 +131,29 @@ def ranker_steps(
 def tree_paths(
     rankers: Sequence[Ranker],
     document: CsrParts | FeatureParts,
-    question: ExplanationRequest,
+    question: parts.ExplanationRequest,
     *,
     search: SearchParams,
     terms: Terms | None,
-) -> DecisionPaths:
+) -> parts.DecisionPaths:
     """The path down each tree to the label, for one document as the rankers read it."""
     rows = [ranker.parts(document) for ranker in rankers]
     if rows[0].rows != 1:
         raise DataError(f"explain takes one document, got {rows[0].rows}")
     column, examples = question.column, question.examples
     paths = []
-    for number, (ranker, parts) in enumerate(zip(rankers, rows, strict=True), 1):
-        steps = ranker_steps(ranker, parts, column, params=search, terms=terms, examples=examples)
-        score = float(ranker.score(parts, [column], params=search)[0, 0])
+    for number, (ranker, row) in enumerate(zip(rankers, rows, strict=True), 1):
+        steps = ranker_steps(ranker, row, column, params=search, terms=terms, examples=examples)
+        score = float(ranker.score(row, [column], params=search)[0, 0])
         name = "tree" if len(rankers) == 1 else f"tree {number}"
         paths.append(Path(name, 1.0 / len(rankers), score, tuple(steps)))
-    return DecisionPaths(paths, search.score_kind)
+    return parts.DecisionPaths(paths, search.score_kind)
 
 
 def feature_reasons(
     features: Array, values: Array, contributions: Array, terms: Terms | None
 ) -> tuple[tuple[Reason, ...], float]:
-    """What columns of the features contribute, and the sum of those that are not listed.
-
-    ``terms`` names the columns of tf-idf; others are those of a given matrix.
-    """
+    """What columns of tf-idf (``terms``) or a given matrix contribute, and the sum of the rest."""
     listed, rest = np.flatnonzero(contributions), 0.0
     if terms is not None and terms.most is not None and len(listed) > terms.most:
         order = np.argsort(-np.abs(contributions[listed]), kind="stable")
@@ -184,17 +163,10 @@ def feature_reasons(
     for place in listed.tolist():
         feature, value = int(features[place]), float(values[place])
         term = None if terms is None else terms(feature)
-        kind: ReasonKind = "feature" if term is None else "term"
+        kind: parts.ReasonKind = "feature" if term is None else "term"
         text, spans = term or (f"feature {feature}", ())
         reasons.append(Reason(text, float(contributions[place]), value, kind, spans))
     return tuple(reasons), rest
-
-
-def named_terms(question: ExplanationRequest, reader: TermReader) -> Terms | None:
-    """The terms of the text by their columns; None where columns are those of a matrix alone."""
-    if reader.tfidf is None:
-        return None
-    return Terms(question.text, reader.tfidf, question.bounded)
 
 
 @dataclass(frozen=True)
@@ -212,7 +184,7 @@ class Terms:
     @property
     def most(self) -> int | None:
         """How many reasons a step lists."""
-        return BOUND_WORDS if self.bounded else None
+        return parts.BOUND_WORDS if self.bounded else None
 
     def __call__(self, column: int) -> tuple[str, tuple[Span, ...]] | None:
         """The names of a column and all their positions; None if it is none of tf-idf's."""
@@ -220,14 +192,14 @@ class Terms:
             return None
         names = self.names[column]
         spans = sorted({span for name in names for span in self._places(name)})
-        return " | ".join(names), tuple(spans[: BOUND_POSITIONS if self.bounded else None])
+        return " | ".join(names), tuple(spans[: parts.BOUND_POSITIONS if self.bounded else None])
 
     @cached_property
     def words(self) -> str:
         """What is looked at: the text, or whole words of its beginning."""
         words = words_of(self.text)
-        if self.bounded and len(words) > BOUND_CHARS:
-            words = "".join(words[:BOUND_CHARS].rsplit(None, 1)[:1])
+        if self.bounded and len(words) > parts.BOUND_CHARS:
+            words = "".join(words[: parts.BOUND_CHARS].rsplit(None, 1)[:1])
         return words
 
     @cached_property

@@ -19,15 +19,8 @@ from labelgrove.data.inputs import Documents
 from labelgrove.data.languages import UNSPACED
 from labelgrove.data.records import BETWEEN, FIELD, TEXT, VALUE, is_record
 from labelgrove.evaluation.predictions import ScoreKind
-from labelgrove.methods.explaining.explanation import (
-    BOUND_CHARS,
-    DecisionPaths,
-    ExplanationRequest,
-    Path,
-    Reason,
-    Span,
-    Step,
-)
+from labelgrove.methods.explaining import explanation as parts
+from labelgrove.methods.explaining.explanation import Path, Reason, Span, Step
 
 TEXTS_AT_ONCE, BOUND_TEXTS = 64, 16  # that a round leaves words out of; in a bounded explanation
 KEPT = 4  # one group in so many is looked at closely
@@ -49,10 +42,10 @@ class Place(NamedTuple):
 
 def word_paths(
     scores: Callable[[DocumentInput], Array],
-    question: ExplanationRequest,
+    question: parts.ExplanationRequest,
     kind: ScoreKind,
     labels: int,
-) -> DecisionPaths:
+) -> parts.DecisionPaths:
     """One path of one step, to the label among so many ``labels``.
 
     ``scores`` returns the label's score for each document. The margin is the score, or the
@@ -70,7 +63,7 @@ def word_paths(
 
     places, most = word_places(document), TEXTS_AT_ONCE
     if question.bounded:
-        places, most = [place for place in places if place.start < BOUND_CHARS], BOUND_TEXTS
+        places, most = [place for place in places if place.start < parts.BOUND_CHARS], BOUND_TEXTS
     score = read([document])
     whole = float(_margins(score, kind)[0])
     chosen, rest = np.arange(len(places)), 0.0
@@ -94,7 +87,7 @@ def word_paths(
         unattributed=whole - rest - sum(reason.contribution for reason in reasons),
         reasons=tuple(reasons),
     )
-    return DecisionPaths([Path("text", 1.0, float(score[0]), (step,))], kind)
+    return parts.DecisionPaths([Path("text", 1.0, float(score[0]), (step,))], kind)
 
 
 def _margins(scores: Float64, kind: ScoreKind) -> Float64:

@@ -34,7 +34,7 @@ from labelgrove.methods.terms import FeatureChoice
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.heads.full import ONE_PROCESS, weight_type
-from labelgrove.nn.network import Network, network_from_part, network_part
+from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.solver import RankerParams
@@ -72,7 +72,7 @@ class LightXML(Model):
     _best_labels = networks.best_labels
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
-        networks.check(self)
+        networks.check(self, sharded=self.heads.sharded)
         check_heads(self.heads)
         labels = len(corpus.index)
         grouped = self.heads.groups_labels(labels)
@@ -86,10 +86,10 @@ class LightXML(Model):
         if self.heads.is_full:
             stages.reporter.message(size_of_full(heads, data.encoder.value))
         if groups is None or self.heads.negatives == "dynamic":
-            trained = networks.train_network(self, data, stages, heads)
+            trained = networks.train_network(self, data, stages, heads, divides=self.heads.divides)
         else:
             trained = self._train_static(data, stages, heads, groups)
-        network = CachedResult(lambda: stored_network(trained.value, heads), trained.key)
+        network = CachedResult(lambda: static.stored_network(trained.value, heads), trained.key)
         self.tree_, self.network_ = groups, network.value
         self.reranker_ = networks.rerank(self, data, stages, network, tree)
         networks.remember(self, data, stages, trained.value.config["story"])
@@ -125,11 +125,9 @@ class LightXML(Model):
         )
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
-        """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus, TrainingNeeds(dropouts=(0.3, 0.5)))
 
     def exported_parts(self) -> ExportedParts:
-        """The encoder for the graph; heads and ranker beside it. Refused for two encoders."""
         if isinstance(self.network_, static.TwoEncoders):
             raise UnsupportedError(
                 "a lightxml model with two encoders cannot be exported; train one with "
@@ -160,7 +158,6 @@ class LightXML(Model):
         }
 
     def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
-        """One head, or groups below a tree."""
         one_head = not self.heads.groups_labels(labels)
         widths = (labels,) if one_head else expected_widths(self.tree, labels)
         has_tree = not one_head or self.rerank.reranks
@@ -175,7 +172,6 @@ class LightXML(Model):
         return replace(cost_estimate, encoder=work)
 
     def search_space(self) -> Table:
-        """The training, the reranker and the dropout of the heads."""
         return networks.search_space(self) | {"heads.dropout": {"low": 0.0, "high": 0.6}}
 
     def estimate_memory(self, corpus: Corpus) -> int:
@@ -185,7 +181,6 @@ class LightXML(Model):
         return networks.memory(self, corpus, layers=self.heads.layers, copies=copies)
 
     def parts(self) -> dict[str, Part]:
-        """The network with its tree and ranker, and the second encoder if there is one."""
         parts = networks.parts(self)
         if isinstance(self.network_, static.TwoEncoders):
             recall = network_part(self.network_.recall, {})
@@ -195,7 +190,7 @@ class LightXML(Model):
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         self.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
         heads = LightXmlHeads(len(self.index_), self.tree_, self.heads)
-        self.network_ = stored_network(parts["network"], heads)
+        self.network_ = static.stored_network(parts["network"], heads)
         self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)
         self.history_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}
@@ -216,11 +211,6 @@ class LightXmlHeads:
         params = replace(self.params, layers=layers)
         net = LightXmlNet(encoder.width, self.labels, self.tree, params, device=device)
         return net, range(-layers, 0)
-
-
-def stored_network(part: Part, heads: LightXmlHeads) -> Network:
-    """The network of a part, with its second encoder if there is one."""
-    return static.two_encoders(part, network_from_part(part, heads))
 
 
 def check_heads(params: LightXmlParams) -> None:

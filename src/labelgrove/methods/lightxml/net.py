@@ -184,10 +184,7 @@ class LightXmlNet(nn.Module):
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean loss of the documents, and statistics: parts of the loss, recall, candidates.
-
-        ``recall`` is the share of true labels in the best groups without forcing.
-        """
+        """Mean loss; its parts, candidates, and ``recall`` of groups without forcing."""
         params, index = self.params, self.index
         text = self._text(states, dropout=self.training)
         if index is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from labelgrove.core.part import Part
 from labelgrove.disk.stages import Session
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.lightxml.net import two_levels
-from labelgrove.methods.neural import joined_histories, make_batches, make_runner
+from labelgrove.methods.neural import fill_rows, joined_histories, learn, make_batches, make_runner
 from labelgrove.methods.preparation import TrainingExamples
 from labelgrove.methods.reranking import shortlist_matrix
 from labelgrove.methods.xrtransformer.net import LevelBatch, LevelBatches
@@ -31,7 +32,7 @@ from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
-from labelgrove.nn.training.loop import LoopParams, Task, train
+from labelgrove.nn.training.loop import LoopParams, Task
 from labelgrove.ranking.negatives import targets
 
 PREFIX = "recall/"  # of the first encoder's arrays, where there are two
@@ -51,8 +52,9 @@ class TwoEncoders(Network):
         return super().states(batch) + self.recall.states(batch)
 
 
-def two_encoders(part: Part, network: Network) -> Network:
-    """The network with its second encoder, if the part has one."""
+def stored_network(part: Part, heads: MakeHeads) -> Network:
+    """The network of a part, with its second encoder if there is one."""
+    network = network_from_part(part, heads)
     if "recall" not in part.config:
         return network
     arrays = {n.removeprefix(PREFIX): a for n, a in part.arrays.items() if n.startswith(PREFIX)}
@@ -133,11 +135,12 @@ def best_groups(network: Network, examples: TrainingExamples, precision: str) ->
     most = min(network.heads.params.groups_kept, groups)
     columns = np.full((len(examples.tokens), most), -1, np.int32)
 
-    def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
+    def best(states: list[Tensor]) -> Tensor:
         kept, mask = network.heads.best_groups(states)
-        columns[batch.rows] = kept.masked_fill(~mask, -1).cpu().numpy()
+        found: Tensor = kept.masked_fill(~mask, -1)
+        return found
 
-    make_runner(network, precision).each(examples.tokens, use)
+    fill_rows(columns, network, examples.tokens, best, precision)
     return shortlist_matrix(columns, groups)
 
 
@@ -148,38 +151,23 @@ def _learn(
     above: CSR | None,
     session: Session,
 ) -> Table:
-    """Trains a network on one part of its loss.
-
-    One part ranks no labels, so nothing can be evaluated and the last weights are kept.
-    """
+    """Trains on one part of the loss, which ranks no labels: the last weights are kept."""
     examples, training, seed = shared.examples, shared.training, shared.seed
     batches = make_batches(examples.tokens, network.encoder, training, seed)
-    result = train(
-        network.to(choose_device()),
-        Task(LevelBatches(batches, examples.labels, above), loss),
-        training,
-        folder=session.checkpoints,
-        reporter=session.reporter,
-        seed=seed,
-        stage="training",
-    )
-    return result.summary()
+    task = Task(LevelBatches(batches, examples.labels, above), loss)
+    return learn(network.to(choose_device()), task, training, seed, session)
 
 
-def _group_loss(network: Network, batch: LevelBatch) -> Tensor:
-    loss: Tensor = network.heads.group_loss(network.states(batch.batch), batch.labels)
-    return loss
+def _group_loss(network: Network, batch: LevelBatch) -> Any:
+    return network.heads.group_loss(network.states(batch.batch), batch.labels)
 
 
-def _label_loss(network: Network, batch: LevelBatch) -> Tensor:
-    states = network.states(batch.batch)
-    loss: Tensor = network.heads.label_loss(states, batch.labels, batch.above)
-    return loss
+def _label_loss(network: Network, batch: LevelBatch) -> Any:
+    return network.heads.label_loss(network.states(batch.batch), batch.labels, batch.above)
 
 
-def _frozen_group_loss(network: Network, batch: LevelBatch) -> Tensor:
+def _frozen_group_loss(network: Network, batch: LevelBatch) -> Any:
     network.encoder.eval()  # what does not learn needs no dropout
     with torch.no_grad():
         states = network.states(batch.batch)
-    loss: Tensor = network.heads.group_loss(states, batch.labels)
-    return loss
+    return network.heads.group_loss(states, batch.labels)

@@ -21,25 +21,29 @@ from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
 from labelgrove.core.resources import with_own_resources
 from labelgrove.core.scratch import Scratch
-from labelgrove.core.strings import StringTable
 from labelgrove.data.blocks import Blocks, ShardedCorpus
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import FeatureParts, Features
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import CachedResult, Stages
-from labelgrove.engines import Engine, open_engine
+from labelgrove.engines import Engine, engine_for
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import inputs
 from labelgrove.methods.base import Model, Workers
-from labelgrove.methods.label_texts import label_documents, with_label_documents
 from labelgrove.methods.linear import streaming
 from labelgrove.methods.linear.sharded import sharded_features
 from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
 from labelgrove.methods.settings import Group, LabelTexts, check_count, group
-from labelgrove.methods.terms import FeatureChoice, choose_features, scaling
+from labelgrove.methods.terms import (
+    FeatureChoice,
+    choose_features,
+    label_documents,
+    scaling,
+    with_label_documents,
+)
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
@@ -127,20 +131,6 @@ class Linear(Model):
                 "memory: a limit is for training in this process; workers of an engine have those "
                 "of their machines"
             )
-        if isinstance(engine, str):
-            with open_engine(engine) as opened:
-                return self.fit(
-                    X,
-                    y,
-                    dense=dense,
-                    index=index,
-                    sample_weight=sample_weight,
-                    label_tree=label_tree,
-                    negatives=negatives,
-                    callbacks=callbacks,
-                    run=run,
-                    engine=opened,
-                )
         self.check_settings()
         check_count("n_trees", self.n_trees)
         if label_tree is not None and self.n_trees > 1:
@@ -155,8 +145,7 @@ class Linear(Model):
                 "for the documents of labels"
             )
         corpus: Corpus | ShardedCorpus
-        features: CachedResult[Any]
-        reader: TermReader | None
+        known: Corpus | ShardedCorpus
         scratch: Scratch | None = None
         derived: dict[str, tuple[Any, str]] = {}
         if isinstance(X, ShardedCorpus):
@@ -165,10 +154,9 @@ class Linear(Model):
             if X.labels.nnz == 0:
                 raise DataError("cannot fit: no document has a label")
             inputs.warn_of_weights(self.method, X.labels, self.ranker)
-            corpus = X
+            known = corpus = X
             if self.label_texts is not None:
                 corpus = X.with_documents(*label_documents(X.index))
-            features, reader = sharded_features(stages, corpus, self.tfidf)
         else:
             given = inputs.labelled_corpus(
                 self.method, X, y, index, dense=dense, ranker=self.ranker
@@ -176,53 +164,67 @@ class Linear(Model):
             choice = choose_features(self.features, given)
             if choice.message:
                 stages.reporter.message(choice.message)
-            corpus, derived = choice.read, choice.derived | scaling(choice.read, self.sparse_norm)
+            known, corpus = choice.corpus, choice.read
+            derived = choice.derived | scaling(corpus, self.sparse_norm)
             if self.label_texts is not None:
-                corpus = with_label_documents(choice.read)
+                corpus = with_label_documents(corpus)
             if memory is not None:
                 beside = weights is not None or proposed is not None
                 scratch = streaming.scratch_for(self, corpus, memory, run, in_memory=beside)
-            features, reader = inputs.features_stage(
-                stages, corpus, self.tfidf, self.dense_norm, scratch, sparse_norm=self.sparse_norm
-            )
-            if engine is not None:
-                plain, opened = features, engine  # the same key, as results are the same
-                features = CachedResult(lambda: Blocks.cut(opened, plain.value), plain.key)
-        if label_tree is None:
-            trees = inputs.tree_stages(
-                stages,
-                features,
-                corpus,
-                self.tree,
-                transform=None if reader is None else reader.of_texts,
-                seeds={f"tree{_suffix(n)}": self._tree_seed(n) for n in range(self.n_trees)},
-                scratch=scratch,
-            )
-        else:
-            trees = [stages.derive(lambda: label_tree, tree=label_tree)]
-        rankers = [
-            stages(
-                f"ranker{_suffix(number)}",
-                train_ranker,
-                features=features,
-                labels=corpus.labels,
-                tree=tree,
-                params=self.ranker,
-                sample_weight=weights,
-                negatives=proposed,
-                search=mining_search(self.search, self.ranker),
-                seed=self._tree_seed(number),
-                scratch=scratch,
-            ).value
-            for number, tree in enumerate(trees)
-        ]
+        with engine_for(engine) as workers:
+            features, reader = self._features(stages, corpus, scratch, workers)
+            if label_tree is None:
+                trees = inputs.tree_stages(
+                    stages,
+                    features,
+                    corpus,
+                    self.tree,
+                    transform=None if reader is None else reader.of_texts,
+                    seeds={f"tree{_suffix(n)}": self._tree_seed(n) for n in range(self.n_trees)},
+                    scratch=scratch,
+                )
+            else:
+                trees = [stages.derive(lambda: label_tree, tree=label_tree)]
+            rankers = [
+                stages(
+                    f"ranker{_suffix(number)}",
+                    train_ranker,
+                    features=features,
+                    labels=corpus.labels,
+                    tree=tree,
+                    params=self.ranker,
+                    sample_weight=weights,
+                    negatives=proposed,
+                    search=mining_search(self.search, self.ranker),
+                    seed=self._tree_seed(number),
+                    scratch=scratch,
+                ).value
+                for number, tree in enumerate(trees)
+            ]
         self.vectorizer_ = None if reader is None else reader.tfidf
         self.rankers_ = rankers
-        known = X if isinstance(X, ShardedCorpus) else choice.corpus
         self.remember(known, stages.reporter.timings)
         self.facts_ = replace(self.facts_, from_text=reader is not None)
         self.derived_ = derived
         return self
+
+    def _features(
+        self,
+        stages: Stages,
+        corpus: Corpus | ShardedCorpus,
+        scratch: Scratch | None,
+        engine: Engine | None,
+    ) -> tuple[CachedResult[Features] | CachedResult[Blocks], TermReader | None]:
+        """The features of the documents, in blocks if workers train on them."""
+        if isinstance(corpus, ShardedCorpus):
+            return sharded_features(stages, corpus, self.tfidf)
+        made, reader = inputs.features_stage(
+            stages, corpus, self.tfidf, self.dense_norm, scratch, sparse_norm=self.sparse_norm
+        )
+        if engine is None:
+            return made, reader
+        # The same key, as results are the same.
+        return CachedResult(lambda: Blocks.cut(engine, made.value), made.key), reader
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` says which features are used and whether rows are scaled."""
@@ -267,36 +269,31 @@ class Linear(Model):
         return inputs.features_of(self._document_parts(X, dense))
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        """Down each tree."""
-        from labelgrove.methods.explaining.rankers import named_terms, tree_paths
+        from labelgrove.methods.explaining.rankers import Terms, tree_paths
 
-        reader = self._reader()
+        tfidf = self.vectorizer_
         return tree_paths(
             self.rankers_,
             self._document_parts(question.documents, question.dense),
             question,
             search=self.search,
-            terms=None if reader is None else named_terms(question, reader),
+            terms=None if tfidf is None else Terms(question.text, tfidf, question.bounded),
         )
 
     def growth(self) -> GrowthView:
-        """Labels get a place in each tree."""
         facts = self.facts_
         reads_names = facts.from_text and not facts.width and not facts.given
         return tree_growth(self, self.tree.max_leaf_size, reads_names=reads_names)
 
     def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
-        """tf-idf, trees and rankers."""
         return tree_cost_estimate(self, labels, trees=self.n_trees)
 
     def search_space(self) -> Table:
-        """The ranker, the tree and the search."""
         from labelgrove.methods.cost_estimate import linear_space
 
         return linear_space(self.tree)
 
     def parts(self) -> dict[str, Part]:
-        """The rankers with their trees, and tf-idf."""
         parts = {f"ranker{_suffix(t)}": ranker.state() for t, ranker in enumerate(self.rankers_)}
         if self.vectorizer_ is not None:
             parts["tfidf"] = self.vectorizer_.state()
@@ -312,8 +309,6 @@ class Linear(Model):
     def estimate_memory(self, corpus: Corpus) -> int:
         """A cautious estimate of the peak bytes of main memory, from the size of the corpus."""
         corpus = choose_features(self.features, corpus).read
-        texts = () if corpus.texts is None else corpus.texts
-        text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
         per_document = streaming.terms_per_document(corpus, self.tfidf)
         terms = per_document * len(corpus)
         of_labels = streaming.label_terms(corpus, per_document)
@@ -326,7 +321,7 @@ class Linear(Model):
         # precision for the labels and the nodes above them, while they are made in single.
         per_label = 4 + 6 + 3 * self.n_trees
         dense = corpus.width * (8 * len(corpus) + per_label * len(corpus.index))
-        return streaming.BASE_BYTES + text_bytes + strings + work + dense
+        return streaming.BASE_BYTES + streaming.text_bytes(corpus) + strings + work + dense
 
 
 def _suffix(number: int) -> str:

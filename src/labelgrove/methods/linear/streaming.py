@@ -17,6 +17,7 @@ import numpy as np
 from labelgrove.core.late import sparse
 from labelgrove.core.memory import parse_size, require
 from labelgrove.core.scratch import BLOCK_ROWS, Scratch
+from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ResourceError
@@ -110,6 +111,12 @@ def streamed_memory(model: LinearSettings, corpus: Corpus) -> tuple[int, int]:
         instance_bytes(terms, first), below * instance_bytes(terms, model.tree.branching)
     )
     return int(held), int(max(reading, counting + block, tree, block + weights + cluster))
+
+
+def text_bytes(corpus: Corpus) -> int:
+    """About the bytes of the texts of a corpus."""
+    texts = () if corpus.texts is None else corpus.texts
+    return texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
 
 
 def label_terms(corpus: Corpus, terms: float) -> float:

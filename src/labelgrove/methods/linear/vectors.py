@@ -158,7 +158,6 @@ class LinearVectors(Model):
         return matcher.value.network, data.learnt_from, vectors
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
-        """With values for settings that are "auto"; those of an encoder only if it reads texts."""
         return neural.resolve_defaults(self, corpus, reads_texts=self.vectors.kind != "word2vec")
 
     def encoders(self) -> list[EncoderParams]:
@@ -166,7 +165,6 @@ class LinearVectors(Model):
         return [] if self.vectors.kind == "word2vec" else [self.encoder]
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
-        """Sparse rows, if there are any, and text vectors."""
         documents, terms = with_texts(self.method, X), None
         assert documents.texts is not None
         if self.vectors.beside_tfidf:
@@ -186,11 +184,9 @@ class LinearVectors(Model):
         return embed_texts(embedder, tokens, precision).arrays["dense"]
 
     def growth(self) -> GrowthView:
-        """Labels get a place in each tree."""
         return tree_growth(self, self.tree.max_leaf_size, reads_names=not self.facts_.given)
 
     def exported_parts(self) -> ExportedParts:
-        """The encoder for the graph; rankers and tf-idf beside it."""
         if isinstance(self.embedder_, Word2vec):
             raise UnsupportedError(
                 f"a {self.method} model on word2vec has no encoder to export: its model folder "
@@ -212,7 +208,6 @@ class LinearVectors(Model):
         )
 
     def search_space(self) -> Table:
-        """The ranker, the tree and the search."""
         return linear_space(self.tree) | {"ranker.dense_C": [None, 0.3, 1.0, 3.0, 10.0]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
@@ -229,7 +224,6 @@ class LinearVectors(Model):
         return parts
 
     def parts(self) -> dict[str, Part]:
-        """What makes vectors, the rankers, and tf-idf."""
         if isinstance(self.embedder_, Network):
             embedder = network_part(self.embedder_, self.history_ or {})
         else:

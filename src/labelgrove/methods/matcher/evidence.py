@@ -185,7 +185,6 @@ class Evidence:
             raise ValueError(f"counts of labels do not fit the {labels} of the index")
 
     def state(self) -> Part:
-        """For the model folder."""
         arrays = {f"counts.{name}": values for name, values in self.counts._asdict().items()}
         for name in ("stem_texts", "weights", "centre", "scale", "least", "most"):
             arrays[name] = getattr(self, name)
@@ -193,7 +192,6 @@ class Evidence:
 
     @classmethod
     def from_state(cls, part: Part) -> Evidence:
-        """From the model folder."""
         arrays = part.arrays
         counts = MatchCounts(*(arrays[f"counts.{name}"] for name in MatchCounts._fields))
         width = COLUMNS

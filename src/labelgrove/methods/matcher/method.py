@@ -15,7 +15,6 @@ from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.resources import with_own_resources
-from labelgrove.core.strings import StringTable
 from labelgrove.core.topk import TopK, top_k
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
@@ -27,15 +26,9 @@ from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import Model
 from labelgrove.methods.inputs import labelled_corpus
-from labelgrove.methods.matcher.evidence import (
-    TEXTS_AT_ONCE,
-    Evidence,
-    MatchingParams,
-    find_candidates,
-    grown_evidence,
-    learn_evidence,
-    renamed_evidence,
-)
+from labelgrove.methods.linear.streaming import BASE_BYTES, text_bytes
+from labelgrove.methods.matcher import evidence as knowing
+from labelgrove.methods.matcher.evidence import Evidence, MatchingParams
 from labelgrove.methods.matcher.names import Float64, Names
 from labelgrove.methods.settings import Group, group
 from labelgrove.methods.terms import choose_features
@@ -44,7 +37,6 @@ if TYPE_CHECKING:
     from labelgrove.methods.updating.growth import Additions, OwnGrowth
 
 ENTRIES_AT_ONCE = 1 << 21  # scores of labels that are held at a time
-BASE_BYTES = 160 << 20
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -89,7 +81,7 @@ class Matcher(Model):
         corpus = choice.corpus
         evidence = stages(
             "matches",
-            _learn,
+            learn_names,
             index=corpus.index,
             texts=corpus.texts,
             labels=corpus.labels,
@@ -112,24 +104,19 @@ class Matcher(Model):
         # The most frequent labels complete every list; they are the best of those without a match.
         best = top_k(allowed[None], k)
         frequent = np.sort(best.columns[0, : best.counts[0]]).astype(np.int64)
-        step = max(1, min(TEXTS_AT_ONCE, ENTRIES_AT_ONCE // max(1, len(frequent))))
+        step = max(1, min(knowing.TEXTS_AT_ONCE, ENTRIES_AT_ONCE // max(1, len(frequent))))
         blocks = [
-            self._best_of(texts[first : first + step], k, frequent, rest, mask)
+            self._best_of(texts[first : first + step], frequent, rest, mask)
             for first in range(0, max(1, len(texts)), step)
         ]
-        width = len(frequent)  # so many labels has every list
-        return Predictions(
-            np.concatenate([block.columns[:, :width] for block in blocks]),
-            np.concatenate([block.scores[:, :width] for block in blocks]),
-            np.concatenate([block.counts for block in blocks]),
-            self.index_,
-        )
+        best = TopK(*map(np.concatenate, zip(*blocks, strict=True)))
+        return Predictions(*best, self.index_)
 
     def _best_of(
-        self, texts: Sequence[str], k: int, frequent: Int64, rest: Float64, mask: LabelMask | None
+        self, texts: Sequence[str], frequent: Int64, rest: Float64, mask: LabelMask | None
     ) -> TopK:
         """The best of the labels that are found and of the frequent ones."""
-        candidates = find_candidates(self.names_, self.names_.read(texts))
+        candidates = knowing.find_candidates(self.names_, self.names_.read(texts))
         probabilities = self.evidence_.probabilities(self.names_, candidates)
         if mask is not None:
             probabilities[~mask.allowed[candidates.label]] = -np.inf  # never taken
@@ -142,16 +129,15 @@ class Matcher(Model):
             (values[entries], codes % width, offsets(np.bincount(codes // width, minlength=count))),
             shape=(count, width),
         )
-        return top_k(scores, k)
+        return top_k(scores, len(frequent))  # so many labels has every list
 
     def use_index(self, index: LabelIndex) -> None:
         """Finds the names of this index from now on; weights and counts stay."""
         names = Names(index, self.matching.letters)
-        self.evidence_ = renamed_evidence(self.evidence_, self.names_, names)
+        self.evidence_ = knowing.renamed_evidence(self.evidence_, self.names_, names)
         self.index_, self.names_ = index, names
 
     def learns_names(self) -> bool:
-        """Names are all that it looks for."""
         return True
 
     def growth(self) -> OwnGrowth:
@@ -167,17 +153,16 @@ class Matcher(Model):
                 check_texts_alone(self.method, corpus)
         names = Names(additions.index, self.matching.letters)
         if new is None or additions.only_new or not additions.complete(self.facts_):
-            evidence = grown_evidence(self.evidence_, self.names_, names, additions)
+            evidence = knowing.grown_evidence(self.evidence_, self.names_, names, additions)
         else:
             assert old is not None and old.texts is not None and new.texts is not None
             texts, labels = [*old.texts, *new.texts], sparse.vstack([old.labels, new.labels])
-            evidence = learn_evidence(
+            evidence = knowing.learn_evidence(
                 names, texts, as_csr(labels), self.matching, self.random_state
             )
         return {"names_": names, "evidence_": evidence}
 
     def search_space(self) -> Table:
-        """What counts as the same word."""
         return {"matching.letters": {"low": 5, "high": 12}}
 
     def parts(self) -> dict[str, Part]:
@@ -193,16 +178,15 @@ class Matcher(Model):
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Texts, names, and the matches of the documents that the weights are fitted on."""
-        texts = () if corpus.texts is None else corpus.texts
-        text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
+        texts = text_bytes(corpus)
         # About a match per eight characters of text, and a few copies of its row of numbers.
         share = min(1.0, self.matching.documents / max(1, len(corpus)))
-        matches = share * text_bytes / 8
-        return BASE_BYTES + text_bytes + int(matches * 8 * 110) + 1000 * len(corpus.index)
+        matches = share * texts / 8
+        return BASE_BYTES + texts + int(matches * 8 * 110) + 1000 * len(corpus.index)
 
 
-def _learn(
+def learn_names(
     index: LabelIndex, texts: Sequence[str], labels: CSR, params: MatchingParams, seed: int
 ) -> Evidence:
     """A stage: what the training documents teach of the names of their labels."""
-    return learn_evidence(Names(index, params.letters), texts, labels, params, seed)
+    return knowing.learn_evidence(Names(index, params.letters), texts, labels, params, seed)

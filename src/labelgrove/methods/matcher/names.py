@@ -18,6 +18,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import Int64, offsets
 from labelgrove.data import records
 from labelgrove.data.corpus import LabelIndex
+from labelgrove.labels.tree import children_of
 
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
@@ -150,9 +151,9 @@ class Names:
         """How many words qualify the name of each label, and whether its text has one of them."""
         width = len(self.stem_numbers)
         codes = np.sort((reading.texts * width + reading.stems)[reading.stems >= 0])
-        counts = np.diff(self.qualifiers_at)[label]
+        places, counts = children_of(label, self.qualifiers_at)
         entries = np.repeat(np.arange(len(label)), counts)
-        qualifiers = self.qualifiers[ranges(self.qualifiers_at[label], counts)]
+        qualifiers = self.qualifiers[places]
         hits = contains(codes, text[entries] * width + qualifiers)
         return counts, np.bincount(entries, hits, minlength=len(label)) > 0
 
@@ -170,8 +171,7 @@ class Names:
         self.edges = np.concatenate(codes)  # sorted, since deeper nodes have larger numbers
         self.ending = np.argsort(node, kind="stable")
         self.ends_at = offsets(np.bincount(node, minlength=count))
-        self.ending_counts = np.diff(self.ends_at)
-        self.sharing = self.ending_counts[node]  # names that are found wherever this one is
+        self.sharing = np.diff(self.ends_at)[node]  # names that are found wherever this one is
 
     def read(self, texts: Iterable[str]) -> NameReading:
         """Texts as numbers."""
@@ -201,9 +201,9 @@ class Names:
             edge = np.minimum(np.searchsorted(self.edges, code), len(self.edges) - 1)
             known = self.edges[edge] == code
             start, node, length = start[known], edge[known] + 1, length + 1
-            first, counts = self.ends_at[node], self.ending_counts[node]
+            places, counts = children_of(node, self.ends_at)
             starts.append(np.repeat(start, counts))
-            names.append(self.ending[ranges(first, counts)])
+            names.append(self.ending[places])
             more = start + length < limits[start]
             more[more] = tokens[start[more] + length] != unknown
             start, node = start[more], node[more]
@@ -251,16 +251,6 @@ class Names:
             reaching = begins[longest[begins] > place]
             np.maximum.at(over, reaching + place, longest[reaching])
         return over[start] > length
-
-
-def ranges(first: Int64, counts: Int64) -> Int64:
-    """The numbers first, first + 1 and so on, as many as ``counts`` says, one after another.
-
-    >>> ranges(np.array([5, 9]), np.array([3, 1])).tolist()
-    [5, 6, 7, 9]
-    """
-    before = np.cumsum(counts) - counts
-    return np.asarray(np.arange(counts.sum()) + np.repeat(first - before, counts))
 
 
 def contains(sorted_codes: Int64, codes: Int64) -> Bool:

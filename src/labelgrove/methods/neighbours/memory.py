@@ -17,21 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core import arrays as matrices
 from labelgrove.core.aliases import Table
-from labelgrove.core.arrays import (
-    CSR,
-    CsrParts,
-    Float32,
-    Int32,
-    as_csr,
-    csr_arrays,
-    csr_from_arrays,
-    csr_parts,
-    entry_rows,
-    narrow_csr,
-    offsets,
-    with_values,
-)
+from labelgrove.core.arrays import CSR, CsrParts, Float32, Int32, csr_parts, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
@@ -97,61 +85,6 @@ def joined(several: Sequence[Ballots], shares: Sequence[float]) -> Ballots:
     return Ballots(documents, np.concatenate(scaled, axis=1), totals)
 
 
-@dataclass(frozen=True)
-class Voters:
-    """The training documents with their labels, ones."""
-
-    labels: CSR
-
-    @cached_property
-    def frequencies(self) -> npt.NDArray[np.int64]:
-        """Training documents of each label."""
-        return np.bincount(self.labels.indices, minlength=self.labels.shape[1])
-
-    def best_labels(
-        self, cast: Ballots, k: int, params: VotingParams, *, mask: LabelMask | None
-    ) -> TopK:
-        """The k allowed labels of each row with the largest shares of the votes."""
-        documents, weights, totals = cast
-        factors = np.maximum(self.frequencies, 1.0) ** -params.rarity  # less for frequent labels
-        # Above 0 for every label, so that every label has a rank.
-        vote = params.prior**params.power
-        prior = vote * (self.frequencies + 1) / (self.labels.shape[0] + 1) * factors
-        # The most frequent labels complete every list; they are the best of those without votes.
-        allowed = prior if mask is None else np.where(mask.allowed, prior, -np.inf)
-        best = top_k(allowed[None], k)
-        frequent = np.sort(best.columns[0, : best.counts[0]])
-        added = prior.copy()
-        added[frequent] = 0  # they are added to every row, with votes or without
-        step = max(1, ENTRIES_AT_ONCE // (len(frequent) + weights.shape[1]))
-        blocks = []
-        for first in range(0, max(1, len(weights)), step):
-            block = slice(first, first + step)
-            votes = self._votes(documents[block], weights[block])
-            votes.data *= factors[votes.indices]
-            if mask is not None:
-                votes.data[~mask.allowed[votes.indices]] = -np.inf  # never taken
-            votes.data += added[votes.indices]
-            votes = votes + _same_rows(frequent, prior, votes.shape)
-            votes.data /= totals[block][entry_rows(votes)]
-            blocks.append(top_k(votes, k))
-        width = len(frequent)  # so many labels has every list
-        return TopK(
-            np.concatenate([block.columns[:, :width] for block in blocks]),
-            np.concatenate([block.scores[:, :width] for block in blocks]),
-            np.concatenate([block.counts for block in blocks]),
-        )
-
-    def _votes(self, documents: Int32, weights: Float64) -> CSR:
-        """The sum of the weights of the documents that have a label, for all labels they have."""
-        used = weights > 0
-        choice = sparse.csr_array(
-            (weights[used], documents[used], offsets(used.sum(axis=1))),
-            shape=(len(weights), self.labels.shape[0]),
-        )
-        return choice @ self.labels
-
-
 def _same_rows(columns: Int32, values: Float64, shape: tuple[int, int]) -> CSR:
     """A matrix whose rows all have the same values, in these columns alone."""
     rows = shape[0]
@@ -180,7 +113,7 @@ class TermMemory:
     def of(cls, rows: CSR) -> TermMemory:
         """From the features of the training documents, a row each."""
         unit: CSR = Features(sparse=rows).normalised().sparse
-        return cls(csr_parts(as_csr(unit.T)))
+        return cls(csr_parts(matrices.as_csr(unit.T)))
 
     @property
     def columns(self) -> int:
@@ -213,25 +146,14 @@ class VectorMemory:
         width = min(count, len(self.rows))
         blocks = []
         for first in range(0, max(1, len(queries)), TEXTS_AT_ONCE):
-            texts = queries[first : first + TEXTS_AT_ONCE]
-            best = TopK(
-                np.full((len(texts), width), -1, np.int32),
-                np.full((len(texts), width), -np.inf, np.float32),
-                np.zeros(len(texts), np.int32),
-            )
-            for start, products in self._products(texts, device):
-                more = top_k(products, width)
-                # Earlier documents come first, so that equal ones keep their order.
-                scores = np.concatenate([best.scores, more.scores], axis=1)
-                columns = np.concatenate([best.columns, more.columns + start], axis=1)
-                best = top_k(scores, width)
-                best = best._replace(columns=np.take_along_axis(columns, best.columns, axis=1))
-            blocks.append(best)
-        return TopK(
-            np.concatenate([block.columns for block in blocks]),
-            np.clip(np.concatenate([block.scores for block in blocks]), 0, 1),
-            np.concatenate([block.counts for block in blocks]),
-        )
+            products = self._products(queries[first : first + TEXTS_AT_ONCE], device)
+            parts = [(start, top_k(block, width)) for start, block in products]
+            # Earlier documents come first, so that equal ones keep their order.
+            best = top_k(np.concatenate([part.scores for _, part in parts], axis=1), width)
+            columns = np.concatenate([part.columns + start for start, part in parts], axis=1)
+            columns = np.take_along_axis(columns, best.columns, axis=1)
+            blocks.append(TopK(columns, np.clip(best.scores, 0, 1), best.counts))
+        return TopK(*map(np.concatenate, zip(*blocks, strict=True)))
 
     def _products(self, texts: Float32, device: Any) -> Iterator[tuple[int, Float32]]:
         """Products with blocks of documents, each with the number of its first document."""
@@ -259,15 +181,12 @@ class VectorMemory:
     def __getstate__(self) -> Table:
         return {"rows": self.rows, "_copies": {}}  # a copy makes its own on the GPU
 
-    def __setstate__(self, state: Table) -> None:
-        vars(self).update(state)
-
 
 @dataclass(frozen=True)
 class Memory:
     """Documents by terms, by vectors or by both, and their labels."""
 
-    voters: Voters
+    labels: CSR  # ones
     terms: TermMemory | None = None
     vectors: VectorMemory | None = None
 
@@ -277,7 +196,7 @@ class Memory:
     ) -> Memory:
         """From the labels of the training documents, their features and their unit vectors."""
         return cls(
-            Voters(with_values(labels, 1.0)),
+            matrices.with_values(labels, 1.0),
             None if terms is None else TermMemory.of(terms),
             None if vectors is None else VectorMemory(vectors),
         )
@@ -300,15 +219,55 @@ class Memory:
         votes = cast[0]
         if len(cast) > 1:
             votes = joined(cast, [1 - params.encoder_share, params.encoder_share])
-        return self.voters.best_labels(votes, k, params, mask=mask)
+        return self._elected(votes, k, params, mask)
+
+    @cached_property
+    def frequencies(self) -> npt.NDArray[np.int64]:
+        """Training documents of each label."""
+        return np.bincount(self.labels.indices, minlength=self.labels.shape[1])
+
+    def _elected(self, cast: Ballots, k: int, params: VotingParams, mask: LabelMask | None) -> TopK:
+        """The k allowed labels of each row with the largest shares of the votes."""
+        documents, weights, totals = cast
+        factors = np.maximum(self.frequencies, 1.0) ** -params.rarity  # less for frequent labels
+        # Above 0 for every label, so that every label has a rank.
+        vote = params.prior**params.power
+        prior = vote * (self.frequencies + 1) / (self.labels.shape[0] + 1) * factors
+        # The most frequent labels complete every list; they are the best of those without votes.
+        allowed = prior if mask is None else np.where(mask.allowed, prior, -np.inf)
+        best = top_k(allowed[None], k)
+        frequent = np.sort(best.columns[0, : best.counts[0]])  # so many labels has every list
+        added = prior.copy()
+        added[frequent] = 0  # they are added to every row, with votes or without
+        step = max(1, ENTRIES_AT_ONCE // (len(frequent) + weights.shape[1]))
+        blocks = []
+        for first in range(0, max(1, len(weights)), step):
+            block = slice(first, first + step)
+            votes = self._votes(documents[block], weights[block])
+            votes.data *= factors[votes.indices]
+            if mask is not None:
+                votes.data[~mask.allowed[votes.indices]] = -np.inf  # never taken
+            votes.data += added[votes.indices]
+            votes = votes + _same_rows(frequent, prior, votes.shape)
+            votes.data /= totals[block][matrices.entry_rows(votes)]
+            blocks.append(top_k(votes, len(frequent)))
+        return TopK(*map(np.concatenate, zip(*blocks, strict=True)))
+
+    def _votes(self, documents: Int32, weights: Float64) -> CSR:
+        """The sum of the weights of the documents that have a label, for all labels they have."""
+        used = weights > 0
+        choice = sparse.csr_array(
+            (weights[used], documents[used], offsets(used.sum(axis=1))),
+            shape=(len(weights), self.labels.shape[0]),
+        )
+        return choice @ self.labels
 
     def state(self) -> Part:
-        """For the model folder."""
-        arrays = csr_arrays(self.voters.labels, "labels")
+        arrays = matrices.csr_arrays(self.labels, "labels")
         if self.terms is not None:
             indptr, indices, data, documents = self.terms.postings
-            index = narrow_csr(data, indices, indptr, (self.terms.columns, documents))
-            arrays |= csr_arrays(index, "postings")
+            index = matrices.narrow_csr(data, indices, indptr, (self.terms.columns, documents))
+            arrays |= matrices.csr_arrays(index, "postings")
         if self.vectors is not None:
             arrays["vectors"] = self.vectors.rows
         return Part({}, arrays)
@@ -316,10 +275,12 @@ class Memory:
     @classmethod
     def from_state(cls, part: Part, *, terms: bool = True, vectors: bool = False) -> Memory:
         """From the model folder; the settings say what it has."""
-        labels = csr_from_arrays(part.arrays, "labels")
+        labels = matrices.csr_from_arrays(part.arrays, "labels")
         memory = cls(
-            Voters(labels),
-            TermMemory(csr_parts(csr_from_arrays(part.arrays, "postings"), name="postings"))
+            labels,
+            TermMemory(
+                csr_parts(matrices.csr_from_arrays(part.arrays, "postings"), name="postings")
+            )
             if terms
             else None,
             VectorMemory(part.arrays["vectors"]) if vectors else None,
@@ -337,7 +298,7 @@ class Memory:
 
     def check_fits(self, labels: int, width: int | None = None) -> None:
         """Refuses what belongs to another label index or to an encoder of another width."""
-        if self.voters.labels.shape[1] != labels:
+        if self.labels.shape[1] != labels:
             raise ValueError(f"labels of the memory do not fit the {labels} of the index")
         if self.vectors is not None and self.vectors.rows.shape[1] != width:
             raise ValueError(f"vectors of {self.vectors.rows.shape[1]} for states of {width}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 
 from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
-from labelgrove.core.arrays import CsrParts, Float32, as_csr
+from labelgrove.core.arrays import CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
@@ -28,12 +28,7 @@ from labelgrove.methods.fitted import ExportedParts
 from labelgrove.methods.inputs import document_parts, features_stage, labelled_corpus
 from labelgrove.methods.neighbours.memory import Memory, Queries, VotingParams
 from labelgrove.methods.settings import Group, group
-from labelgrove.methods.terms import (
-    FeatureChoice,
-    choose_features,
-    given_matrix,
-    without_matrix,
-)
+from labelgrove.methods.terms import FeatureChoice, choose_features, given_matrix, without_matrix
 from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
 from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
 
@@ -121,16 +116,14 @@ class Neighbours(Model):
     @with_own_resources
     def resolve_defaults(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` says which features are used and how an encoder reads texts."""
-        derived = dict(choose_features(self.features, corpus).derived)
-        read: dict[str, tuple[Any, str]] = {}
-        if self._reads_vectors and corpus.texts is not None:
-            read = _reading().derived_reading(self.encoder, corpus)
-        if not derived and not read:
+        if self._reads_vectors:
+            resolved: Self = _reading().neural.resolve_defaults(self, corpus)
+            return resolved
+        derived = choose_features(self.features, corpus).derived
+        if not derived:
             return self
         plain = copy.copy(self)
-        plain.derived_ = derived | read
-        values = {name.removeprefix("encoder."): value for name, (value, _) in read.items()}
-        plain.encoder = replace(self.encoder, **values)
+        plain.derived_ = derived
         return plain
 
     def encoders(self) -> list[EncoderParams]:
@@ -146,7 +139,6 @@ class Neighbours(Model):
     def _queries(self, X: DocumentInput) -> Queries:
         """Documents as they are compared."""
         rows: CsrParts | None = None
-        vectors: Float32 | None = None
         terms = self.memory_.terms
         if terms is not None:
             read = document_parts(
@@ -157,23 +149,22 @@ class Neighbours(Model):
         if self.reader_ is not None:
             texts = with_texts(self.method, X).texts
             assert texts is not None
-            vectors = self.reader_.vectors(texts)
-            return Queries(rows, vectors, self.reader_.device)
-        return Queries(rows, vectors)
+            from labelgrove.nn.training.devices import choose_device
+
+            return Queries(rows, self.reader_.vectors(texts), choose_device())
+        return Queries(rows)
 
     def _reader(self) -> TermReader | None:
         """What reads the terms of texts; None for a model of features."""
         return None if self.vectorizer_ is None else self.term_reader()
 
     def growth(self) -> NoReturn:
-        """Refused."""
         raise UnsupportedError(
             "a neighbours model cannot take new labels or documents. Train it again with the old "
             "and the new documents, which takes little more than their tf-idf"
         )
 
     def search_space(self) -> Table:
-        """The votes."""
         space: Table = {
             "voting.neighbours": {"low": 10, "high": 200, "log": True},
             "voting.power": {"low": 1.0, "high": 8.0},
@@ -184,7 +175,6 @@ class Neighbours(Model):
         return space
 
     def exported_parts(self) -> ExportedParts:
-        """The encoder for the graph, if there is one; the memory beside it."""
         if self.reader_ is None:
             return super().exported_parts()
         return self.reader_.exported_parts(self._memory_parts())
@@ -196,7 +186,6 @@ class Neighbours(Model):
         return parts
 
     def parts(self) -> dict[str, Part]:
-        """The memory, tf-idf, and the encoder."""
         return self._memory_parts() | ({} if self.reader_ is None else self.reader_.parts())
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -21,18 +19,13 @@ from labelgrove.core.arrays import Array, Float32
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.disk.stages import Stages
-from labelgrove.methods.defaults import TrainingNeeds, derive
+from labelgrove.methods import neural
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.neural import make_runner
-from labelgrove.methods.preparation import check_fields, situation, tokens_stage
+from labelgrove.methods.preparation import check_fields, tokens_stage
 from labelgrove.methods.xrtransformer.vectors import Standard, network_of, standardise
-from labelgrove.nn.batches.packing import PackedBatch
-from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
-from labelgrove.nn.network import Network
-from labelgrove.nn.training.devices import choose_device
 
 
 class LastState(nn.Module):
@@ -55,25 +48,23 @@ class TextReader:
         length = min(max_tokens or self.encoder.max_tokens, self.encoder.max_tokens)
         tokens = tokenize(texts, self.encoder, length)
         rows = np.zeros((len(tokens), self.encoder.width), np.float32)
-        _embed(self._network(), tokens, rows)
+        self.fill(rows, tokens)
         return rows
 
-    @property
-    def device(self) -> torch.device:
-        """Where vectors are made and compared."""
-        return choose_device()
+    def fill(self, rows: Array, tokens: Tokens, progress: Progress | None = None) -> None:
+        """Fills ``rows``; in half precision there is never a second copy of them."""
+        network = network_of(self.encoder, LastState(), self.standard).train(self.encoder.training)
 
-    def _network(self) -> Network:
-        network = network_of(self.encoder, LastState(), self.standard)
-        return network.train(self.encoder.training)
+        def unit(states: list[Tensor]) -> Tensor:
+            return functional.normalize(states[-1].float())
+
+        neural.fill_rows(rows, network, tokens, unit, "auto", progress)
 
     def exported_parts(self, parts: dict[str, Part]) -> ExportedParts:
-        """The encoder for the graph, and what else the model needs."""
         mean, scale = np.asarray(self.standard.mean), np.asarray(self.standard.scale)
         return ExportedParts(self.encoder, (-1,), parts, mean, scale)
 
     def parts(self) -> dict[str, Part]:
-        """For the model folder."""
         return {"encoder": self.encoder.state(), "standard": self.standard.state()}
 
     @classmethod
@@ -106,33 +97,5 @@ def training_vectors(encoder: Encoder, tokens: Tokens, *, progress: Progress | N
     """Unit vectors of the training documents, and how their states were standardised."""
     standard = standardise(encoder, tokens, "auto")
     rows = np.zeros((len(tokens), encoder.width), np.float16)
-    network = network_of(encoder, LastState(), standard).train(encoder.training)
-    _embed(network, tokens, rows, progress=progress)
+    TextReader(encoder, standard).fill(rows, tokens, progress)
     return Part({}, standard.state().arrays | {"vectors": rows})
-
-
-def _embed(
-    network: Network, tokens: Tokens, rows: Array, *, progress: Progress | None = None
-) -> None:
-    """Fills ``rows``; in half precision there is never a second copy of them."""
-    done = 0
-
-    def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
-        nonlocal done
-        rows[batch.rows] = functional.normalize(states[-1].float()).cpu().numpy()
-        done += len(batch.rows)
-        if progress is not None:
-            progress(done, len(tokens))
-
-    make_runner(network, "auto").each(tokens, use)
-
-
-def derived_reading(params: EncoderParams, corpus: Corpus) -> dict[str, tuple[Any, str]]:
-    """Values for settings of the encoder that are "auto", with reasons."""
-    settings = {f"encoder.{name}": value for name, value in params.get_params().items()}
-    if "auto" not in (params.max_tokens, params.pooling):
-        return {}
-    case = situation(corpus, params)
-    return {
-        name: (value, why) for name, (value, why) in derive(settings, case, TrainingNeeds()).items()
-    }

@@ -64,8 +64,7 @@ class GrowthParams(Params):
 class Growth:
     """What changed in a model, with the reasons to train it from scratch, if any.
 
-    ``unknown_terms`` is the share of the new documents' terms that tf-idf does not know,
-    ``unreached`` the share of their old labels whose cluster the search does not reach; None if
+    ``unknown_terms`` is the share of the new documents' terms that tf-idf does not know; None if
     there was nothing to measure.
 
     >>> print(Growth(added=("cats",), retrained=("dogs",), documents=3))
@@ -76,7 +75,6 @@ class Growth:
     retrained: tuple[str, ...] = ()
     documents: int = 0
     unknown_terms: float | None = None
-    unreached: float | None = None
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -124,7 +122,6 @@ def reported(
     model: Fitted,
     task: Task,
     *,
-    unreached: float | None = None,
     unknown_names: int = 0,
     leaf: int = 0,
     leaf_size: int = 0,
@@ -158,7 +155,6 @@ def reported(
         retrained=tuple(task.index.ids[column] for column in changed),
         documents=0 if task.documents is None else len(task.documents),
         unknown_terms=unknown,
-        unreached=unreached,
         reasons=rebuild_reasons(
             task.params,
             added=grown / max(1, len(task.index) - grown),
@@ -285,10 +281,7 @@ def grown_facts(facts: TrainingFacts, index: LabelIndex, documents: Corpus | Non
 
 
 def grown_calibration(model: Fitted, attributes: Table, changes: list[Change]) -> Calibration:
-    """A calibration with room for new labels; nothing changes for the others.
-
-    ``attributes`` are those that the model will have, ``changes`` those of its members.
-    """
+    """A calibration with room for new labels; ``attributes`` and ``changes`` are to be set."""
     calibration = model.calibration_
     assert calibration is not None
     known, labels = len(model.index_), len(attributes["index_"])

@@ -23,30 +23,11 @@ from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import check_fitted
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
+from labelgrove.methods.updating import report
 from labelgrove.methods.updating.growth import GrowthView, OwnGrowth, Read
-from labelgrove.methods.updating.report import (
-    Change,
-    Growth,
-    GrowthParams,
-    Task,
-    extended_index,
-    grown_calibration,
-    grown_facts,
-    reported,
-)
-from labelgrove.ranking.growing import (
-    GrowthExamples,
-    from_own_text,
-    joined,
-    leaf_columns,
-    nearest_clusters,
-    sibling_bias,
-    solve_columns,
-    stand_ins,
-    widened,
-    with_columns,
-    with_labels,
-)
+from labelgrove.methods.updating.report import Change, Growth, GrowthParams, Task
+from labelgrove.ranking import growing
+from labelgrove.ranking.growing import GrowthExamples
 from labelgrove.ranking.negatives import Frequencies
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.weights import Columns
@@ -71,7 +52,7 @@ def update(
     documents = training_corpus(X, y, index, dense=dense)
     own, columns = documents.index, np.unique(documents.labels.indices).tolist()
     new = [c for c in columns if model.index_.get(own.ids[c]) is None]
-    grown = extended_index(
+    grown = report.extended_index(
         model.index_,
         [own.ids[c] for c in new],
         names=None if own.names is own.ids else [own.names[c] for c in new],
@@ -107,7 +88,7 @@ def add_labels(
         if model.index_.get(label) is not None:
             raise DataError(f"the model already has the label {label!r}; update() retrains it")
     all_names = None if ids is None else list(names)
-    grown = extended_index(model.index_, labels, names=all_names, texts=texts)
+    grown = report.extended_index(model.index_, labels, names=all_names, texts=texts)
     new = None if documents is None else _documents_of(labels, documents, grown)
     return _grow(model, grown, new, _old(corpus, grown), params, callbacks)
 
@@ -172,15 +153,15 @@ def _planned(model: Fitted, task: Task) -> tuple[list[Change], Growth]:
     elif isinstance(view, OwnGrowth):
         with task.reporter.stage("count"):
             attributes = view.grown(task)
-        changes, growth = [], reported(model, task)
+        changes, growth = [], report.reported(model, task)
     else:
         attributes, growth = grown_rankers(model, view, task)
         changes = []
     attributes["index_"] = task.index
     attributes["dev_metrics_"] = None
-    attributes["facts_"] = grown_facts(model.facts_, task.index, task.documents)
+    attributes["facts_"] = report.grown_facts(model.facts_, task.index, task.documents)
     if model.calibration_ is not None:
-        attributes["calibration_"] = grown_calibration(model, attributes, changes)
+        attributes["calibration_"] = report.grown_calibration(model, attributes, changes)
     return [*changes, (model, attributes)], growth
 
 
@@ -222,31 +203,31 @@ def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[Table, G
             clusters = np.zeros(len(new), np.int32)
             if fresh is not None and len(learnt):
                 own = as_csr(fresh_labels[:, learnt])
-                clusters[learnt - known] = nearest_clusters(fresh.routed[number], own, ranker.tree)
+                clusters[learnt - known] = growing.nearest_clusters(
+                    fresh.routed[number], own, ranker.tree
+                )
             if texts is not None:
                 each = as_csr(sparse.eye_array(len(silent), dtype=np.float32))
-                clusters[silent - known] = nearest_clusters(texts.routed[number], each, ranker.tree)
-            tree = with_labels(ranker.tree, clusters)
-            growing = _Growing(model, view, task, ranker, tree, number)
+                clusters[silent - known] = growing.nearest_clusters(
+                    texts.routed[number], each, ranker.tree
+                )
+            tree = growing.with_labels(ranker.tree, clusters)
+            one = _Growing(model, view, task, ranker, tree, number)
             columns = []
             if texts is not None:
-                columns.append(from_own_text(ranker, tree, silent, texts.features))
+                columns.append(growing.from_own_text(ranker, tree, silent, texts.features))
             if fresh is not None:
-                examples = growing.examples(fresh, fresh_labels)
+                examples = one.examples(fresh, fresh_labels)
                 if old is not None and task.old is not None:
-                    examples = joined(growing.examples(old, task.old.labels), examples)
-                columns += growing.trained(examples, learnt, changed)
+                    examples = growing.joined(one.examples(old, task.old.labels), examples)
+                columns += one.trained(examples, learnt, changed)
             rankers.append(
-                with_columns(ranker, tree, Columns.joined(columns)) if columns else ranker
+                growing.with_columns(ranker, tree, Columns.joined(columns)) if columns else ranker
             )
             stage.advance()
-    unreached = None
-    if fresh is not None:
-        unreached = _unreached(fresh, as_csr(fresh_labels[:, :known]), view.rankers)
-    growth = reported(
+    growth = report.reported(
         model,
         task,
-        unreached=unreached,
         unknown_names=unknown_names,
         leaf=max(int(np.diff(r.tree.children(len(r.tree.parents) - 1)).max()) for r in rankers),
         leaf_size=view.leaf_size,
@@ -266,7 +247,7 @@ class _Growing:
     number: int
 
     def examples(self, read: Read, labels: CSR) -> GrowthExamples:
-        all_labels = widened(labels, self.tree.labels)
+        all_labels = growing.widened(labels, self.tree.labels)
         return GrowthExamples(read.features, all_labels, read.routed[self.number], read.mined)
 
     def solved(
@@ -275,9 +256,9 @@ class _Growing:
         seed = self.model.random_state
         params, frequencies = self.view.params, None
         if params.label_weights == "propensity":
-            facts = grown_facts(self.model.facts_, self.task.index, self.task.documents)
+            facts = report.grown_facts(self.model.facts_, self.task.index, self.task.documents)
             frequencies = Frequencies(facts.frequencies, facts.documents)
-        return solve_columns(
+        return growing.solve_columns(
             self.tree, examples, labels, params, frequencies=frequencies, start=start, seed=seed
         )
 
@@ -288,7 +269,7 @@ class _Growing:
             return [self.solved(examples, labels)] if len(labels) else []
         columns = []
         if len(changed):
-            start = leaf_columns(self.ranker, changed)
+            start = growing.leaf_columns(self.ranker, changed)
             moved = self.solved(examples, changed, start)
             if self.task.old is None:  # positives alone would raise biases again and again
                 moved = replace(moved, bias=np.minimum(moved.bias, start.bias))
@@ -303,13 +284,15 @@ class _Growing:
         clusters = self.tree.parents[-1][self.tree.leaf_positions[learnt]]
         if self.ranker.features:
             frequencies = self.model.facts_.frequencies
-            examples = joined(examples, stand_ins(self.ranker, np.unique(clusters), frequencies))
+            examples = growing.joined(
+                examples, growing.stand_ins(self.ranker, np.unique(clusters), frequencies)
+            )
         columns = self.solved(examples, learnt)
         if not self.ranker.bias:
             return columns
         # Labels with too few negatives are predicted too often, so their bias stays below that of
         # their siblings.
-        usual = sibling_bias(self.ranker, self.tree.parents[-1][columns.nodes])
+        usual = growing.sibling_bias(self.ranker, self.tree.parents[-1][columns.nodes])
         caution = np.float32(self.task.params.caution / self.ranker.bias)
         return replace(columns, bias=np.minimum(columns.bias, usual) - caution)
 
@@ -337,17 +320,3 @@ def _label_texts(model: Fitted, view: GrowthView, index: LabelIndex, columns: In
     dense = np.asarray(read.features.dense, np.float32)
     dense = dense - np.asarray(others, np.float32).mean(axis=0)
     return replace(read, features=Features(read.features.sparse, dense))
-
-
-def _unreached(read: Read, labels: CSR, rankers: list[Ranker]) -> float | None:
-    """Share of the labels whose cluster the search does not find, averaged over the trees."""
-    if labels.nnz == 0:
-        return None
-    rows = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
-    shares = []
-    for ranker, routed in zip(rankers, read.routed, strict=True):
-        needed = np.zeros(labels.nnz, np.int32)
-        if len(ranker.tree.parents) > 1:
-            needed = ranker.tree.parents[-1][ranker.tree.leaf_positions[labels.indices]]
-        shares.append(1 - (routed.clusters[rows] == needed[:, None]).any(axis=1).mean())
-    return float(np.mean(shares))

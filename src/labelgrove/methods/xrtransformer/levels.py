@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from labelgrove.core.aliases import Progress, Table
 from labelgrove.core.arrays import CSR, Float32, csr_arrays, csr_from_arrays, with_values
@@ -24,7 +23,7 @@ from labelgrove.disk.stages import CachedResult, Session, Stages
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.neural import make_batches
+from labelgrove.methods.neural import learn, make_batches
 from labelgrove.methods.preparation import CHOSEN_BY, Neural, Prepared, TrainingExamples
 from labelgrove.methods.terms import Terms
 from labelgrove.methods.xrtransformer import net
@@ -35,9 +34,9 @@ from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.heads.layers import per_level
 from labelgrove.nn.heads.params import LABEL_WEIGHTS
-from labelgrove.nn.network import Network, network_part
+from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
-from labelgrove.nn.training.loop import LoopParams, Task, train
+from labelgrove.nn.training.loop import LoopParams, Task
 from labelgrove.ranking.negatives import relevance
 from labelgrove.ranking.solver import RankerParams
 
@@ -65,24 +64,20 @@ class LevelInputs:
         assert self.examples.held_out is not None
         return relevance(with_values(self.examples.held_out.labels, 1), self.tree)
 
-    @cached_property
-    def held_out_terms(self) -> CSR:
-        """Sparse rows of the held-out documents."""
-        assert self.examples.held_out is not None
-        return self.terms.reader.rows(self.examples.held_out)
-
     def embedded(
         self, encoder: Encoder, tokens: Tokens, *, progress: Progress | None = None
     ) -> Float32:
         """Text vectors by the encoder as it is now."""
-        options: Table = {"precision": self.precision, "progress": progress}
-        return reading.embedded(encoder, tokens, self.standard, **options)
+        return reading.embedded(
+            encoder, tokens, self.standard, precision=self.precision, progress=progress
+        )
 
     def features(self, vectors: LevelVectors, *, held_out: bool = False) -> Features:
         """tf-idf and unit-length vectors of documents."""
-        if held_out:
-            return reading.beside(self.held_out_terms, vectors.held_out)
-        return reading.beside(self.terms.rows, vectors.train)
+        if not held_out:
+            return reading.beside(self.terms.rows, vectors.train)
+        assert self.examples.held_out is not None
+        return reading.beside(self.terms.reader.rows(self.examples.held_out), vectors.held_out)
 
     def chosen(self, level: int, above: Shortlists | None, heads: XrParams) -> CSR | None:
         """Nodes above a level whose children see a document in training; None on the first."""
@@ -93,10 +88,7 @@ class LevelInputs:
     def predicted(
         self, level: int, margins: reading.Margins, above: Shortlists | None, keep: int, part: str
     ) -> CSR:
-        """The best nodes of a level below those that were predicted above; truth plays no part.
-
-        ``part`` is "train" or "held_out".
-        """
+        """The best nodes of a level below those predicted above; ``part``: train or held_out."""
         counts = self.held_out_counts if part == "held_out" else self.counts
         over = reading.below_root(counts[0].shape[0]) if above is None else getattr(above, part)
         return reading.best_nodes(margins, over, self.tree.children(level - 1), keep)
@@ -147,30 +139,24 @@ def make_descent(
     model: LevelSettings, data: Prepared, stages: Stages, tree: CachedResult[LabelTree]
 ) -> CachedResult[LevelInputs]:
     """What all levels of the fine-tuning share."""
-    precision = model.training.precision
-    standard: CachedResult[Standard] | None = None
+    precision, standard = model.training.precision, None
     if model.heads.standardise:
-        standard = stages(
-            "standard",
-            reading.standardise,
-            encoder=data.encoder,
-            tokens=data.tokens,
-            precision=precision,
-        )
-    inputs: dict[str, CachedResult[Any]] = {"examples": data.examples(stages), "terms": data.terms}
-    inputs |= {"encoder": data.encoder, "tree": tree}
-    return stages.derive(
-        lambda: LevelInputs(
-            **{name: made.value for name, made in inputs.items()},
-            standard=None if standard is None else standard.value,
-            precision=precision,
-            seed=model.random_state,
-        ),
-        **inputs,
-        standard=standard,
-        precision=precision,
-        seed=model.random_state,
-    )
+        read: Table = {"encoder": data.encoder, "tokens": data.tokens, "precision": precision}
+        standard = stages("standard", reading.standardise, **read)
+    plain: Table = {"precision": precision, "seed": model.random_state}
+    made: dict[str, CachedResult[Any] | None] = {
+        "examples": data.examples(stages),
+        "terms": data.terms,
+        "encoder": data.encoder,
+        "tree": tree,
+        "standard": standard,
+    }
+
+    def make() -> LevelInputs:
+        values: Table = {name: result and result.value for name, result in made.items()}
+        return LevelInputs(**values, **plain)
+
+    return stages.derive(make, **made, **plain)
 
 
 def go_down(
@@ -254,10 +240,7 @@ def start_head(
     above: Shortlists | None,
     heads: XrParams,
 ) -> Part:
-    """Weights and bias that the head of level ``level`` (from 1) starts from.
-
-    ``vectors`` are those of the level before.
-    """
+    """What the head of a level (from 1) starts from, by the ``vectors`` of the level before."""
     weights, bias = reading.bootstrapped(
         vectors.train,
         inputs.counts[level - 1],
@@ -280,10 +263,7 @@ def fine_tune(
     *,
     session: Session,
 ) -> Part:
-    """Fine-tunes the encoder under the head of level ``level`` (from 1); gives a network's part.
-
-    The checkpoint that is best on the held-out documents' nodes is kept.
-    """
+    """Fine-tunes the encoder under the head of a level (from 1); keeps the best checkpoint."""
     examples, seed = inputs.examples, derived_seed(inputs.seed, level)
     encoder = inputs.encoder if before is None else restore(inputs.encoder, before)
     true = net.nodes_of_labels(examples.labels, inputs.tree, level - 1)
@@ -316,26 +296,15 @@ def fine_tune(
         values = evaluate(predictions, truth, metrics=CHOSEN_BY)
         return float(np.mean([values[metric] for metric in CHOSEN_BY]))
 
-    result = train(
-        network.to(choose_device()),
-        Task(
-            net.LevelBatches(batches, true, chosen),
-            _level_loss,
-            None if examples.held_out is None else score,
-        ),
-        training,
-        folder=session.checkpoints,
-        reporter=session.reporter,
-        seed=seed,
-        stage=f"training level {level}",
+    task = Task(
+        net.LevelBatches(batches, true, chosen),
+        lambda model, batch: model.heads.loss(model.states(batch.batch), batch.labels, batch.above)[
+            0
+        ],
+        None if examples.held_out is None else score,
     )
-    return network_part(network, result.summary())
-
-
-def _level_loss(network: Network, batch: net.LevelBatch) -> Tensor:
-    states = network.states(batch.batch)
-    loss: Tensor = network.heads.loss(states, batch.labels, batch.above)[0]
-    return loss
+    stage, network = f"training level {level}", network.to(choose_device())
+    return network_part(network, learn(network, task, training, seed, session, stage))
 
 
 def shortlist_nodes(

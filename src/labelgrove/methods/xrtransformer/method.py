@@ -157,14 +157,12 @@ class XRTransformer(Model):
             refuse_idle(self.heads, "heads", ["label_weights"], why)
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
-        """With values for settings that are "auto"."""
         # Its ranker reads what the encoder was fitted to: the longer the fit, the less that is like
         # the vectors of new documents.
         needs = TrainingNeeds(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
         return neural.resolve_defaults(self, corpus, needs)
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
-        """tf-idf rows and text vectors, as the ranker reads documents."""
         documents = with_texts(self.method, X)
         assert documents.texts is not None
         vectors = self._vectors_of(documents.texts)
@@ -184,7 +182,6 @@ class XRTransformer(Model):
         return features if self.ranker_input == "both" else Features(dense=features.dense)
 
     def growth(self) -> GrowthView:
-        """Labels get a place in both trees."""
 
         def replaced(rankers: list[Ranker]) -> Table:
             before, grown = self.rankers_[0].tree, rankers[0].tree
@@ -195,7 +192,6 @@ class XRTransformer(Model):
         return tree_growth(self, leaf_size, replaced, reads_names=not self.facts_.given)
 
     def exported_parts(self) -> ExportedParts:
-        """The encoder for the graph; the ranker and tf-idf beside it."""
         parts = {"ranker-0": self.rankers_[0].state()}
         if self.ranker_input == "both" and self.vectorizer_ is not None:
             parts["tfidf"] = self.vectorizer_.state()
@@ -212,7 +208,6 @@ class XRTransformer(Model):
         return replace(plain, encoder=encoder, has_vectors=True, rankers=RANKERS)
 
     def search_space(self) -> Table:
-        """The training, the shortlists, the ranker and the search."""
         own = {"heads.kept": [10, 20, 40], "search.beam": [10, 20, 40]}
         return TRAINING_SPACE | C_SPACE | own
 
@@ -223,7 +218,6 @@ class XRTransformer(Model):
         return neural.estimate_memory(self, corpus) + vectors
 
     def parts(self) -> dict[str, Part]:
-        """The encoder, tf-idf, the preliminary tree, and the ranker with its own."""
         encoder = self.encoder_.state()
         standard = {} if self.standard_ is None else self.standard_.state().arrays
         config = {"encoder": encoder.config, "story": self.history_, "report": dict(self.report_)}

@@ -22,10 +22,8 @@ from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features, row_blocks
 from labelgrove.labels.tree import LabelTree, children_of
 from labelgrove.methods.inputs import beside_terms
-from labelgrove.methods.neural import make_runner
+from labelgrove.methods.neural import fill_rows, make_runner
 from labelgrove.methods.xrtransformer.net import XrParams
-from labelgrove.nn.batches.packing import PackedBatch
-from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import Network
@@ -89,18 +87,9 @@ def embedded(
 ) -> Float32:
     """Text vectors, computed on this device in this precision."""
     network = network_of(encoder, torch.nn.Identity(), standard)
-    runner = make_runner(network.train(encoder.training), precision)
+    network.train(encoder.training)
     vectors = np.zeros((len(tokens), encoder.width), np.float32)
-    done = 0
-
-    def use(batch: Batch | PackedBatch, states: list[torch.Tensor]) -> None:
-        nonlocal done
-        vectors[batch.rows] = states[0].float().cpu().numpy()
-        done += len(batch.rows)
-        if progress is not None:
-            progress(done, len(tokens))
-
-    runner.each(tokens, use)
+    fill_rows(vectors, network, tokens, lambda states: states[0].float(), precision, progress)
     return vectors
 
 

@@ -298,10 +298,7 @@ class ClusterMatcher:
         )
 
     def train(self, tree: CachedResult[LabelTree]) -> CachedResult[TrainedMatcher]:
-        """A matcher of the tree's clusters, trained from the pretrained encoder.
-
-        The checkpoint with the best mean of P@1, P@3 and P@5 over clusters is kept.
-        """
+        """A matcher of the tree's clusters, from the pretrained encoder; its best checkpoint."""
         examples = self.data.examples(self.stages)
         lifted = self.stages.derive(
             lambda: lifted_examples(examples.value, tree.value), examples=examples, tree=tree
@@ -332,10 +329,7 @@ class ClusterMatcher:
         at_least: int = 1,
         part: str = "",
     ) -> CachedResult[Matched]:
-        """What the matcher makes of documents: their vectors and best clusters, more than needed.
-
-        ``part`` is the beginning of the stage's name: "held-out-" for the documents held out.
-        """
+        """Documents' vectors and best clusters, more than needed; ``part`` begins the name."""
         return self.stages(
             f"{part}matching",
             match_documents,

@@ -137,7 +137,6 @@ class XTransformer(Model):
         return neural.compared(self.method, data, training.stages, predictions, recall)
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
-        """With values for settings that are "auto"."""
         return neural.resolve_defaults(self, corpus)
 
     def encoders(self) -> list[EncoderParams]:
@@ -149,11 +148,9 @@ class XTransformer(Model):
 
     @property
     def score_kind(self) -> ScoreKind:
-        """As ``ranking.combine`` says."""
         return self.ranking.score_kind
 
     def rankers(self) -> list[Ranker]:
-        """The one that orders the labels of clusters."""
         return [self.orderer_.ranker]
 
     def _matched(
@@ -178,12 +175,10 @@ class XTransformer(Model):
         return Predictions(*best, self.index_, self.score_kind)
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
-        """tf-idf rows and text vectors, scaled as ``ranking`` says."""
         terms, matched = self._matched(X, 1)
         return ordering.ranker_features(terms, np.asarray(matched.vectors), self.ranking)
 
     def growth(self) -> GrowthView:
-        """Labels get a place in the matcher's clusters."""
         ranker = self.orderer_.ranker
         mined = self.ranker.mined_nodes
         mined = mined if isinstance(mined, int) else self.ranking.clusters_kept
@@ -206,14 +201,12 @@ class XTransformer(Model):
         return GrowthView([ranker], self.ranker, leaf_size, read, replaced, reads_names)
 
     def exported_parts(self) -> ExportedParts:
-        """The encoder for the graph; the head over clusters, tf-idf and the ranker beside it."""
         weight, bias = self.network_.heads.output_layer()
         config = {"reads": "single", "sigmoid": False, "probabilities": False, "kept": None}
         heads = Part(config, {"tables/0/weight": weight, "tables/0/bias": bias})
         return network_pieces(self.network_, {"heads": heads} | self._ranking_parts())
 
     def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
-        """One level of clusters, and labels below them."""
         indexing = self.indexing
         twice = indexing.vectors == "pifa-neural" and indexing.embeddings == "fine-tuned"
         passes = 2 if twice else 1
@@ -227,7 +220,6 @@ class XTransformer(Model):
         )
 
     def search_space(self) -> Table:
-        """The training, the shortlist and the ranker."""
         heads = {"heads.dropout": {"low": 0.0, "high": 0.5}}
         return TRAINING_SPACE | C_SPACE | heads | {"ranking.clusters_kept": [5, 10, 20, 40]}
 
@@ -245,7 +237,6 @@ class XTransformer(Model):
         return parts
 
     def parts(self) -> dict[str, Part]:
-        """The matcher, tf-idf, the ranker, and how both margins become a score."""
         network = network_part(self.network_, self.history_ or {}, dict(self.report_))
         return {"network": network} | self._ranking_parts()
 

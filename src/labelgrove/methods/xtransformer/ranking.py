@@ -74,7 +74,6 @@ class RankingParams(Params):
 
     @property
     def score_kind(self) -> ScoreKind:
-        """The kind of the scores."""
         return "probability" if self.combine == "learnt" else "margin"
 
 
