@@ -19,7 +19,7 @@ from labelgrove.core.scratch import GrowingArray, Scratch
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, merge_repeated, merged_labels, to_columns
 from labelgrove.data.formats.documents import Document, ReadReport
-from labelgrove.data.formats.labels import LabelTable, index_with_names
+from labelgrove.data.formats.labels import LabelTable, index_of
 from labelgrove.data.records import is_record, words_of
 from labelgrove.errors import DataError
 
@@ -133,11 +133,7 @@ def build_corpus(
         if merged := merged_labels(number_of):
             report.merged_labels = True
             report.note(f"{source}: {merged}")
-        occurring = set(map(nfc, number_of))
-        unused = {nfc(row.id) for row in names or ()} - occurring
-        report.unused_names += len(unused)
-        known = sorted(occurring | unused if all_labels else occurring)
-        index = index_with_names(known, names, listed=all_labels)
+        index = index_of(set(map(nfc, number_of)), names, report, all_labels=all_labels)
     matrix, unknown = to_columns(matrix, number_of, index)
     if given:
         report.unknown_labels += int(unknown.sum())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import LabelIndex, merged_labels
 from labelgrove.data.formats.annif import without_brackets
+from labelgrove.data.formats.documents import ReadReport
 from labelgrove.data.formats.files import existing, read_all, replacing, sibling
 from labelgrove.errors import DataError, warn
 
@@ -73,6 +74,16 @@ def write_label_table(index: LabelIndex, path: str | os.PathLike[str]) -> None:
 def find_label_table(path: Path) -> Path | None:
     """``labels.tsv`` beside a file or in a folder, compressed or not."""
     return sibling(path if path.is_dir() else path.parent, "labels.tsv")
+
+
+def index_of(
+    occurring: Set[str], names: LabelTable | None, report: ReadReport, *, all_labels: bool
+) -> LabelIndex:
+    """The index of the labels that documents have, and with ``all_labels`` those of the table."""
+    unused = {nfc(row.id) for row in names or ()} - occurring
+    report.unused_names += len(unused)
+    ids = sorted(occurring | unused if all_labels else occurring)
+    return index_with_names(ids, names, listed=all_labels)
 
 
 def index_with_names(

@@ -10,7 +10,7 @@ from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import check_unpacked
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import STDIN
-from labelgrove.data.formats.tables import check_columns, record_documents
+from labelgrove.data.formats.tables import for_columns, record_documents
 from labelgrove.data.records import listed
 from labelgrove.errors import DataError, MissingExtraError
 
@@ -32,18 +32,17 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
     try:
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            text_fields = check_columns(names, path, options, report)
-            others = (options.labels_field, options.weights_field, options.id_field)
-            fields = (*others, *listed(options.fields or ()))
-            columns = [name for name in dict.fromkeys((*text_fields, *fields)) if name in names]
-            columns = names if options.columns else columns
+            options = for_columns(names, path, options, report)
+            wanted = [*options.text_fields(), *listed(options.fields or ()), options.labels_field]
+            wanted += [options.weights_field, options.id_field]
+            columns = [name for name in names if options.columns or name in wanted]
             # A dictionary makes a value that the file has once a value of every row.
             largest = _largest(path)
             size = min(MAX_ROWS, max(MIN_ROWS, BATCH_BYTES // largest))
             batches = file.iter_batches(batch_size=size, columns=columns)
             records = (record for batch in batches for record in _records(batch))
             rows = enumerate(_bounded(records, path), 1)
-            yield from record_documents(path, rows, text_fields, options, report)
+            yield from record_documents(path, rows, options, report)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read as Parquet: {error}", file=path) from error
 

@@ -15,18 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from labelgrove.core.arrays import CSR, offsets, stacked_rows
-from labelgrove.core.late import sparse
-from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import FULL, storing
 from labelgrove.core.strings import StringTable
 from labelgrove.data.blocks import ShardedCorpus
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, to_columns
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.data.formats.files import bare_name, existing
-from labelgrove.data.formats.labels import find_label_table, index_with_names, read_label_table
+from labelgrove.data.formats.labels import find_label_table, index_of, read_label_table
 from labelgrove.data.formats.read import EXTENSIONS, read_corpus
 from labelgrove.engines import Engine, LocalEngine
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, UnsupportedError
@@ -180,12 +176,8 @@ def read_shards(
         raise ConfigError("all_labels: there is no label table; put labels.tsv beside the shards")
     names = None if table is None else read_label_table(table)
     occurring = {label for part in parts for label in part.ids}
-    unused = {nfc(row.id) for row in names or ()} - occurring
-    report.unused_names += len(unused)
-    index = index_with_names(sorted(occurring | unused if all_labels else occurring), names)
-    column = {label: number for number, label in enumerate(index.ids)}
-    moved = [_with_columns(part, column) for part in parts]
-    matrix = stacked_rows(moved)
+    index = index_of(occurring, names, report, all_labels=all_labels)
+    matrix = stacked_rows([to_columns(part.labels, part.ids, index)[0] for part in parts])
     starts = offsets([part.labels.shape[0] for part in parts])
     return ShardedCorpus(engine, tuple(texts for texts, _ in refs), starts, matrix, index)
 
@@ -207,13 +199,3 @@ def read_shard(path: str, options: ReadOptions) -> tuple[StringTable, ShardLabel
         raise UnsupportedError(f"{path}: shards must have texts and no features")
     ids = StringTable.from_strings(corpus.index.ids)
     return corpus.texts, ShardLabels(corpus.labels, ids, report)
-
-
-def _with_columns(part: ShardLabels, column: dict[str, int]) -> CSR:
-    """The labels of a shard in the columns of all; both are sorted, so rows stay sorted."""
-    new = np.array([column[label] for label in part.ids], np.int64)
-    matrix = part.labels
-    columns = new[matrix.indices] if len(new) else matrix.indices
-    return sparse.csr_array(
-        (matrix.data, columns, matrix.indptr), shape=(matrix.shape[0], len(column))
-    )

@@ -24,18 +24,9 @@ from labelgrove.core.arrays import CSR, Array, as_csr, narrow_csr, offsets
 from labelgrove.core.memory import check_announced
 from labelgrove.core.resources import thread_count
 from labelgrove.data.corpus import Corpus, merge_repeated
+from labelgrove.data.formats import files
 from labelgrove.data.formats.building import no_documents
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
-from labelgrove.data.formats.files import (
-    MAX_LINE,
-    READ_ERRORS,
-    damaged,
-    line_too_long,
-    lines,
-    open_bytes,
-    refuse,
-    sibling,
-)
 from labelgrove.data.formats.labels import LabelTable, index_with_names
 from labelgrove.errors import DataError
 
@@ -79,7 +70,7 @@ def kind_of_lines(first: bytes, second: bytes) -> str | None:
 
 def first_lines(file: Path) -> tuple[bytes, bytes]:
     """The first two lines of a file, empty where it has none."""
-    first, second = (*(line for _, line in islice(lines(file), 2)), b"", b"")[:2]
+    first, second = (*(line for _, line in islice(files.lines(file), 2)), b"", b"")[:2]
     return first, second
 
 
@@ -89,7 +80,7 @@ def find_repository_file(folder: Path, part: str) -> Path | None:
     Other files have such names, too, so the content decides.
     """
     for name in (f"{part}_v1.txt", f"{part}.txt"):
-        file = sibling(folder, name)
+        file = files.sibling(folder, name)
         if file is not None and kind_of_lines(*first_lines(file)):
             return file
     return None
@@ -108,13 +99,13 @@ def read_xc(
 
     A file of ``pairs`` has features alone, below a header of two counts.
     """
-    with open_bytes(path) as stream:
+    with files.open_bytes(path) as stream:
         try:
             header = _read_header(stream, path, pairs) if has_header else None
             rows = _MatrixRows(path, options, report, header)
             rows.read(stream)
-        except READ_ERRORS as error:
-            raise damaged(error, path) from error
+        except files.READ_ERRORS as error:
+            raise files.damaged(error, path) from error
     return rows.corpus(names)
 
 
@@ -161,8 +152,8 @@ class _MatrixRows:
             self.size += len(block)
             chunk = rest + block if rest else block
             cut = chunk.rfind(b"\n") + 1
-            if cut == 0 and len(chunk) >= MAX_LINE:
-                raise line_too_long(self.path, self.lines_read + 1)
+            if cut == 0 and len(chunk) >= files.MAX_LINE:
+                raise files.line_too_long(self.path, self.lines_read + 1)
             self.parse(chunk, cut)
             rest = chunk[cut:]
         self.parse(rest, len(rest))
@@ -183,7 +174,7 @@ class _MatrixRows:
                 features=self.feature_limit,
             )
             where = self.lines_read + line + 1
-            refuse(DataError(reason, file=self.path, line=where), self.options, self.report)
+            files.refuse(DataError(reason, file=self.path, line=where), self.options, self.report)
         self.bad_lines += len(faults)
         for piece in pieces:
             for column, values in zip(self.columns, piece, strict=True):
