@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.aliases import LabelInput
-from labelgrove.core.arrays import CSR, Array, MatrixLike, as_csr, narrow_csr, offsets
+from labelgrove.core.arrays import CSR, Array, Int64, MatrixLike, as_csr, narrow_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable, nearest_strings, row_numbers
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
-from labelgrove.data.frames import check_texts, weighted_labels, without_frame
+from labelgrove.data.frames import indicator, is_frame, text_list, weighted_labels, without_frame
 from labelgrove.errors import DataError, warn
 
 Strings = Sequence[str]
@@ -271,23 +271,8 @@ class Corpus:
         ``labels`` may also be a documents x labels matrix; its columns are those of ``index``, or
         are named by their numbers.
         """
-        texts, labels = without_frame(texts, "documents"), without_frame(labels, "labels")
-        if isinstance(texts, str):
-            raise DataError(f"texts must be a list of strings, got the string {texts[:40]!r}")
-        texts = _sequence(texts)
-        if not isinstance(texts, StringTable):
-            check_texts(texts)
-        if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
-            matrix = as_csr(labels, name="labels")
-            if index is None:
-                index = LabelIndex(map(str, range(matrix.shape[1])))
-            return cls(texts, matrix, index, ids)
-        if len(texts) != len(labels):
-            raise DataError(f"{len(texts)} texts but {len(labels)} label lists")
-        if index is None:
-            index = LabelIndex.from_label_lists(labels)
-        matrix, unknown = index.encode(labels)
-        return cls(texts, matrix, index, ids, unknown=unknown)
+        matrix, index, unknown = label_matrix(labels, index)
+        return cls(text_list(texts), matrix, index, ids, unknown=unknown)
 
     def __len__(self) -> int:
         return int(self.labels.shape[0])
@@ -335,6 +320,33 @@ class Corpus:
             return self
         labels, lost = to_columns(self.labels, self.index.ids, index)
         return replace(self, labels=labels, index=index, unknown=self.unknown + lost)
+
+
+def label_matrix(
+    y: LabelInput, index: LabelIndex | Sequence[str] | None
+) -> tuple[CSR, LabelIndex, Int64]:
+    """The matrix and the index of labels as people give them, and the unknown ones of each row."""
+    if index is not None and not isinstance(index, LabelIndex):
+        index = LabelIndex([str(name) for name in index], listed=False)
+    if is_frame(y) and (table := indicator(y)) is not None:
+        y, index = table[0], LabelIndex(table[1], listed=False) if index is None else index
+    y = without_frame(y, "labels")
+    if sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2):
+        matrix = as_csr(y, name="labels").copy()
+        matrix.eliminate_zeros()
+        if matrix.nnz and matrix.data.min() < 0:
+            raise DataError("label weights must be positive")
+        if index is None and isinstance(y, np.ndarray):  # as scikit-learn's binarizers make it
+            warn(
+                "the columns of the label matrix have no names, so labels are called by their "
+                "numbers; give names with index=, such as index=binarizer.classes_"
+            )
+        names = LabelIndex([str(c) for c in range(matrix.shape[1])]) if index is None else index
+        return matrix, names, np.zeros(matrix.shape[0], np.int64)
+    labels = list(y)
+    names = LabelIndex.from_label_lists(labels) if index is None else index
+    matrix, unknown = names.encode(labels)
+    return matrix, names, unknown
 
 
 def to_columns(

@@ -55,7 +55,6 @@ from labelgrove.text.tfidf_params import (
     tables,
     term_counter,
     vocabulary_of,
-    weight_options,
 )
 
 __all__ = ["TermReader", "Tfidf", "TfidfParams"]
@@ -140,10 +139,10 @@ class Tfidf:
         fields: FieldTerms | None = None,
     ) -> Tfidf:
         """Fitted to texts whose terms are counted; ``params`` must not have the analyser "auto"."""
-        analyzer, counter = find_analyzer(params.analyzer), counts.counter()
-        idf = idf_weights(choose_terms(counter, params, n_texts), n_texts, params)
+        analyzer = find_analyzer(params.analyzer)
+        idf = idf_weights(choose_terms(counts, params, n_texts), n_texts, params)
         tfidf = cls(params)
-        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary_of(counter, params), idf, fields)
+        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary_of(counts, params), idf, fields)
         return tfidf
 
     @property
@@ -321,7 +320,10 @@ class _Fitted:
         fields: FieldTerms | None,
     ) -> _Fitted:
         # Words and fields are scaled together, so words alone are not.
-        weights = weight_options(params, "none" if fields is not None else params.norm)
+        norm = "none" if fields is not None else params.norm
+        weights = _native.WeightOptions(
+            sublinear_tf=params.sublinear_tf, binary=params.binary, norm=norm
+        )
         model = _native.TfidfModel.build(
             analyzer_options(params, analyzer),
             weights,
