@@ -102,10 +102,7 @@ class LabelIndex:
         return f"unknown label {label!r}{hint}; the index has {len(self):,} labels"
 
     def get(self, label: str) -> int | None:
-        """Like :meth:`column`, but None for a label that the index does not have.
-
-        How accents are spelled in Unicode makes no difference.
-        """
+        """Like :meth:`column`, but None for an unknown label; any spelling of accents will do."""
         column = self._column_of_id.get(label)
         if column is None and self.names is not self.ids:
             column = self._column_of_name.get(label)
@@ -114,11 +111,7 @@ class LabelIndex:
         return column
 
     def encode(self, label_lists: Iterable[object]) -> tuple[CSR, npt.NDArray[np.int64]]:
-        """Label lists as a documents x labels matrix, and per document how many were unknown.
-
-        Each list holds ids or names, or is a mapping from them to weights. A repeated label counts
-        once (with its largest weight).
-        """
+        """Label lists or mappings to weights as a matrix, and how many of each were unknown."""
         indptr = [0]
         indices: list[int] = []
         data: list[float] = []
@@ -142,10 +135,7 @@ class LabelIndex:
 
     @classmethod
     def from_label_lists(cls, label_lists: Iterable[object]) -> LabelIndex:
-        """All labels that occur, sorted, so that the index does not depend on the order of rows.
-
-        Labels that differ only in how accents are spelled in Unicode become one, in NFC.
-        """
+        """All labels that occur, sorted; those that differ only in accents' spelling are one."""
         lists = enumerate(label_lists)
         labels = {label for row, labels in lists for label, _ in weighted_labels(labels, row)}
         if merged := merged_labels(labels):
@@ -266,11 +256,7 @@ class Corpus:
         index: LabelIndex | None = None,
         ids: Sequence[str] | None = None,
     ) -> Corpus:
-        """From plain lists: texts, and for each text its labels (ids, names or a weight mapping).
-
-        ``labels`` may also be a documents x labels matrix; its columns are those of ``index``, or
-        are named by their numbers.
-        """
+        """From plain lists: texts and their labels, as :func:`label_matrix` takes them."""
         matrix, index, unknown = label_matrix(labels, index)
         return cls(text_list(texts), matrix, index, ids, unknown=unknown)
 
@@ -352,10 +338,7 @@ def label_matrix(
 def to_columns(
     matrix: CSR, labels: Iterable[str], index: LabelIndex
 ) -> tuple[CSR, npt.NDArray[np.int64]]:
-    """A matrix in columns of the index, and per row how many entries have none there.
-
-    ``labels`` are the ids of its own columns, or names if the index has names instead.
-    """
+    """A matrix in columns of the index, and per row how many entries have none there."""
     indexed = (index.get(label) for label in labels)
     column_of = np.array([-1 if column is None else column for column in indexed], np.int32)
     columns = column_of[matrix.indices]

@@ -190,10 +190,7 @@ def documents_of(X: DocumentInput) -> Documents:
 
 
 def with_fields(X: DocumentInput, names: FieldNames | None) -> DocumentInput:
-    """Documents for a model whose fields are ``names``: mappings and frames become records.
-
-    Refuses fields that the model does not read.
-    """
+    """Documents for a model that reads these fields: mappings and frames become records."""
     if isinstance(X, (Corpus, Documents)):
         if X.texts is not None:
             check_names(X.texts, names)

@@ -168,11 +168,7 @@ def project_vocabulary(
 
 
 def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
-    """The concepts that are in use, with their names in a language.
-
-    A concept without a name in this language gets one of another language or, at last, its URI.
-    If no concept has a name in this language, that is an error.
-    """
+    """The concepts in use, named in a language, or else in another one or by their URI."""
     file = existing(path)
     suffix = file.suffix.lower()
     if suffix in (".jsonld", ".n3"):

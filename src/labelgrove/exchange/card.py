@@ -180,10 +180,7 @@ def _one_line(text: str) -> str:
 
 
 def published_files(folder: str | Path) -> dict[str, bytes | Path]:
-    """The files to publish by their names in the folder: their paths, or new content.
-
-    Every byte is checked first, and links are refused: they could lead to any file.
-    """
+    """The files to publish, as paths or new content; all are checked, and links are refused."""
     folder = Path(folder)
     manifest = read_manifest(folder, kind="model")
     for name in (UNCHECKED, MANIFEST, *manifest["files"]):

@@ -102,11 +102,7 @@ def fetch(
     token: str | None = None,
     endpoint: str | None = None,
 ) -> Path:
-    """The local copy of a repository's model folder, downloaded once for each commit.
-
-    Copies are kept below ``LABELGROVE_CACHE`` (else the user's cache folder). If the Hub cannot be
-    reached, the last copy of the revision is used.
-    """
+    """The local copy of a repository's model, made once per commit; serves if the Hub is gone."""
     check_repository(repo_id)
     revision_name = revision or "main"
     home = cache_folder() / "hub" / repo_id.replace("/", "--")

@@ -102,10 +102,7 @@ class Tfidf:
             return _matrix(fitted.with_fields(rows, texts))
 
     def fit_transform_on(self, scratch: Scratch, texts: Sequence[str]) -> CSR:
-        """The same as :meth:`fit_transform`, in blocks of texts and with the rows in ``scratch``.
-
-        Texts are read twice, because the counts of all texts may be larger than memory.
-        """
+        """As :meth:`fit_transform`, with rows in ``scratch``; texts are read twice, for memory."""
         self.fit(texts)
         with GrowingCsr(scratch, self.n_features) as growing:
             for rows in row_ranges(len(texts)):

@@ -224,10 +224,7 @@ def no_tables(has_sigma: bool) -> _native.CharTables:
 
 
 class TermCounts:
-    """Terms in sorted order, how often each occurs, and in how many texts; a :class:`Counter`.
-
-    With hashed features there are no terms, but a number for every bucket.
-    """
+    """Terms (none if hashed), how often each occurs, and in how many texts; a :class:`Counter`."""
 
     def __init__(self, vocabulary: StringTable, occurrences: Int64, texts: Int64) -> None:
         self.vocabulary, self.occurrences, self.texts = vocabulary, occurrences, texts

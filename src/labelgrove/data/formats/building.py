@@ -88,11 +88,7 @@ def build_corpus(
     all_labels: bool = False,
     scratch: Scratch | None = None,
 ) -> Corpus:
-    """A corpus of all documents; columns are those of ``index``, or the sorted labels.
-
-    With ``all_labels``, labels that only ``names`` has are among them. With ``scratch``, texts and
-    ids are kept there.
-    """
+    """A corpus of all documents; columns are those of ``index``, or the sorted labels."""
     texts, ids = TableBuilder(scratch), TableBuilder(scratch)
     id_hashes = array("q")
     number_of: dict[str, int] = {}

@@ -222,10 +222,7 @@ def lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
 
 
 def read_all(path: Path | str, *, as_spelled: bool = False) -> Iterator[tuple[int, str]]:
-    """Like :func:`lines`, decoded; raises at the first line that is not UTF-8.
-
-    Lines are in NFC, unless ``as_spelled``.
-    """
+    """Like :func:`lines`, decoded, in NFC unless ``as_spelled``; refuses what is not UTF-8."""
     for number, raw in lines(path):
         try:
             line = decode(raw, "utf-8")

@@ -30,10 +30,7 @@ def iter_jsonl(path: Path | str, options: ReadOptions, report: ReadReport) -> It
 def iter_json_array(
     path: Path | str, options: ReadOptions, report: ReadReport
 ) -> Iterator[Document]:
-    """The documents of a JSON array, as ``df.to_json(orient="records")`` writes it.
-
-    The whole array is in memory. pandas would read "007" as a number.
-    """
+    """The documents of a JSON array, which is read as a whole; pandas would read "007" as 7."""
     encoding = files.check_encoding(options.encoding)
     try:
         with files.open_bytes(path) as stream:

@@ -89,11 +89,7 @@ def index_of(
 def index_with_names(
     ids: Sequence[str], names: LabelTable | None, *, listed: bool = False
 ) -> LabelIndex:
-    """An index of exactly these ids, with the names and texts that the table has for them.
-
-    If some labels have a text, the name of every other label becomes its text. ``listed`` says
-    whether the ids have all labels of the table, so that a label of it is known without documents.
-    """
+    """An index of these ids, named by the table; ``listed``: they have all labels of the table."""
     distinct = set(ids) if names else set()
     row_of = {id: row for row in names or () if (id := nfc(row.id)) in distinct}
     if not row_of:

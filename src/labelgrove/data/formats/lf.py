@@ -145,10 +145,7 @@ def _label_index(path: Path) -> LabelIndex:
 
 
 def read_filter_pairs(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
-    """The (document, label) numbers of a filter file as an n x 2 array.
-
-    ``index.get(str(number))`` is the column of a label number.
-    """
+    """The (document, label) numbers of a filter file as an n x 2 array."""
     file = existing(path)
     numbers = array("q")
     for number, line in files.lines(file):

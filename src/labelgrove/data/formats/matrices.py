@@ -251,10 +251,7 @@ _HEADERS = {
 
 
 def read_npz(path: Path) -> SparseMatrix:
-    """The matrix in a file, of any SciPy kind, with arrays that are safe to convert.
-
-    Pickled objects are refused, as well as arrays and shapes much larger than the file.
-    """
+    """The matrix in a file, of any SciPy kind, as large as it says, and without pickled objects."""
     try:
         size = _unpacked_size(path)
         check_unpacked(size, path.stat().st_size, file=path)

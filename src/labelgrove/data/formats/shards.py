@@ -29,10 +29,7 @@ def shards_of(path: str | os.PathLike[str]) -> list[str]:
 
 
 def shard_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The shards of a corpus, sorted by name: a file, a folder's files, or those of a pattern.
-
-    Of a folder, files that begin with a dot and the label table do not count.
-    """
+    """The shards of a corpus, sorted by name: a file, a folder's files, or those of a pattern."""
     given = os.fspath(path)
     if glob.has_magic(given) and not Path(given).exists():
         pattern = Path(given)
@@ -81,11 +78,7 @@ def read_shards(
     options: ReadOptions | None = None,
     report: ReadReport | None = None,
 ) -> ShardedCorpus:
-    """A corpus of texts in shards, as :func:`read_corpus` would read them from one file.
-
-    ``path`` is a folder or a pattern. ``labels`` is the label table; the default is ``labels.tsv``
-    in the same folder.
-    """
+    """A corpus of texts in shards, as :func:`read_corpus` would read them from one file."""
     options, report = options or ReadOptions(), report if report is not None else ReadReport()
     shards = shards_of(path)
     refs = [engine.split(read_shard, shard, options, parts=2) for shard in shards]

@@ -89,10 +89,7 @@ def record_documents(
     options: ReadOptions,
     report: ReadReport,
 ) -> Iterator[Document]:
-    """The documents in numbered rows, of CSV, TSV, Excel and Parquet files.
-
-    Labels are split at the separator that the first rows show, unless the options have one.
-    """
+    """The documents in numbered rows; the first rows show at which separator labels are split."""
     head = list(itertools.islice(records, ROWS_LOOKED_AT))
     separator = options.label_separator
     if separator is None:
@@ -230,10 +227,7 @@ def join_labels(labels: Sequence[str]) -> str:
 
 
 def split_labels(cell: str, separator: str) -> Labels:
-    """The labels of one cell, without white space around them; a mapping if they have weights.
-
-    Empty labels are dropped, because spreadsheets often have too many separators.
-    """
+    """The labels of a cell, or their weights; empty ones are dropped, as spreadsheets have them."""
     if not separator:
         raise ConfigError("label_separator: must not be empty")
     cell = cell.strip()
@@ -252,10 +246,7 @@ def _is_listed(cell: str) -> bool:
 
 
 def _listed(cell: str) -> Labels | None:
-    """The labels of a cell that is a list in JSON or, as pandas writes them, in Python.
-
-    None for other cells: a label may begin with a bracket.
-    """
+    """The labels of a list in JSON or in Python; None for other cells, which may begin with [."""
     if cell[:1] + cell[-1:] not in ("[]", "()", "{}"):
         return None
     for parse in (json.loads, ast.literal_eval):

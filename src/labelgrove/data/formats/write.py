@@ -76,10 +76,7 @@ def write_corpus(
 
 
 def write_table(documents: Iterable[Document], target: Path, format: str) -> None:
-    """Writes a table whose columns are those that the first documents need.
-
-    In CSV, labels are one cell as :func:`join_labels` writes it, or a JSON object with weights.
-    """
+    """Writes a table whose columns are those that the first documents need."""
     table_format(target)  # refuses a.parquet.gz
     rows = (_row(document, format) for document in documents)
     first = list(itertools.islice(rows, FIRST_ROWS))

@@ -75,10 +75,7 @@ def first_lines(file: Path) -> tuple[bytes, bytes]:
 
 
 def find_repository_file(folder: Path, part: str) -> Path | None:
-    """The bag of words of a data set folder's part, as AttentionXML's downloads have it.
-
-    Other files have such names, too, so the content decides.
-    """
+    """The bag of words of a part; other files have such names, too, so the content decides."""
     for name in (f"{part}_v1.txt", f"{part}.txt"):
         file = files.sibling(folder, name)
         if file is not None and kind_of_lines(*first_lines(file)):
@@ -95,10 +92,7 @@ def read_xc(
     pairs: bool = False,
     names: LabelTable | None = None,
 ) -> Corpus:
-    """The features and labels of a repository file (with a header) or an svmlight file.
-
-    A file of ``pairs`` has features alone, below a header of two counts.
-    """
+    """A repository file or one of svmlight; ``pairs`` are features alone, below two counts."""
     with files.open_bytes(path) as stream:
         try:
             header = _read_header(stream, path, pairs) if has_header else None

@@ -42,11 +42,7 @@ SMALL = 1 << 22  # largest size of a matrix that one text is multiplied with by 
 
 
 class OnnxEncoder:
-    """The graph and the tokenizer of an exported folder, opened when first used.
-
-    ``settings`` are ``width``, ``layers``, ``max_tokens``, ``pad_id``, ``pad_left`` and, but not in
-    older folders, ``markup``, ``lowercase`` and ``fields``.
-    """
+    """The graph and the tokenizer of an exported folder, opened when first used."""
 
     def __init__(self, folder: Path, settings: JsonObject) -> None:
         for name in ("max_tokens", "width", "layers", "pad_id"):
@@ -93,10 +89,7 @@ class OnnxEncoder:
     def states(
         self, tokens: Tokens, *, documents: int | None = None
     ) -> Iterator[tuple[Int64, Float32]]:
-        """Rows and their states (documents x layers x width), in batches of similar length.
-
-        A batch has at most ``documents``.
-        """
+        """Rows and their states (documents x layers x width), in batches of similar length."""
         session: InferenceSession = self.session() if len(tokens) else None
         for rows in batches(tokens, BATCH_TOKENS, documents or len(tokens)):
             longest = int(tokens.lengths[rows].max())
@@ -309,9 +302,7 @@ class OnnxRunner:
         mask: LabelMask | None = None,
         more: Int32 | None = None,
     ) -> tuple[Int32, Float32, Float32]:
-        """Columns and scores of the k best labels and, if asked for, of ``more`` columns of each
-        document and the text vectors.
-        """
+        """The k best labels, scores of ``more`` columns, and the text vectors if asked for."""
         k = k if mask is None else min(k, len(mask))
         columns = np.full((len(tokens), k if more is None else k + more.shape[1]), -1, np.int32)
         scores = np.full(columns.shape, -np.inf, np.float32)
