@@ -143,7 +143,6 @@ class LabelIndex:
         return cls(sorted(set(map(nfc, labels))), listed=False)
 
     def with_groups(self, groups: Mapping[str, npt.ArrayLike]) -> LabelIndex:
-        """The same labels with more groups."""
         names = None if self.names is self.ids else self.names
         both = {**self.groups, **groups}
         return LabelIndex(self.ids, names=names, texts=self.texts, groups=both, listed=self.listed)
@@ -162,7 +161,6 @@ class LabelIndex:
         return self._with_hidden(columns) if columns.any() else self
 
     def revealed(self) -> LabelIndex:
-        """The same labels, none of them hidden."""
         return self if self.hidden is None else self._with_hidden(None)
 
     def _with_hidden(self, columns: npt.NDArray[np.bool_] | None) -> LabelIndex:

@@ -67,7 +67,6 @@ class AnnifProject:
 
     @property
     def vocab(self) -> Call:
-        """The vocabulary's id, language and rules."""
         spec = self.section.get("vocab")
         if not spec:
             raise ConfigError(f"{self.file}: the project {self.id} has no vocab=")
@@ -75,7 +74,6 @@ class AnnifProject:
 
     @property
     def language(self) -> str:
-        """The language of the vocabulary's names."""
         values = self.vocab.values
         return values[0] if values else str(self.section.get("language", "en"))
 

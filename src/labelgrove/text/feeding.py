@@ -124,7 +124,6 @@ def using_analyzer(function: TextAnalyzer | None) -> Iterator[None]:
 
 
 def given_analyzer() -> TextAnalyzer | None:
-    """The function of :func:`using_analyzer`."""
     return _given.get()
 
 

@@ -24,38 +24,17 @@ from labelgrove.core.part import Part
 from labelgrove.core.resources import thread_count, using
 from labelgrove.core.scratch import GrowingCsr, Scratch, row_ranges
 from labelgrove.core.strings import StringTable
+from labelgrove.data import records
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import Documents
 from labelgrove.data.languages import sampled, suited, unspaced_share
-from labelgrove.data.records import (
-    BETWEEN,
-    FieldNames,
-    field_terms,
-    has_records,
-    names_in,
-    plain_text,
-    plain_texts,
-)
+from labelgrove.data.records import FieldNames, plain_texts
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
-from labelgrove.text.feeding import (
-    BUILT_IN_ANALYZERS,
-    TextAnalyzer,
-    feed_texts,
-    find_analyzer,
-    given_analyzer,
-)
+from labelgrove.text import feeding, tfidf_params
+from labelgrove.text.feeding import TextAnalyzer, feed_texts, find_analyzer
 from labelgrove.text.field_terms import FieldTerms, check_weights
-from labelgrove.text.tfidf_params import (
-    TermCounts,
-    TfidfParams,
-    analyzer_options,
-    choose_terms,
-    idf_weights,
-    tables,
-    term_counter,
-    vocabulary_of,
-)
+from labelgrove.text.tfidf_params import TermCounts, TfidfParams, tables, vocabulary_of
 
 __all__ = ["TermReader", "Tfidf", "TfidfParams"]
 
@@ -137,7 +116,8 @@ class Tfidf:
     ) -> Tfidf:
         """Fitted to texts whose terms are counted; ``params`` must not have the analyser "auto"."""
         analyzer = find_analyzer(params.analyzer)
-        idf = idf_weights(choose_terms(counts, params, n_texts), n_texts, params)
+        frequencies = tfidf_params.choose_terms(counts, params, n_texts)
+        idf = tfidf_params.idf_weights(frequencies, n_texts, params)
         tfidf = cls(params)
         tfidf._fitted = _Fitted.make(params, analyzer, vocabulary_of(counts, params), idf, fields)
         return tfidf
@@ -149,7 +129,6 @@ class Tfidf:
 
     @property
     def n_features(self) -> int:
-        """Number of columns."""
         return self._get_fitted().n_features
 
     @property
@@ -180,7 +159,6 @@ class Tfidf:
         return [*self.vocabulary, *(() if fields is None else fields.vocabulary)]
 
     def term(self, column: int) -> str:
-        """The term of one column."""
         words, fields = self.vocabulary, self._get_fitted().fields
         if column < len(words) or fields is None:
             return words[column]
@@ -191,7 +169,7 @@ class Tfidf:
         fields = self._get_fitted().fields
         if fields is None:
             return {}
-        counts = Counter(term.partition(BETWEEN)[0] for term in fields.vocabulary)
+        counts = Counter(term.partition(records.BETWEEN)[0] for term in fields.vocabulary)
         return {name: counts[name] for name in fields.names.fields}
 
     def field_columns(self, text: str) -> dict[int, str]:
@@ -199,13 +177,14 @@ class Tfidf:
         fitted = self._get_fitted()
         if fitted.fields is None:
             return {}
-        places = {term: fitted.fields.column(term) for term in field_terms(text)}
+        places = {term: fitted.fields.column(term) for term in records.field_terms(text)}
         return {len(fitted.idf) + place: term for term, place in places.items() if place >= 0}
 
     def state(self) -> Part:
         """Everything :meth:`from_state` needs."""
         fitted = self._get_fitted()
-        unnamed = fitted.analyzer is not None and fitted.params.analyzer in BUILT_IN_ANALYZERS
+        named = fitted.params.analyzer not in feeding.BUILT_IN_ANALYZERS
+        unnamed = fitted.analyzer is not None and not named
         part = Part(
             {"params": fitted.params.get_params(), "own_analyzer": unnamed},
             {"idf": fitted.idf} | fitted.vocabulary.arrays("vocabulary"),
@@ -222,7 +201,7 @@ class Tfidf:
         params.analyzer = "word" if params.analyzer == "auto" else params.analyzer
         analyzer = analyzer or find_analyzer(params.analyzer)
         if part.config.get("own_analyzer"):
-            analyzer = analyzer or given_analyzer()
+            analyzer = analyzer or feeding.given_analyzer()
             if analyzer is None:
                 raise ConfigError(
                     "this model was fitted with a text analyser of its own, which is not saved: "
@@ -269,10 +248,10 @@ class Tfidf:
         params = dataclasses.replace(self.params).validate()
         sample, texts = sampled(texts)
         words, names = texts, None
-        if has_records(texts if isinstance(texts, Sequence) else sample):
+        if records.has_records(texts if isinstance(texts, Sequence) else sample):
             texts = texts if isinstance(texts, Sequence) else list(texts)
             # One by one: all words would be a second copy of the texts.
-            words, names = map(plain_text, texts), names_in(texts)
+            words, names = map(records.plain_text, texts), records.names_in(texts)
             sample = list(plain_texts(sample))
         check_weights(params, names)
         if self.analyzer is None:
@@ -282,11 +261,11 @@ class Tfidf:
         elif params.analyzer == "auto":
             params.analyzer = "word"
         analyzer = self.analyzer or find_analyzer(params.analyzer)
-        counter = term_counter(params, analyzer, keep_counts=keep_counts)
+        counter = tfidf_params.term_counter(params, analyzer, keep_counts=keep_counts)
         read = partial(tables, params)
         n_texts = feed_texts(words, counter, analyzer=analyzer, tables=read, nfc=params.nfc)
-        frequencies = choose_terms(counter, params, n_texts)
-        idf = idf_weights(frequencies, n_texts, params)
+        frequencies = tfidf_params.choose_terms(counter, params, n_texts)
+        idf = tfidf_params.idf_weights(frequencies, n_texts, params)
         fields = None
         if names is not None:
             assert isinstance(texts, Sequence)
@@ -322,7 +301,7 @@ class _Fitted:
             sublinear_tf=params.sublinear_tf, binary=params.binary, norm=norm
         )
         model = _native.TfidfModel.build(
-            analyzer_options(params, analyzer),
+            tfidf_params.analyzer_options(params, analyzer),
             weights,
             buckets=params.n_buckets or 0,
             blob=vocabulary.blob,

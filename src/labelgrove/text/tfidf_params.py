@@ -16,14 +16,8 @@ from labelgrove.core.resources import thread_count
 from labelgrove.core.strings import StringTable
 from labelgrove.data.records import has_records, plain_text
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.text.feeding import (
-    BUILT_IN_ANALYZERS,
-    STEM,
-    TextAnalyzer,
-    feed_texts,
-    find_analyzer,
-    import_analyzer,
-)
+from labelgrove.text import feeding
+from labelgrove.text.feeding import TextAnalyzer
 from labelgrove.text.unicode_tables import char_tables
 
 AUTO_MIN_DF_TEXTS = 1000
@@ -86,13 +80,13 @@ class TfidfParams(Params):
         if self.ngram_range[0] > self.ngram_range[1]:
             raise ConfigError(f"{dot}ngram_range: {self.ngram_range} runs backwards")
         module, colon, function = self.analyzer.partition(":")
-        known = ("auto", *BUILT_IN_ANALYZERS, STEM)
+        known = ("auto", *feeding.BUILT_IN_ANALYZERS, feeding.STEM)
         if self.analyzer not in known and not (module and colon and function):
             raise ConfigError(
                 f"{dot}analyzer: must be one of {', '.join(known)} or module:function, "
                 f"got {self.analyzer!r}"
             )
-        if self.analyzer == STEM and self.ngram_range != (1, 1):
+        if self.analyzer == feeding.STEM and self.ngram_range != (1, 1):
             raise ConfigError(
                 f"{dot}ngram_range: must be [1, 1] with the analyzer stem, because there are stems "
                 f"between the words; got {list(self.ngram_range)}"
@@ -232,7 +226,6 @@ class TermCounts:
 
     @classmethod
     def of(cls, counter: _native.TermCounter, params: TfidfParams) -> TermCounts:
-        """All that was counted."""
         occurrences, texts = counter.totals(0.0, float("inf"))
         vocabulary = vocabulary_of(counter, params)
         return cls(vocabulary, occurrences.astype(np.int64), texts.astype(np.int64))
@@ -255,11 +248,12 @@ class TermCounts:
 def count_terms(texts: StringTable, params: TfidfParams) -> TermCounts:
     """Counts the terms of some texts; ``params.analyzer`` must not be "auto"."""
     if ":" in params.analyzer:
-        import_analyzer(params.analyzer)  # the process that sent us here knows it
-    analyzer = find_analyzer(params.analyzer)
+        feeding.import_analyzer(params.analyzer)  # the process that sent us here knows it
+    analyzer = feeding.find_analyzer(params.analyzer)
     counter = term_counter(params, analyzer, keep_counts=False)
     words = map(plain_text, texts) if has_records(texts) else texts
-    feed_texts(words, counter, analyzer=analyzer, tables=partial(tables, params), nfc=params.nfc)
+    read = partial(tables, params)
+    feeding.feed_texts(words, counter, analyzer=analyzer, tables=read, nfc=params.nfc)
     return TermCounts.of(counter, params)
 
 

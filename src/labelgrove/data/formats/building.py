@@ -35,7 +35,6 @@ class TableBuilder:
         self._file = scratch.growing(np.uint8) if scratch else None
 
     def add(self, string: str) -> None:
-        """Appends a string."""
         data = string.encode("utf-8", "surrogatepass")
         self.blob += data
         self.offsets.append(self.offsets[-1] + len(data))
@@ -73,7 +72,6 @@ def counted(
 
 
 def no_documents(source: Path | str, report: ReadReport) -> DataError:
-    """The error for a file without documents."""
     bad = f"; {report.bad_lines:,} bad lines: {report.bad_examples[0]}" if report.bad_lines else ""
     return DataError(f"contains no documents{bad}", file=source)
 

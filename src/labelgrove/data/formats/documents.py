@@ -120,7 +120,6 @@ class ReadReport:
             self.notes.append(text)
 
     def add(self, other: ReadReport) -> None:
-        """Adds what another reader found."""
         for each in fields(self):
             one, more = getattr(self, each.name), getattr(other, each.name)
             both = one | more if isinstance(one, (bool, dict)) else one + more

@@ -22,7 +22,6 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-45, 3.4028234e38
 
 
 def iter_jsonl(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
-    """The documents of a JSONL file, one at a time."""
     parse = record_parser(options, report)
     return parse_lines(path, lambda line: parse(parse_object(line)), options, report)
 
@@ -84,7 +83,6 @@ def record_parser(options: ReadOptions, report: ReadReport) -> Callable[[JsonObj
 
 
 def parse_object(line: str) -> JsonObject:
-    """The JSON object on a line."""
     try:
         record = json.loads(line)
     except RecursionError as error:
@@ -100,7 +98,6 @@ def parse_object(line: str) -> JsonObject:
 
 
 def as_object(value: object, what: str) -> JsonObject:
-    """The value, if it is a JSON object."""
     if not isinstance(value, dict):
         raise BadLine(f"{what} must be a JSON object, but this one is {_kind(value)}")
     return value

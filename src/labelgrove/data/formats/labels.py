@@ -16,8 +16,6 @@ from labelgrove.errors import DataError, warn
 
 
 class LabelRow(NamedTuple):
-    """One label of a label table."""
-
     id: str
     name: str
     text: str | None = None

@@ -123,8 +123,6 @@ _FILE = re.compile(r"[XY]\.(?P<part>\w+)\.(txt|npz)")
 
 
 class PecosFiles(NamedTuple):
-    """The files of one part that exist."""
-
     folder: Path
     labels: Path
     texts: Path | None

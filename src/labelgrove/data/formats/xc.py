@@ -196,9 +196,15 @@ class _MatrixRows:
                 advice = "if that is right, set n_features (--read n_features=N)"
                 check_announced(width, self.size, "features", file=self.path, advice=advice)
         else:
-            self.check_header(self.header)
-            ids = [str(number) for number in range(self.header.labels)]
             width = self.header.features
+            # A few bytes must not ask for gigabytes; each label becomes a string.
+            limits = (width, "features", 1 << 24), (self.header.labels, "labels", 1 << 22)
+            for count, what, most in limits:
+                advice = "correct the first line"
+                check_announced(
+                    count, self.size, what, file=self.path, harmless=most, advice=advice
+                )
+            ids = [str(number) for number in range(self.header.labels)]
         matrix, repeated = merge_repeated(
             _csr(np.ones(len(labels), np.float32), labels, label_counts, len(ids))
         )
@@ -209,17 +215,6 @@ class _MatrixRows:
             report.note(f"{self.path}: {wide.nnz - clean.nnz:,} repeated features were added up")
         index = index_with_names(ids, names, listed=True)
         return Corpus(None, as_csr(matrix), index, features=clean)
-
-    def check_header(self, header: Header) -> None:
-        """Refuses a header that asks for gigabytes in a file of a few bytes."""
-        advice = "correct the first line"
-        for count, what, harmless in (
-            (header.features, "features", 1 << 24),
-            (header.labels, "labels", 1 << 22),  # each becomes a string
-        ):
-            check_announced(
-                count, self.size, what, file=self.path, harmless=harmless, advice=advice
-            )
 
     def checked_rows(
         self, label_counts: npt.NDArray[np.int64], feature_counts: npt.NDArray[np.int64]

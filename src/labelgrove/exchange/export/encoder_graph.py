@@ -61,7 +61,6 @@ class PooledStates(torch.nn.Module):
         self.register_buffer("scale", torch.as_tensor(np.array(scale, np.float32)))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Documents x layers x width."""
         states = torch.stack(self.encoder.forward(ids, mask, self.layers), 1)
         return (states - self.mean) * self.scale
 

@@ -162,6 +162,7 @@ class Heads:
             raise ModelFormatError(
                 "an earlier labelgrove exported this model; export the original model again"
             )
+        self._probabilities: bool = self.config["probabilities"]
         self.kept: list[int] = self.config["kept"] or []
         self.tables = [self._layer(f"tables/{level}") for level in range(len(self.kept) + 1)]
         labels = len(self.tables[-1][0])
@@ -280,10 +281,6 @@ class Heads:
         weight, bias = self._layer(name)
         assert bias is not None
         return product(vectors, weight) + bias
-
-    @property
-    def _probabilities(self) -> bool:
-        return bool(self.config["probabilities"])
 
 
 @dataclass(eq=False)
