@@ -12,7 +12,7 @@ import numpy as np
 
 from labelgrove.core.arrays import Float32
 from labelgrove.core.strings import StringTable
-from labelgrove.errors import DataError, MissingExtraError
+from labelgrove.errors import DataError, needing
 
 Frame: TypeAlias = Any  # a table of pandas, polars, Arrow or another library
 Column: TypeAlias = Any  # one of its columns, or any other value
@@ -113,10 +113,8 @@ def _column(frame: Frame, name: object) -> list[object]:
     column = frame[name]
     values = as_list(column)
     if values is column:  # DuckDB and others give their data through Arrow alone
-        try:
+        with needing("data", f"reading a {type(frame).__name__}"):
             import pyarrow
-        except ImportError as error:
-            raise MissingExtraError("data", f"reading a {type(frame).__name__}") from error
         values = pyarrow.table(frame)[name].to_pylist()
     return list(values)
 

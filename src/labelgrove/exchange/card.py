@@ -25,7 +25,7 @@ from labelgrove.disk.bundle import (
     read_manifest,
 )
 from labelgrove.disk.model_folder import StoredModel, load_model, model_size
-from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
+from labelgrove.errors import ConfigError, ModelFormatError, needing
 from labelgrove.methods import METHODS
 from labelgrove.methods.fitted import held_out_metrics
 
@@ -60,11 +60,9 @@ def model_card(
     library_name: labelgrove
     license: mit
     """
-    try:
+    with needing("hub", "the model card"):
         import jinja2  # noqa: F401 - the template's language
         from huggingface_hub import ModelCard, ModelCardData
-    except ImportError as error:
-        raise MissingExtraError("hub", "the model card") from error
 
     stored = load_model(folder, verify="none")
     tags = ["multi-label-classification", "extreme-classification", stored.method]

@@ -26,7 +26,7 @@ from labelgrove.core.nfc import nfc as composed
 from labelgrove.core.nfc import nfc_table
 from labelgrove.core.strings import StringTable
 from labelgrove.data.languages import language_of
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, needing
 
 SHORTEST = 2  # letters of a word, as in the analyser "word"
 _WORD = re.compile(r"\w+")
@@ -58,10 +58,8 @@ def _stemmer(language: str) -> Callable[[str], str] | None:
 
 
 def _snowball() -> ModuleType:
-    try:
+    with needing("stem", 'tfidf.analyzer="stem"'):
         import snowballstemmer
-    except ImportError as error:
-        raise MissingExtraError("stem", 'tfidf.analyzer="stem"') from error
     module: ModuleType = snowballstemmer  # it has no types
     return module
 

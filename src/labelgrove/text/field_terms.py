@@ -47,12 +47,6 @@ class FieldTerms:
         return cls(names, vocabulary, idf, model)
 
     @classmethod
-    def fit(cls, records: Sequence[str], names: FieldNames, params: TfidfParams) -> FieldTerms:
-        """Counts the values of all documents; ``params`` are those of the words."""
-        counter = value_counter(records)
-        return cls.from_counter(names, params, counter, len(records))
-
-    @classmethod
     def from_counter(
         cls, names: FieldNames, params: TfidfParams, counter: Counter, n_records: int
     ) -> FieldTerms:

@@ -33,7 +33,7 @@ from labelgrove.data.records import FieldNames, plain_texts
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.text import feeding, tfidf_params
 from labelgrove.text.feeding import TextAnalyzer, feed_texts, find_analyzer
-from labelgrove.text.field_terms import FieldTerms, check_weights
+from labelgrove.text.field_terms import FieldTerms, check_weights, value_counter
 from labelgrove.text.tfidf_params import TermCounts, TfidfParams, tables, vocabulary_of
 
 __all__ = ["TermReader", "Tfidf", "TfidfParams"]
@@ -269,7 +269,8 @@ class Tfidf:
         fields = None
         if names is not None:
             assert isinstance(texts, Sequence)
-            fields = FieldTerms.fit(texts, names, params)
+            values = value_counter(texts)
+            fields = FieldTerms.from_counter(names, params, values, len(texts))
         self._fitted = _Fitted.make(params, analyzer, vocabulary_of(counter, params), idf, fields)
         return counter, texts
 

@@ -29,7 +29,7 @@ from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import storing
 from labelgrove.data.formats.documents import BadLine, ReadOptions, ReadReport
 from labelgrove.disk.atomic import try_lock
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, needing
 
 STDIN = "-"
 BUFFER = 1 << 20
@@ -345,8 +345,6 @@ def _compressed(raw: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
 
 
 def _zstd(stream: str, raw: IO[bytes], mode: str) -> Stream:
-    try:
+    with needing("data", "zstd compression"):
         import pyarrow
-    except ImportError as error:
-        raise MissingExtraError("data", "zstd compression") from error
     return getattr(pyarrow, stream)(pyarrow.PythonFile(raw, mode=mode), "zstd")

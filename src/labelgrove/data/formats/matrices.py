@@ -17,6 +17,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +35,7 @@ from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import bare_name, existing, part_names, sibling
 from labelgrove.data.formats.labels import LabelTable, index_with_names
 from labelgrove.data.formats.xc import find_repository_file, first_lines, kind_of_lines, read_xc
-from labelgrove.errors import DataError, LabelgroveError
+from labelgrove.errors import DataError, ResourceError
 
 
 def find_matrix(path: Path, options: ReadOptions) -> Path | None:
@@ -232,14 +233,22 @@ def _label_index(found: PecosFiles, count: int, names: LabelTable | None) -> Lab
 
 def load_npz(path: Path) -> CSR:
     """A valid sparse matrix written by SciPy's ``save_npz``; pickled objects are refused."""
-    try:
+    with _saved_by_scipy(path):
         csr = as_csr(read_npz(path))
         csr_parts(csr)
-    except DataError as error:
-        if error.file is not None:
+    return csr
+
+
+@contextmanager
+def _saved_by_scipy(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ResourceError, MemoryError):
+        raise
+    except Exception as error:  # SciPy, NumPy and zipfile raise many kinds for damaged files
+        if isinstance(error, DataError) and error.file is not None:
             raise
         raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
-    return csr
 
 
 _HEADERS = {
@@ -250,23 +259,14 @@ _HEADERS = {
 
 def read_npz(path: Path) -> SparseMatrix:
     """The matrix in a file, of any SciPy kind, as large as it says, and without pickled objects."""
-    try:
+    with _saved_by_scipy(path):
         size = _unpacked_size(path)
         check_unpacked(size, path.stat().st_size, file=path)
         require(None, size, f"reading {path}")
         matrix = sparse.load_npz(path)
-    except (LabelgroveError, MemoryError):
-        raise
-    except Exception as error:  # SciPy, NumPy and zipfile raise many kinds for damaged files
-        raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
-    if not sparse.issparse(matrix):
-        raise DataError("is not a sparse matrix saved by SciPy", file=path)
-    for count, axis in zip(matrix.shape, ("rows", "columns"), strict=False):
-        check_announced(int(count), size, axis, file=path)
-    try:
+        for count, axis in zip(matrix.shape, ("rows", "columns"), strict=False):
+            check_announced(int(count), size, axis, file=path)
         check_structure(matrix)
-    except DataError as error:
-        raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
     return matrix
 
 

@@ -12,7 +12,7 @@ from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import STDIN
 from labelgrove.data.formats.tables import for_columns, record_documents
 from labelgrove.data.records import listed
-from labelgrove.errors import DataError, MissingExtraError
+from labelgrove.errors import DataError, needing
 
 Batch: TypeAlias = Any  # a pyarrow.RecordBatch; pyarrow ships no types
 MIN_ROWS, MAX_ROWS = 8, 1024  # of a batch
@@ -22,11 +22,9 @@ ITEM_BYTES = 8  # that a row of a column or an item of a list takes at least
 
 def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
     """The documents of a Parquet file, with one batch of rows in memory at a time."""
-    try:
+    with needing("data", "reading Parquet"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError("data", "reading Parquet") from error
     if str(path) == STDIN:
         raise DataError("Parquet cannot be read from standard input; give a file")
     try:

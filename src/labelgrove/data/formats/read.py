@@ -107,24 +107,24 @@ def _of_file(file: Path) -> str:
     if by_name in ("csv", "tsv", "parquet", "xlsx"):
         return by_name
     if bare_name(file).endswith((".npz", ".npy")):
-        raise DataError(
-            "is a matrix, and there are no labels with it; give the folder of X.trn.npz and "
-            "Y.trn.npz (labelgrove train FOLDER), or the texts, and this file as --features",
-            file=file,
-        )
+        raise _without_labels(file, "X.trn.npz and Y.trn.npz (labelgrove train FOLDER)")
     if lf.find_lf_matrices(file, ReadOptions()):
         return "lf"
     format = _by_content(file) or by_name
     if format == "text" and matrices.matrix_kind(file) == "pairs":
-        raise DataError(
-            "is a matrix, and there are no labels with it; give the folder of trn_X_Xf.txt and "
-            "trn_X_Y.txt, or the texts, and this file as --features",
-            file=file,
-        )
+        raise _without_labels(file, "trn_X_Xf.txt and trn_X_Y.txt")
     if format is None:
         reason = f"unknown file format; set format (--format) to one of {', '.join(FORMATS)}"
         raise DataError(reason, file=file)
     return format
+
+
+def _without_labels(file: Path, names: str) -> DataError:
+    return DataError(
+        f"is a matrix, and there are no labels with it; give the folder of {names}, or the texts, "
+        "and this file as --features",
+        file=file,
+    )
 
 
 def _by_content(path: Path | str) -> str | None:

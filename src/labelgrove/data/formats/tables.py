@@ -28,7 +28,7 @@ from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, Re
 from labelgrove.data.formats.files import STDIN, lines, parse_each
 from labelgrove.data.formats.jsonl import record_parser
 from labelgrove.data.records import listed
-from labelgrove.errors import ConfigError, DataError, LabelgroveError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, LabelgroveError, needing
 
 Labels: TypeAlias = list[object] | dict[object, object]  # the latter with weights
 SEPARATORS = ("|", ";")
@@ -289,10 +289,8 @@ MAX_CELLS = 100_000_000  # a row has all cells before its last one
 
 def iter_excel(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
     """The documents of a workbook's first sheet, one at a time; cells are read as their texts."""
-    try:
+    with needing("excel", "reading Excel files"):
         import openpyxl
-    except ImportError as error:
-        raise MissingExtraError("excel", "reading Excel files") from error
     if str(path) == STDIN:
         raise DataError("Excel files cannot be read from standard input; give a file")
     with files.open_bytes(path) as file:

@@ -25,7 +25,7 @@ from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import Documents, texts_only
 from labelgrove.disk.bundle import regular_size
 from labelgrove.disk.model_folder import StoredModel, reading_parts, save_model
-from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError, UnsupportedError
+from labelgrove.errors import ConfigError, ModelFormatError, UnsupportedError, needing
 from labelgrove.evaluation.calibration import Calibration
 from labelgrove.evaluation.predictions import Predictions, check_fitted
 from labelgrove.exchange.export import runtime
@@ -282,10 +282,8 @@ def export(
             "texts, and an exported model reads texts alone; train it with features=own"
         )
     for library in ("torch", "onnx", "onnxruntime", "onnxscript"):
-        try:
+        with needing("export", "exporting a model"):
             import_module(library)
-        except ImportError as error:
-            raise MissingExtraError("export", "exporting a model") from error
     from labelgrove.exchange.export.encoder_graph import some_tokens, write_graph, write_int8
 
     encoder, params = pieces.encoder, model.trained_config()

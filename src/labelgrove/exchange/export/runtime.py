@@ -24,7 +24,7 @@ from labelgrove.core.part import Part
 from labelgrove.core.resources import thread_count
 from labelgrove.core.topk import TopK, drop_repeated, top_k
 from labelgrove.data.corpus import Strings
-from labelgrove.errors import MissingExtraError, ModelFormatError
+from labelgrove.errors import ModelFormatError, needing
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, allowed_nodes, children_of, nodes_needed
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
@@ -64,10 +64,8 @@ class OnnxEncoder:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The ``tokenizers.Tokenizer`` of the folder."""
-        try:
+        with needing("onnx", "an exported model"):
             from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingExtraError("onnx", "an exported model") from error
         file = self.folder / TOKENIZER
         try:
             return Tokenizer.from_str(file.read_text(encoding="utf-8"))
@@ -132,10 +130,8 @@ def batches(tokens: Tokens, most: int, documents: int) -> Iterator[Int64]:
 
 def open_session(file: Path, threads: int) -> InferenceSession:
     """onnxruntime's session of a graph, on the CPU."""
-    try:
+    with needing("onnx", "an exported model"):
         import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError("onnx", "an exported model") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
