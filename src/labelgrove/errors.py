@@ -111,6 +111,15 @@ class MissingExtraError(LabelgroveError, ImportError):
         return type(self), (self.extra, self.what)
 
 
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Makes a MissingExtraError of a package that cannot be imported inside."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(extra, what) from error
+
+
 class MissingPackageError(LabelgroveError, ImportError):
     """A package that no extra has, because users bring their own, is not installed.
 

@@ -31,7 +31,7 @@ def test_predictions_of_shards_are_those_of_the_whole(
 ) -> None:
     run("predict", model, folder / "dev.jsonl", "--k", 3, "--out", tmp_path / "whole.jsonl")
     done = run(
-        *("predict", model, f"file://{shards}", "--k", 3),
+        *("predict", model, shards, "--k", 3),
         *("--engine", "local", "--out", tmp_path / "parts"),
     )
     files = sorted((tmp_path / "parts").iterdir())
@@ -50,8 +50,7 @@ def test_figures_of_shards_are_those_of_the_whole(
     given = [flag, *values[flag]] if flag else []
     asked = ("--metric", "P@1,nDCG@3,PSP@5,macro-F1@5", *given, "--json")
     whole = json.loads(run("evaluate", model, folder / "dev.jsonl", *asked).stdout)
-    place = f"file://{shards}" if flag == "--intervals" else shards
-    done = run("evaluate", model, f"{place}/part-*.jsonl", "--engine", "local", *asked)
+    done = run("evaluate", model, f"{shards}/part-*.jsonl", "--engine", "local", *asked)
     assert "part-*.jsonl: 20 documents" in done.stderr
     parts = json.loads(done.stdout)
     for key in ("seconds", "cpu_seconds"):

@@ -100,7 +100,7 @@ def test_a_matrix_can_hold_the_labels():
         ([{"a": float("inf")}], "must be > 0"),
         ([{"a": "1"}], "must be > 0"),
         ([{"a": None}], "must be > 0"),
-        ([["a"], ["b"]], "1 texts but 2 label lists"),
+        ([["a"], ["b"]], "1 texts but 2 rows"),
     ],
 )
 def test_wrong_labels_are_located(labels, message):

@@ -95,9 +95,6 @@ SCRIPTS = {
 }
 
 
-FILLERS = ["these", "are", "common", "words", "which", "many", "documents", "have"]
-
-
 def documents(script, count, seed=0):
     """Sentences without spaces; a third of a document's words belong to its label."""
     letters, (short, long) = SCRIPTS[script]
@@ -180,23 +177,6 @@ def test_texts_with_some_such_letters_are_read_by_both():
     assert tfidf.terms() == ["blue", "hats", "red", "shoes", *runs]
     with pytest.warns(LabelgroveWarning, match="tfidf.analyzer=mixed reads their characters"):
         Tfidf(TfidfParams(analyzer="word")).fit(texts)
-
-
-@pytest.mark.parametrize("script", ["Chinese", "Japanese", "Thai"])
-def test_a_corpus_of_two_languages_is_learnt_in_both(script):
-    """A third of the documents has no spaces; by words, nothing was learnt from these."""
-    (own, own_labels), (test, test_labels) = documents(script, 300), documents(script, 150, seed=1)
-    draw = np.random.default_rng(2)
-    spaced = [f"topic{number}" for number in draw.integers(0, 20, 1200)]
-    texts = [f"{topic} {' '.join(draw.choice(FILLERS, 12))}" for topic in spaced]
-    train = [*own, *texts[:1000]], [*own_labels, *([topic] for topic in spaced[:1000])]
-    with pytest.warns(LabelgroveWarning, match="some letters"):
-        model = Linear().fit(*train)
-        by_words = Linear(tfidf=TfidfParams(analyzer="word")).fit(*train)
-    assert model.score(test, test_labels) > 0.9
-    assert by_words.score(test, test_labels) < 0.3
-    rest = texts[1000:], [[topic] for topic in spaced[1000:]]
-    assert model.score(*rest) > 0.95 and by_words.score(*rest) > 0.95
 
 
 def test_ngrams_that_were_set_stay():

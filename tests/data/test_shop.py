@@ -152,5 +152,4 @@ def test_millions_of_labels_need_no_memory_of_their_own():
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):
-    with pytest.raises(ConfigError, match=message):
-        next(shop_documents(1, **arguments))
+    pytest.raises(ConfigError, next, shop_documents(1, **arguments)).match(message)

@@ -153,17 +153,6 @@ def test_finished_stages(engine, stage, reused, shop, disk):
     assert_same_bits(load(shop / "model"), load(disk.path / "model"))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_copies_of_remote_shards(engine, shop, disk, tmp_path):
-    disk.mount((shop / "shards/0.jsonl").stat().st_size // 2)
-    url = f"file://{shop / 'shards'}"
-    folders = {"TMPDIR": str(disk.path), "RAY_TMPDIR": "/tmp"}  # Ray's own files go elsewhere
-    done = command("predict", shop / "model", url, engine, tmp_path / "out", **folders)
-    refused(done, disk.path)
-    assert list((tmp_path / "out").iterdir()) == []
-    assert [name for name in disk.names() if name.startswith("labelgrove-")] == []
-
-
 @pytest.mark.long_ray
 def test_blocks_that_workers_hold(disk):
     """Ray puts what its memory cannot hold on the disk of the machine."""

@@ -236,8 +236,7 @@ def test_mistakes_leave_nothing_behind(
         "backend=omikuji\n[unloaded]\nvocab=others\n[finnish]\nvocab=things\nlanguage=fi\n"
         "[nothing]\nvocab=things(exclude=*)\n"
     )
-    with pytest.raises((ConfigError, DataError), match=message):
-        imported(project, *flags)
+    pytest.raises((ConfigError, DataError), imported, project, *flags).match(message)
     assert not Path("out").exists()
 
 

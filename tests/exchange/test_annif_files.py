@@ -63,8 +63,7 @@ def test_sections_are_those_of_configparser(tmp_path: Path) -> None:
 def test_hostile_sections(tmp_path: Path, lines: str, message: str) -> None:
     file = tmp_path / "projects.cfg"
     file.write_text(f"[a]\n{lines}")
-    with pytest.raises(ConfigError, match=message):
-        read_sections(file)
+    pytest.raises(ConfigError, read_sections, file).match(message)
 
 
 RDF = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -147,5 +146,4 @@ def test_data_outside_the_data_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"subjects\.csv: is outside the folder"):
         project_vocabulary(project)
     file.write_text("[../../a]\nvocab=v\n")
-    with pytest.raises(ConfigError, match="is no id of a project"):
-        read_project(str(file))
+    pytest.raises(ConfigError, read_project, str(file)).match("is no id of a project")

@@ -174,12 +174,9 @@ class Predicting:
 
     def shard(self, paths: tuple[str, str]) -> Done:
         """Predicts one file into another."""
-        from labelgrove.data.formats.shards import fetched
-
         source, target = paths
         own = replace(self, report=ReadReport())
-        with fetched(source) as file:
-            return own.predict(str(file), target, lambda count: None)
+        return own.predict(source, target, lambda count: None)
 
 
 def _text_batches(documents: Iterator[Document], size: int) -> Iterator[Batch]:

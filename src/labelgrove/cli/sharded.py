@@ -16,7 +16,7 @@ from labelgrove.core.arrays import CSR, stacked_rows
 from labelgrove.core.topk import TopK
 from labelgrove.data.facts import warning_of
 from labelgrove.data.formats import ReadOptions, ReadReport
-from labelgrove.data.formats.shards import fetched, shards_of
+from labelgrove.data.formats.shards import shards_of
 from labelgrove.evaluation.measures import Measures, check_labels
 from labelgrove.evaluation.metrics import Evaluation
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
@@ -51,8 +51,8 @@ class ShardJob:
 
         def predicted(shard: str) -> ShardScores:
             report = ReadReport()
-            with fetched(shard) as file:
-                corpus = common.read_for(model, file, self.how, index=model.index_, report=report)
+            file = Path(shard)
+            corpus = common.read_for(model, file, self.how, index=model.index_, report=report)
             start = time.process_time()
             predictions = model.predict(corpus, k=self.k, threads=self.threads)
             cpu = time.process_time() - start

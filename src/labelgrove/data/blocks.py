@@ -89,7 +89,6 @@ def shape_of(block: Features) -> tuple[int, int, int, int, bool]:
 
 
 def selected(block: Features, groups: Sequence[Int64]) -> list[Features]:
-    """The rows of each group."""
     return [block.take(rows) for rows in groups]
 
 
@@ -150,7 +149,6 @@ class ShardedCorpus:
         return self.engine.results(self.engine.map(function, self.texts, *shared))
 
     def facts(self) -> TrainingFacts:
-        """What a model remembers of these documents."""
         counts = np.bincount(self.labels.indices, minlength=len(self.index)).astype(np.int64)
         limit = limit_for(len(self))
         hashes = np.unique(np.concatenate([*self.map(_hashes_of, limit)]))

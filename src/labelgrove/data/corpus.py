@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.aliases import LabelInput
-from labelgrove.core.arrays import CSR, Array, MatrixLike, as_csr, narrow_csr, offsets
+from labelgrove.core.arrays import CSR, Array, Int64, MatrixLike, as_csr, narrow_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable, nearest_strings, row_numbers
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
-from labelgrove.data.frames import check_texts, weighted_labels, without_frame
+from labelgrove.data.frames import indicator, is_frame, text_list, weighted_labels, without_frame
 from labelgrove.errors import DataError, warn
 
 Strings = Sequence[str]
@@ -102,10 +102,7 @@ class LabelIndex:
         return f"unknown label {label!r}{hint}; the index has {len(self):,} labels"
 
     def get(self, label: str) -> int | None:
-        """Like :meth:`column`, but None for a label that the index does not have.
-
-        How accents are spelled in Unicode makes no difference.
-        """
+        """Like :meth:`column`, but None for an unknown label; any spelling of accents will do."""
         column = self._column_of_id.get(label)
         if column is None and self.names is not self.ids:
             column = self._column_of_name.get(label)
@@ -114,11 +111,7 @@ class LabelIndex:
         return column
 
     def encode(self, label_lists: Iterable[object]) -> tuple[CSR, npt.NDArray[np.int64]]:
-        """Label lists as a documents x labels matrix, and per document how many were unknown.
-
-        Each list holds ids or names, or is a mapping from them to weights. A repeated label counts
-        once (with its largest weight).
-        """
+        """Label lists or mappings to weights as a matrix, and how many of each were unknown."""
         indptr = [0]
         indices: list[int] = []
         data: list[float] = []
@@ -142,10 +135,7 @@ class LabelIndex:
 
     @classmethod
     def from_label_lists(cls, label_lists: Iterable[object]) -> LabelIndex:
-        """All labels that occur, sorted, so that the index does not depend on the order of rows.
-
-        Labels that differ only in how accents are spelled in Unicode become one, in NFC.
-        """
+        """All labels that occur, sorted; those that differ only in accents' spelling are one."""
         lists = enumerate(label_lists)
         labels = {label for row, labels in lists for label, _ in weighted_labels(labels, row)}
         if merged := merged_labels(labels):
@@ -153,7 +143,6 @@ class LabelIndex:
         return cls(sorted(set(map(nfc, labels))), listed=False)
 
     def with_groups(self, groups: Mapping[str, npt.ArrayLike]) -> LabelIndex:
-        """The same labels with more groups."""
         names = None if self.names is self.ids else self.names
         both = {**self.groups, **groups}
         return LabelIndex(self.ids, names=names, texts=self.texts, groups=both, listed=self.listed)
@@ -172,7 +161,6 @@ class LabelIndex:
         return self._with_hidden(columns) if columns.any() else self
 
     def revealed(self) -> LabelIndex:
-        """The same labels, none of them hidden."""
         return self if self.hidden is None else self._with_hidden(None)
 
     def _with_hidden(self, columns: npt.NDArray[np.bool_] | None) -> LabelIndex:
@@ -266,28 +254,9 @@ class Corpus:
         index: LabelIndex | None = None,
         ids: Sequence[str] | None = None,
     ) -> Corpus:
-        """From plain lists: texts, and for each text its labels (ids, names or a weight mapping).
-
-        ``labels`` may also be a documents x labels matrix; its columns are those of ``index``, or
-        are named by their numbers.
-        """
-        texts, labels = without_frame(texts, "documents"), without_frame(labels, "labels")
-        if isinstance(texts, str):
-            raise DataError(f"texts must be a list of strings, got the string {texts[:40]!r}")
-        texts = _sequence(texts)
-        if not isinstance(texts, StringTable):
-            check_texts(texts)
-        if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
-            matrix = as_csr(labels, name="labels")
-            if index is None:
-                index = LabelIndex(map(str, range(matrix.shape[1])))
-            return cls(texts, matrix, index, ids)
-        if len(texts) != len(labels):
-            raise DataError(f"{len(texts)} texts but {len(labels)} label lists")
-        if index is None:
-            index = LabelIndex.from_label_lists(labels)
-        matrix, unknown = index.encode(labels)
-        return cls(texts, matrix, index, ids, unknown=unknown)
+        """From plain lists: texts and their labels, as :func:`label_matrix` takes them."""
+        matrix, index, unknown = label_matrix(labels, index)
+        return cls(text_list(texts), matrix, index, ids, unknown=unknown)
 
     def __len__(self) -> int:
         return int(self.labels.shape[0])
@@ -337,13 +306,37 @@ class Corpus:
         return replace(self, labels=labels, index=index, unknown=self.unknown + lost)
 
 
+def label_matrix(
+    y: LabelInput, index: LabelIndex | Sequence[str] | None
+) -> tuple[CSR, LabelIndex, Int64]:
+    """The matrix and the index of labels as people give them, and the unknown ones of each row."""
+    if index is not None and not isinstance(index, LabelIndex):
+        index = LabelIndex([str(name) for name in index], listed=False)
+    if is_frame(y) and (table := indicator(y)) is not None:
+        y, index = table[0], LabelIndex(table[1], listed=False) if index is None else index
+    y = without_frame(y, "labels")
+    if sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2):
+        matrix = as_csr(y, name="labels").copy()
+        matrix.eliminate_zeros()
+        if matrix.nnz and matrix.data.min() < 0:
+            raise DataError("label weights must be positive")
+        if index is None and isinstance(y, np.ndarray):  # as scikit-learn's binarizers make it
+            warn(
+                "the columns of the label matrix have no names, so labels are called by their "
+                "numbers; give names with index=, such as index=binarizer.classes_"
+            )
+        names = LabelIndex([str(c) for c in range(matrix.shape[1])]) if index is None else index
+        return matrix, names, np.zeros(matrix.shape[0], np.int64)
+    labels = list(y)
+    names = LabelIndex.from_label_lists(labels) if index is None else index
+    matrix, unknown = names.encode(labels)
+    return matrix, names, unknown
+
+
 def to_columns(
     matrix: CSR, labels: Iterable[str], index: LabelIndex
 ) -> tuple[CSR, npt.NDArray[np.int64]]:
-    """A matrix in columns of the index, and per row how many entries have none there.
-
-    ``labels`` are the ids of its own columns, or names if the index has names instead.
-    """
+    """A matrix in columns of the index, and per row how many entries have none there."""
     indexed = (index.get(label) for label in labels)
     column_of = np.array([-1 if column is None else column for column in indexed], np.int32)
     columns = column_of[matrix.indices]

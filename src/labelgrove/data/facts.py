@@ -37,7 +37,6 @@ class Fingerprints:
 
     @classmethod
     def of(cls, corpus: Corpus, limit: int | None = None) -> Fingerprints:
-        """The hashes of a corpus."""
         limit = limit_for(len(corpus)) if limit is None else limit
         return cls(np.unique(_hashes(corpus, limit)), limit)
 
@@ -113,7 +112,6 @@ class TrainingFacts:
 
     @classmethod
     def of(cls, corpus: Corpus) -> TrainingFacts:
-        """Counts of a training corpus."""
         counts = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
         return cls(
             len(corpus),
@@ -135,7 +133,6 @@ class TrainingFacts:
         return None if self.fingerprints is None else self.fingerprints.warning(corpus)
 
     def state(self) -> Part:
-        """For the model folder."""
         names = ("documents", "from_text", "width", "grown", "given")
         config: JsonObject = {name: getattr(self, name) for name in names}
         if self.fields is not None:
@@ -148,7 +145,6 @@ class TrainingFacts:
 
     @classmethod
     def from_state(cls, part: Part) -> TrainingFacts:
-        """From the model folder."""
         config, hashes = part.config, part.arrays.get("fingerprints")
         fingerprints = None
         if hashes is not None:

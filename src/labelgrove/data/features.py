@@ -126,7 +126,6 @@ class Features:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], prefix: str) -> Features:
-        """The inverse of :meth:`arrays`."""
         terms = csr_from_arrays(arrays, prefix) if f"{prefix}.indptr" in arrays else None
         return cls(terms, arrays.get(f"{prefix}.dense"))
 
@@ -178,7 +177,6 @@ def unit_values(indptr: Array, data: Array) -> npt.NDArray[np.float32]:
 
 
 def row_lengths(indptr: Array, data: Array) -> npt.NDArray[np.float64]:
-    """Lengths of the rows of a CSR matrix."""
     blocks = _entry_blocks(indptr, data)
     return np.concatenate([np.zeros(0), *(_lengths(ends, values) for ends, values in blocks)])
 

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from labelgrove.core.arrays import Float32
-from labelgrove.errors import DataError, MissingExtraError
+from labelgrove.core.strings import StringTable
+from labelgrove.errors import DataError, needing
 
 Frame: TypeAlias = Any  # a table of pandas, polars, Arrow or another library
 Column: TypeAlias = Any  # one of its columns, or any other value
@@ -112,10 +113,8 @@ def _column(frame: Frame, name: object) -> list[object]:
     column = frame[name]
     values = as_list(column)
     if values is column:  # DuckDB and others give their data through Arrow alone
-        try:
+        with needing("data", f"reading a {type(frame).__name__}"):
             import pyarrow
-        except ImportError as error:
-            raise MissingExtraError("data", f"reading a {type(frame).__name__}") from error
         values = pyarrow.table(frame)[name].to_pylist()
     return list(values)
 
@@ -123,8 +122,18 @@ def _column(frame: Frame, name: object) -> list[object]:
 SEPARATORS = (";", "|", ",", "\t")  # that a string with several labels may have
 
 
-def check_texts(texts: Sequence[object]) -> None:
-    """Refuses documents that are not strings; pandas reads empty cells as NaN."""
+def text_list(documents: Column) -> Sequence[str]:
+    """Texts, all of them strings; pandas reads empty cells as NaN."""
+    if isinstance(documents, str):
+        raise DataError("documents are one string; give a list of strings, even for one document")
+    if isinstance(documents, StringTable):
+        return documents
+    given = documents if type(documents) is list else without_frame(documents, "documents")
+    try:
+        texts: Sequence[str] = given if isinstance(given, Sequence) else list(given)
+    except TypeError:
+        kind = type(documents).__name__
+        raise DataError(f"documents must be a list of strings, got {kind}") from None
     for row, text in enumerate(texts):
         if isinstance(text, str):
             continue
@@ -139,6 +148,7 @@ def check_texts(texts: Sequence[object]) -> None:
                 'labelgrove.records(rows, text=["title"], fields=["creator"])'
             )
         raise DataError(f"document {row} is {type(text).__name__}, not a string: {text!r:.60}")
+    return texts
 
 
 def weighted_labels(labels: object, row: int) -> Iterable[tuple[str, float]]:

@@ -9,22 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.aliases import DocumentInput, LabelInput
-from labelgrove.core.arrays import CSR, Int64, MatrixLike, as_csr
+from labelgrove.core.arrays import CSR, MatrixLike
 from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.core.strings import StringTable
-from labelgrove.data.corpus import Corpus, LabelIndex, Strings
+from labelgrove.data.corpus import Corpus, LabelIndex, Strings, label_matrix
 from labelgrove.data.features import Features, as_features
-from labelgrove.data.frames import (
-    as_list,
-    check_texts,
-    column_count,
-    indicator,
-    is_frame,
-    without_frame,
-)
+from labelgrove.data.frames import as_list, column_count, is_frame, text_list
 from labelgrove.data.records import FieldNames, check_names, frame_documents, is_record
-from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +118,7 @@ def labelled_corpus(
             raise DataError("got a Corpus and labels besides; a Corpus carries its own labels")
         corpus = X
     else:
-        matrix, index, unknown = _label_matrix(y, index)
+        matrix, index, unknown = label_matrix(y, index)
         if column_count(X) > 1:
             X = frame_documents(X, {*index.ids, *index.names})
         given = documents_of(X)
@@ -178,34 +171,6 @@ def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | 
     return replace(learnt_from, index=index), replace(held_out, index=index)
 
 
-def _label_matrix(
-    y: LabelInput, index: LabelIndex | Sequence[str] | None
-) -> tuple[CSR, LabelIndex, Int64]:
-    if index is not None and not isinstance(index, LabelIndex):
-        index = LabelIndex([str(name) for name in index], listed=False)
-    if is_frame(y) and (table := indicator(y)) is not None:
-        y, index = table[0], LabelIndex(table[1], listed=False) if index is None else index
-    y = without_frame(y, "labels")
-    if sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2):
-        matrix = as_csr(y, name="labels").copy()
-        matrix.eliminate_zeros()
-        if matrix.nnz and matrix.data.min() < 0:
-            raise DataError("label weights must be positive")
-        if index is None and isinstance(y, np.ndarray):  # as scikit-learn's binarizers make it
-            warn(
-                "the columns of the label matrix have no names, so labels are called by their "
-                "numbers; give names with index=, such as index=binarizer.classes_"
-            )
-        names = LabelIndex([str(c) for c in range(matrix.shape[1])]) if index is None else index
-        if len(names) != matrix.shape[1]:
-            raise DataError(f"labels have {matrix.shape[1]} columns, the index {len(names)} labels")
-        return matrix, names, np.zeros(matrix.shape[0], np.int64)
-    labels = list(y)
-    names = LabelIndex.from_label_lists(labels) if index is None else index
-    matrix, unknown = names.encode(labels)
-    return matrix, names, unknown
-
-
 def checked_inputs(X: DocumentInput) -> Features | Strings:
     """Documents for fit or predict: Features, or a sequence of strings."""
     if isinstance(X, (Corpus, Documents)):
@@ -213,17 +178,7 @@ def checked_inputs(X: DocumentInput) -> Features | Strings:
     matrix = sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2)
     if matrix or isinstance(X, Features):
         return as_features(X)
-    if isinstance(X, str):
-        raise DataError("documents are one string; give a list of strings, even for one document")
-    if isinstance(X, StringTable):
-        return X
-    given = without_frame(X, "documents")
-    try:
-        texts: Strings = given if isinstance(given, Sequence) else list(given)
-    except TypeError:
-        raise DataError(f"documents must be a list of strings, got {type(X).__name__}") from None
-    check_texts(texts)
-    return texts
+    return text_list(X)
 
 
 def documents_of(X: DocumentInput) -> Documents:
@@ -235,10 +190,7 @@ def documents_of(X: DocumentInput) -> Documents:
 
 
 def with_fields(X: DocumentInput, names: FieldNames | None) -> DocumentInput:
-    """Documents for a model whose fields are ``names``: mappings and frames become records.
-
-    Refuses fields that the model does not read.
-    """
+    """Documents for a model that reads these fields: mappings and frames become records."""
     if isinstance(X, (Corpus, Documents)):
         if X.texts is not None:
             check_names(X.texts, names)

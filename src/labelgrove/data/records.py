@@ -144,12 +144,7 @@ WORDS_OF_TEXT, ROWS_LOOKED_AT = 3, 1000
 
 
 def frame_documents(frame: Frame, labels: Container[str]) -> list[str]:
-    """Documents of a frame with several columns; says what each column is taken for.
-
-    Columns of strings with three words and more on average are texts, the others are fields. A
-    column that differs in every row is a number of the row and tells nothing of other rows. One
-    that has the ``labels`` to learn is refused.
-    """
+    """Documents of a frame: columns of three words and more are texts, others fields; says so."""
     rows = frame_rows(frame)
     words: dict[str, float] = {}
     numbering = []

@@ -23,13 +23,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from labelgrove.core.arrays import as_csr
-from labelgrove.core.late import sparse
 from labelgrove.core.strings import StringTable
 from labelgrove.data import shop_words as words
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.formats.building import TableBuilder
-from labelgrove.data.formats.documents import Document
+from labelgrove.data.formats.building import build_corpus
+from labelgrove.data.formats.documents import Document, ReadReport
 from labelgrove.data.shop_words import ATTRIBUTES, Wording, capital, plural
 from labelgrove.data.splits import PARTS, string_hash
 from labelgrove.errors import ConfigError
@@ -84,28 +82,15 @@ def shop_documents(
 
 def shop_corpus(n: int, *, labels: int = 2000, seed: int = 0, part: str = "train") -> Corpus:
     """The same documents as a corpus, with the index of all labels of the shop."""
-    indptr, indices = [0], list[int]()
-
-    def texts() -> Iterator[str]:
-        for _, text, columns in Shop(labels, seed).documents(n, part):
-            indices.extend(columns)
-            indptr.append(len(indices))
-            yield text
-
-    table = StringTable.from_strings(texts())
-    ones = np.ones(len(indices), np.float32)
-    matrix = sparse.csr_array((ones, indices, indptr), shape=(n, labels))
-    ids = StringTable.from_strings(f"{part}-{number}" for number in range(n))
-    return Corpus(table, as_csr(matrix), shop_label_index(labels, seed), ids)
+    documents = shop_documents(n, labels=labels, seed=seed, part=part)
+    index = shop_label_index(labels, seed)
+    return build_corpus(documents, source="shop", report=ReadReport(), index=index)
 
 
 def shop_label_index(labels: int = 2000, seed: int = 0) -> LabelIndex:
     """The index of all labels of a made-up shop: ids, names, texts, and a group per kind."""
-    shop, builders = Shop(labels, seed), [TableBuilder() for _ in range(3)]
-    for row in shop.rows():
-        for value, builder in zip(row, builders, strict=True):
-            builder.add(value)
-    ids, names, texts = (builder.table() for builder in builders)
+    shop = Shop(labels, seed)
+    ids, names, texts = map(StringTable.from_strings, zip(*shop.rows(), strict=True))
     ranges = {kind: range(start, start + shop.sizes[kind]) for kind, start in shop.starts.items()}
     groups = {kind: columns for kind, columns in ranges.items() if columns}
     return LabelIndex(ids, names=names, texts=texts, groups=groups)

@@ -20,7 +20,7 @@ from labelgrove.data.records import words_of
 from labelgrove.data.splits import string_hash
 
 # Labels by number of documents: more than 100, 11 to 100, 1 to 10.
-BINS = {"head": (101, None), "torso": (11, 100), "tail": (1, 10)}
+BINS = {"head": (101, np.inf), "torso": (11, 100), "tail": (1, 10)}
 _SAMPLED_TEXTS, _SAMPLED_CHARACTERS = 2000, 2000
 _SMALLEST_SHARE = 0.005
 
@@ -198,8 +198,8 @@ def _overlap(texts: set[int], folded: set[int], other: Iterable[Document]) -> Ov
     return Overlap(documents, same, similar)
 
 
-def _bin(counts: Int64, low: int, high: int | None) -> Bin:
-    inside = counts[(counts >= low) & (counts <= (high or np.inf))]
+def _bin(counts: Int64, low: int, high: float) -> Bin:
+    inside = counts[(counts >= low) & (counts <= high)]
     return Bin(len(inside), int(inside.sum()))
 
 
@@ -221,80 +221,66 @@ _INFLECTED = ("German", "Finnish", "Hungarian", "Turkish", "Russian", "Polish", 
 
 def advice(stats: CorpusStats) -> list[str]:
     """Sentences, most important first; none for a corpus without oddities in English."""
-    return [*_about_texts(stats), *_about_labels(stats), *_about_languages(stats)]
-
-
-def _about_texts(stats: CorpusStats) -> list[str]:
-    sentences = []
-    if (other := stats.other) is not None and other.same + other.similar:
-        sentences.append(
+    other = stats.other or Overlap(0, 0, 0)
+    groups = stats.similar_labels
+    examples = "; ".join(" and ".join(map(repr, group)) for group in groups[:_SHOWN])
+    unspaced = sum(stats.scripts.get(script, 0.0) for script in UNSPACED_SCRIPTS)
+    languages = {name: share for name, share in stats.languages.items() if share >= _SHARE}
+    languages.pop("unknown", None)
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in languages.items())
+    inflected = [name for name in _INFLECTED if name in languages]
+    findings: list[tuple[object, str]] = [
+        (
+            other.same + other.similar,
             f"of the {other.documents:,} documents of the other part, {other.same:,} have a text "
             f"of this part and {other.similar:,} more nearly have one: figures that are measured "
-            "there are too good; remove these from one of the two parts"
-        )
-    if 0 < stats.empty_texts < stats.documents:  # a corpus of features has no texts at all
-        sentences.append(
+            "there are too good; remove these from one of the two parts",
+        ),
+        (
+            0 < stats.empty_texts < stats.documents,  # a corpus of features has no texts at all
             f"{_documents(stats.empty_texts)} no text: leave them out, or name more fields with "
-            "--text-field"
-        )
-    if stats.duplicate_texts:
-        sentences.append(
+            "--text-field",
+        ),
+        (
+            stats.duplicate_texts,
             f"{_documents(stats.duplicate_texts)} the text of an earlier one: keep one of each, "
-            "with the labels of all; `labelgrove data split` puts equal texts into the same part"
-        )
-    if stats.similar_texts:
-        sentences.append(
+            "with the labels of all; `labelgrove data split` puts equal texts into the same part",
+        ),
+        (
+            stats.similar_texts,
             f"{_documents(stats.similar_texts)} nearly the text of another one: parts drawn at "
             "random share such texts, and figures become too good; keep one of each, or see with "
-            "--dev how many your parts share"
-        )
-    if stats.duplicate_ids:
-        sentences.append(
+            "--dev how many your parts share",
+        ),
+        (
+            stats.duplicate_ids,
             f"{_documents(stats.duplicate_ids)} the id of an earlier one: nobody can tell their "
-            "predictions apart; give each its own"
-        )
-    return sentences
-
-
-def _about_labels(stats: CorpusStats) -> list[str]:
-    sentences = []
-    if groups := stats.similar_labels:
-        examples = "; ".join(" and ".join(map(repr, group)) for group in groups[:_SHOWN])
-        sentences.append(
+            "predictions apart; give each its own",
+        ),
+        (
+            groups,
             f"{sum(map(len, groups)):,} labels differ only by case or spacing, for example "
-            f"{examples}: they are learnt as different labels; write each in one way"
-        )
-    if stats.respelled_labels:
-        sentences.append(f"{stats.respelled_labels}; you need not do anything")
-    return sentences
-
-
-def _about_languages(stats: CorpusStats) -> list[str]:
-    sentences = []
-    unspaced = sum(stats.scripts.get(script, 0.0) for script in UNSPACED_SCRIPTS)
-    if unspaced >= _SHARE:
-        sentences.append(
+            f"{examples}: they are learnt as different labels; write each in one way",
+        ),
+        (stats.respelled_labels, f"{stats.respelled_labels}; you need not do anything"),
+        (
+            unspaced >= _SHARE,
             f"{unspaced:.0%} of the letters are in scripts without spaces between words: tf-idf "
             "reads these by characters unless you set tfidf.analyzer, and the matcher cannot read "
-            "them"
-        )
-    names = [
-        f"{name} {share:.0%}"
-        for name, share in stats.languages.items()
-        if share >= _SHARE and name != "unknown"
-    ]
-    if names and any(not name.startswith("English ") for name in names):
-        sentences.append(
-            f"the texts are not only in English ({', '.join(names)}): neural methods need an "
-            "encoder that knows these languages; auto looks for one, others need encoder.encoder"
-        )
-    inflected = [name for name in _INFLECTED if stats.languages.get(name, 0.0) >= _SHARE]
-    if inflected:
-        sentences.append(
+            "them",
+        ),
+        (
+            languages.keys() - {"English"},
+            f"the texts are not only in English ({shares}): neural methods need an encoder that "
+            "knows these languages; auto looks for one, others need encoder.encoder",
+        ),
+        (
+            inflected,
             f"words of {' and '.join(inflected)} have many endings: see on held-out documents "
-            "whether linear gains from stems, with --set tfidf.analyzer=stem"
-        )
-    return sentences
+            "whether linear gains from stems, with --set tfidf.analyzer=stem",
+        ),
+    ]
+    return [sentence for found, sentence in findings if found]
 
 
 def _documents(count: int) -> str:

@@ -67,7 +67,6 @@ class AnnifProject:
 
     @property
     def vocab(self) -> Call:
-        """The vocabulary's id, language and rules."""
         spec = self.section.get("vocab")
         if not spec:
             raise ConfigError(f"{self.file}: the project {self.id} has no vocab=")
@@ -75,7 +74,6 @@ class AnnifProject:
 
     @property
     def language(self) -> str:
-        """The language of the vocabulary's names."""
         values = self.vocab.values
         return values[0] if values else str(self.section.get("language", "en"))
 
@@ -168,11 +166,7 @@ def project_vocabulary(
 
 
 def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
-    """The concepts that are in use, with their names in a language.
-
-    A concept without a name in this language gets one of another language or, at last, its URI.
-    If no concept has a name in this language, that is an error.
-    """
+    """The concepts in use, named in a language, or else in another one or by their URI."""
     file = existing(path)
     suffix = file.suffix.lower()
     if suffix in (".jsonld", ".n3"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labelgrove.data.formats.files import read_all
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, needing
 
 if TYPE_CHECKING:
     from rdflib import Graph
@@ -54,10 +54,8 @@ def read_sections(path: Path) -> dict[str, dict[str, str]]:
 
 def read_graph(file: Path) -> Graph:
     """The triples of an RDF file; needs the extra skos."""
-    try:
+    with needing("skos", f"reading {file.name}"):
         import rdflib
-    except ImportError as error:
-        raise MissingExtraError("skos", f"reading {file.name}") from error
     format = "turtle" if file.suffix.lower() == ".ttl" else "xml"
     try:
         content = file.read_bytes()

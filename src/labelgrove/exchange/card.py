@@ -25,7 +25,7 @@ from labelgrove.disk.bundle import (
     read_manifest,
 )
 from labelgrove.disk.model_folder import StoredModel, load_model, model_size
-from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
+from labelgrove.errors import ConfigError, ModelFormatError, needing
 from labelgrove.methods import METHODS
 from labelgrove.methods.fitted import held_out_metrics
 
@@ -60,11 +60,9 @@ def model_card(
     library_name: labelgrove
     license: mit
     """
-    try:
+    with needing("hub", "the model card"):
         import jinja2  # noqa: F401 - the template's language
         from huggingface_hub import ModelCard, ModelCardData
-    except ImportError as error:
-        raise MissingExtraError("hub", "the model card") from error
 
     stored = load_model(folder, verify="none")
     tags = ["multi-label-classification", "extreme-classification", stored.method]
@@ -180,10 +178,7 @@ def _one_line(text: str) -> str:
 
 
 def published_files(folder: str | Path) -> dict[str, bytes | Path]:
-    """The files to publish by their names in the folder: their paths, or new content.
-
-    Every byte is checked first, and links are refused: they could lead to any file.
-    """
+    """The files to publish, as paths or new content; all are checked, and links are refused."""
     folder = Path(folder)
     manifest = read_manifest(folder, kind="model")
     for name in (UNCHECKED, MANIFEST, *manifest["files"]):

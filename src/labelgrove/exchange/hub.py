@@ -12,14 +12,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from labelgrove.disk.atomic import write_file, write_folder
 from labelgrove.disk.bundle import MANIFEST, UNCHECKED, read_manifest
-from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
+from labelgrove.errors import ConfigError, ModelFormatError, needing
 from labelgrove.exchange.card import model_card, published_files
 from labelgrove.methods.base import Model
 from labelgrove.nn.encoders.files import cache_folder
@@ -102,11 +101,7 @@ def fetch(
     token: str | None = None,
     endpoint: str | None = None,
 ) -> Path:
-    """The local copy of a repository's model folder, downloaded once for each commit.
-
-    Copies are kept below ``LABELGROVE_CACHE`` (else the user's cache folder). If the Hub cannot be
-    reached, the last copy of the revision is used.
-    """
+    """The local copy of a repository's model, made once per commit; serves if the Hub is gone."""
     check_repository(repo_id)
     revision_name = revision or "main"
     home = cache_folder() / "hub" / repo_id.replace("/", "--")
@@ -192,7 +187,7 @@ def _plain_errors(repo_id: str) -> Iterator[None]:
 
 
 def _hub() -> ModuleType:
-    try:
-        return import_module("huggingface_hub")
-    except ImportError as error:
-        raise MissingExtraError("hub", "the Hugging Face Hub") from error
+    with needing("hub", "the Hugging Face Hub"):
+        import huggingface_hub
+    module: ModuleType = huggingface_hub
+    return module

@@ -24,7 +24,7 @@ from labelgrove.data.features import (
     unit_values,
     with_dense,
 )
-from labelgrove.data.frames import check_texts
+from labelgrove.data.frames import text_list
 from labelgrove.data.inputs import documents_of, training_corpus
 from labelgrove.disk.stages import CachedResult, Stages
 from labelgrove.errors import DataError, warn
@@ -183,8 +183,7 @@ def document_parts(
         return _scaled_parts(matrix_parts(X, name="features"), sparse_norm)
     tfidf = None if reader is None or reader.given else reader.tfidf
     if tfidf is not None and alone and type(X) is list:
-        check_texts(X)
-        return tfidf.transform_parts(X)
+        return tfidf.transform_parts(text_list(X))
     documents = documents_of(X)
     texts, given = documents.texts, documents.features
     if reader is not None and texts is None:

@@ -26,7 +26,7 @@ from labelgrove.core.nfc import nfc as composed
 from labelgrove.core.nfc import nfc_table
 from labelgrove.core.strings import StringTable
 from labelgrove.data.languages import language_of
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, needing
 
 SHORTEST = 2  # letters of a word, as in the analyser "word"
 _WORD = re.compile(r"\w+")
@@ -58,10 +58,8 @@ def _stemmer(language: str) -> Callable[[str], str] | None:
 
 
 def _snowball() -> ModuleType:
-    try:
+    with needing("stem", 'tfidf.analyzer="stem"'):
         import snowballstemmer
-    except ImportError as error:
-        raise MissingExtraError("stem", 'tfidf.analyzer="stem"') from error
     module: ModuleType = snowballstemmer  # it has no types
     return module
 
@@ -124,16 +122,11 @@ def using_analyzer(function: TextAnalyzer | None) -> Iterator[None]:
 
 
 def given_analyzer() -> TextAnalyzer | None:
-    """The function of :func:`using_analyzer`."""
     return _given.get()
 
 
 def find_analyzer(name: str) -> TextAnalyzer | None:
-    """The function that is known by this name, or None for an analyser of the kernels.
-
-    The name may come from a model folder, so it decides only which function the user has already
-    imported, given or listed in the environment. It is never imported for its own sake.
-    """
+    """A function that the user made known by this name; None for an analyser of the kernels."""
     if name in ("auto", *BUILT_IN_ANALYZERS):
         return None
     if name == STEM:
@@ -141,6 +134,7 @@ def find_analyzer(name: str) -> TextAnalyzer | None:
         return words_and_stems
     if (given := given_analyzer()) is not None:
         return given
+    # The name may come from a model folder: only what the user listed may be imported.
     if name not in _known and name in os.environ.get(ANALYZERS, "").split():
         import_analyzer(name)
     if name not in _known:
@@ -161,11 +155,7 @@ def feed_texts(
     tables: Tables,
     nfc: bool,
 ) -> int:
-    """Gives texts to a kernel batch by batch and returns their number.
-
-    With an ``analyzer`` the kernel gets its tokens. ``tables`` is called when a text is not ASCII,
-    with whether there is a capital sigma. ``nfc`` composes accents with their letters first.
-    """
+    """Gives texts, or an analyser's tokens of them, to a kernel; returns how many there are."""
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
     if not isinstance(texts, Iterable):

@@ -19,15 +19,9 @@ from labelgrove.core.resources import thread_count
 from labelgrove.core.strings import StringTable
 from labelgrove.data.records import BETWEEN, FieldNames, field_terms
 from labelgrove.errors import ConfigError
+from labelgrove.text import tfidf_params
 from labelgrove.text.feeding import feed_texts
-from labelgrove.text.tfidf_params import (
-    Counter,
-    TermCounts,
-    TfidfParams,
-    choose_terms,
-    idf_weights,
-    no_tables,
-)
+from labelgrove.text.tfidf_params import Counter, TermCounts, TfidfParams, no_tables
 
 
 @dataclass(frozen=True)
@@ -53,22 +47,17 @@ class FieldTerms:
         return cls(names, vocabulary, idf, model)
 
     @classmethod
-    def fit(cls, records: Sequence[str], names: FieldNames, params: TfidfParams) -> FieldTerms:
-        """Counts the values of all documents; ``params`` are those of the words."""
-        counter = value_counter(records)
-        return cls.from_counter(names, params, counter, len(records))
-
-    @classmethod
     def from_counter(
         cls, names: FieldNames, params: TfidfParams, counter: Counter, n_records: int
     ) -> FieldTerms:
         """From what has counted the values of so many documents."""
         whole = replace(params, max_features=None, n_buckets=None)
-        frequencies = choose_terms(counter, whole, n_records, allow_none=True)
+        frequencies = tfidf_params.choose_terms(counter, whole, n_records, allow_none=True)
         vocabulary = StringTable(*counter.terms())
         weights = [params.field_weights.get(t.partition(BETWEEN)[0], 1.0) for t in vocabulary]
-        idf = idf_weights(frequencies, n_records, params) * np.array(weights, np.float32)
-        return cls.make(names, vocabulary, idf.astype(np.float32))
+        idf = tfidf_params.idf_weights(frequencies, n_records, params)
+        weighted = idf * np.array(weights, np.float32)
+        return cls.make(names, vocabulary, weighted.astype(np.float32))
 
     def column(self, term: str) -> int:
         """The column of a term among the fields; -1 if it has none."""
@@ -121,7 +110,6 @@ def value_counter(records: Sequence[str]) -> _native.TermCounter:
 
 
 def count_values(texts: StringTable) -> TermCounts:
-    """Counts the values of documents' fields."""
     return TermCounts.of(value_counter(texts), TfidfParams())
 
 

@@ -24,39 +24,17 @@ from labelgrove.core.part import Part
 from labelgrove.core.resources import thread_count, using
 from labelgrove.core.scratch import GrowingCsr, Scratch, row_ranges
 from labelgrove.core.strings import StringTable
+from labelgrove.data import records
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import Documents
 from labelgrove.data.languages import sampled, suited, unspaced_share
-from labelgrove.data.records import (
-    BETWEEN,
-    FieldNames,
-    field_terms,
-    has_records,
-    names_in,
-    plain_text,
-    plain_texts,
-)
+from labelgrove.data.records import FieldNames, plain_texts
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
-from labelgrove.text.feeding import (
-    BUILT_IN_ANALYZERS,
-    TextAnalyzer,
-    feed_texts,
-    find_analyzer,
-    given_analyzer,
-)
-from labelgrove.text.field_terms import FieldTerms, check_weights
-from labelgrove.text.tfidf_params import (
-    TermCounts,
-    TfidfParams,
-    analyzer_options,
-    choose_terms,
-    idf_weights,
-    tables,
-    term_counter,
-    vocabulary_of,
-    weight_options,
-)
+from labelgrove.text import feeding, tfidf_params
+from labelgrove.text.feeding import TextAnalyzer, feed_texts, find_analyzer
+from labelgrove.text.field_terms import FieldTerms, check_weights, value_counter
+from labelgrove.text.tfidf_params import TermCounts, TfidfParams, tables, vocabulary_of
 
 __all__ = ["TermReader", "Tfidf", "TfidfParams"]
 
@@ -103,10 +81,7 @@ class Tfidf:
             return _matrix(fitted.with_fields(rows, texts))
 
     def fit_transform_on(self, scratch: Scratch, texts: Sequence[str]) -> CSR:
-        """The same as :meth:`fit_transform`, in blocks of texts and with the rows in ``scratch``.
-
-        Texts are read twice, because the counts of all texts may be larger than memory.
-        """
+        """As :meth:`fit_transform`, with rows in ``scratch``; texts are read twice, for memory."""
         self.fit(texts)
         with GrowingCsr(scratch, self.n_features) as growing:
             for rows in row_ranges(len(texts)):
@@ -140,10 +115,11 @@ class Tfidf:
         fields: FieldTerms | None = None,
     ) -> Tfidf:
         """Fitted to texts whose terms are counted; ``params`` must not have the analyser "auto"."""
-        analyzer, counter = find_analyzer(params.analyzer), counts.counter()
-        idf = idf_weights(choose_terms(counter, params, n_texts), n_texts, params)
+        analyzer = find_analyzer(params.analyzer)
+        frequencies = tfidf_params.choose_terms(counts, params, n_texts)
+        idf = tfidf_params.idf_weights(frequencies, n_texts, params)
         tfidf = cls(params)
-        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary_of(counter, params), idf, fields)
+        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary_of(counts, params), idf, fields)
         return tfidf
 
     @property
@@ -153,7 +129,6 @@ class Tfidf:
 
     @property
     def n_features(self) -> int:
-        """Number of columns."""
         return self._get_fitted().n_features
 
     @property
@@ -184,7 +159,6 @@ class Tfidf:
         return [*self.vocabulary, *(() if fields is None else fields.vocabulary)]
 
     def term(self, column: int) -> str:
-        """The term of one column."""
         words, fields = self.vocabulary, self._get_fitted().fields
         if column < len(words) or fields is None:
             return words[column]
@@ -195,7 +169,7 @@ class Tfidf:
         fields = self._get_fitted().fields
         if fields is None:
             return {}
-        counts = Counter(term.partition(BETWEEN)[0] for term in fields.vocabulary)
+        counts = Counter(term.partition(records.BETWEEN)[0] for term in fields.vocabulary)
         return {name: counts[name] for name in fields.names.fields}
 
     def field_columns(self, text: str) -> dict[int, str]:
@@ -203,13 +177,14 @@ class Tfidf:
         fitted = self._get_fitted()
         if fitted.fields is None:
             return {}
-        places = {term: fitted.fields.column(term) for term in field_terms(text)}
+        places = {term: fitted.fields.column(term) for term in records.field_terms(text)}
         return {len(fitted.idf) + place: term for term, place in places.items() if place >= 0}
 
     def state(self) -> Part:
         """Everything :meth:`from_state` needs."""
         fitted = self._get_fitted()
-        unnamed = fitted.analyzer is not None and fitted.params.analyzer in BUILT_IN_ANALYZERS
+        named = fitted.params.analyzer not in feeding.BUILT_IN_ANALYZERS
+        unnamed = fitted.analyzer is not None and not named
         part = Part(
             {"params": fitted.params.get_params(), "own_analyzer": unnamed},
             {"idf": fitted.idf} | fitted.vocabulary.arrays("vocabulary"),
@@ -226,7 +201,7 @@ class Tfidf:
         params.analyzer = "word" if params.analyzer == "auto" else params.analyzer
         analyzer = analyzer or find_analyzer(params.analyzer)
         if part.config.get("own_analyzer"):
-            analyzer = analyzer or given_analyzer()
+            analyzer = analyzer or feeding.given_analyzer()
             if analyzer is None:
                 raise ConfigError(
                     "this model was fitted with a text analyser of its own, which is not saved: "
@@ -273,10 +248,10 @@ class Tfidf:
         params = dataclasses.replace(self.params).validate()
         sample, texts = sampled(texts)
         words, names = texts, None
-        if has_records(texts if isinstance(texts, Sequence) else sample):
+        if records.has_records(texts if isinstance(texts, Sequence) else sample):
             texts = texts if isinstance(texts, Sequence) else list(texts)
             # One by one: all words would be a second copy of the texts.
-            words, names = map(plain_text, texts), names_in(texts)
+            words, names = map(records.plain_text, texts), records.names_in(texts)
             sample = list(plain_texts(sample))
         check_weights(params, names)
         if self.analyzer is None:
@@ -286,15 +261,16 @@ class Tfidf:
         elif params.analyzer == "auto":
             params.analyzer = "word"
         analyzer = self.analyzer or find_analyzer(params.analyzer)
-        counter = term_counter(params, analyzer, keep_counts=keep_counts)
+        counter = tfidf_params.term_counter(params, analyzer, keep_counts=keep_counts)
         read = partial(tables, params)
         n_texts = feed_texts(words, counter, analyzer=analyzer, tables=read, nfc=params.nfc)
-        frequencies = choose_terms(counter, params, n_texts)
-        idf = idf_weights(frequencies, n_texts, params)
+        frequencies = tfidf_params.choose_terms(counter, params, n_texts)
+        idf = tfidf_params.idf_weights(frequencies, n_texts, params)
         fields = None
         if names is not None:
             assert isinstance(texts, Sequence)
-            fields = FieldTerms.fit(texts, names, params)
+            values = value_counter(texts)
+            fields = FieldTerms.from_counter(names, params, values, len(texts))
         self._fitted = _Fitted.make(params, analyzer, vocabulary_of(counter, params), idf, fields)
         return counter, texts
 
@@ -321,9 +297,12 @@ class _Fitted:
         fields: FieldTerms | None,
     ) -> _Fitted:
         # Words and fields are scaled together, so words alone are not.
-        weights = weight_options(params, "none" if fields is not None else params.norm)
+        norm = "none" if fields is not None else params.norm
+        weights = _native.WeightOptions(
+            sublinear_tf=params.sublinear_tf, binary=params.binary, norm=norm
+        )
         model = _native.TfidfModel.build(
-            analyzer_options(params, analyzer),
+            tfidf_params.analyzer_options(params, analyzer),
             weights,
             buckets=params.n_buckets or 0,
             blob=vocabulary.blob,

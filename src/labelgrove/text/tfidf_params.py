@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.core.arrays import Array, Float32, Int64, offsets
+from labelgrove.core.arrays import Array, Float32, Int64
 from labelgrove.core.params import Params, param
 from labelgrove.core.resources import thread_count
 from labelgrove.core.strings import StringTable
 from labelgrove.data.records import has_records, plain_text
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.text.feeding import (
-    BUILT_IN_ANALYZERS,
-    STEM,
-    TextAnalyzer,
-    feed_texts,
-    find_analyzer,
-    import_analyzer,
-)
+from labelgrove.text import feeding
+from labelgrove.text.feeding import TextAnalyzer
 from labelgrove.text.unicode_tables import char_tables
 
 AUTO_MIN_DF_TEXTS = 1000
@@ -88,13 +80,13 @@ class TfidfParams(Params):
         if self.ngram_range[0] > self.ngram_range[1]:
             raise ConfigError(f"{dot}ngram_range: {self.ngram_range} runs backwards")
         module, colon, function = self.analyzer.partition(":")
-        known = ("auto", *BUILT_IN_ANALYZERS, STEM)
+        known = ("auto", *feeding.BUILT_IN_ANALYZERS, feeding.STEM)
         if self.analyzer not in known and not (module and colon and function):
             raise ConfigError(
                 f"{dot}analyzer: must be one of {', '.join(known)} or module:function, "
                 f"got {self.analyzer!r}"
             )
-        if self.analyzer == STEM and self.ngram_range != (1, 1):
+        if self.analyzer == feeding.STEM and self.ngram_range != (1, 1):
             raise ConfigError(
                 f"{dot}ngram_range: must be [1, 1] with the analyzer stem, because there are stems "
                 f"between the words; got {list(self.ngram_range)}"
@@ -123,11 +115,6 @@ def analyzer_options(params: TfidfParams, analyzer: TextAnalyzer | None) -> _nat
         max_tokens=-1 if params.max_tokens is None else params.max_tokens,
         lowercase=params.lowercase,
     )
-
-
-def weight_options(params: TfidfParams, norm: str) -> _native.WeightOptions:
-    """How counts become weights."""
-    return _native.WeightOptions(sublinear_tf=params.sublinear_tf, binary=params.binary, norm=norm)
 
 
 def term_counter(
@@ -230,94 +217,59 @@ def no_tables(has_sigma: bool) -> _native.CharTables:
     raise AssertionError("tokens need no tables")
 
 
-@dataclass(frozen=True)
 class TermCounts:
-    """Terms in sorted order, how often each occurs, and in how many texts.
+    """Terms (none if hashed), how often each occurs, and in how many texts; a :class:`Counter`."""
 
-    Those of parts of a corpus are merged, as one count would give them.
-
-    With hashed features there are no terms, but a number for every bucket.
-    """
-
-    vocabulary: StringTable
-    occurrences: Int64
-    texts: Int64
+    def __init__(self, vocabulary: StringTable, occurrences: Int64, texts: Int64) -> None:
+        self.vocabulary, self.occurrences, self.texts = vocabulary, occurrences, texts
+        self._chosen: Int64 = np.arange(len(texts))
 
     @classmethod
     def of(cls, counter: _native.TermCounter, params: TfidfParams) -> TermCounts:
-        """All that was counted."""
         occurrences, texts = counter.totals(0.0, float("inf"))
         vocabulary = vocabulary_of(counter, params)
         return cls(vocabulary, occurrences.astype(np.int64), texts.astype(np.int64))
 
-    @classmethod
-    def merged(cls, parts: Sequence[TermCounts]) -> TermCounts:
-        """The counts of several parts of a corpus."""
-        if len(parts) == 1:
-            return parts[0]
-        if not any(len(part.vocabulary) for part in parts):
-            sums = (sum(part.occurrences for part in parts), sum(part.texts for part in parts))
-            return cls(parts[0].vocabulary, *(np.asarray(each, np.int64) for each in sums))
-        # The order of UTF-8 bytes is that of code points.
-        terms = [_encoded(part.vocabulary) for part in parts]
-        union = sorted({term for each in terms for term in each})
-        place = {term: number for number, term in enumerate(union)}
-        occurrences, texts = np.zeros(len(union), np.int64), np.zeros(len(union), np.int64)
-        for part, own in zip(parts, terms, strict=True):
-            places = np.fromiter((place[term] for term in own), np.int64, len(own))
-            occurrences[places] += part.occurrences
-            texts[places] += part.texts
-        return cls(_table(union), occurrences, texts)
-
-    def counter(self) -> _Counter:
-        """What chooses terms among these."""
-        return _Counter(self)
-
-
-class _Counter:
-    """Answers like the native TermCounter that had counted all texts."""
-
-    def __init__(self, counts: TermCounts) -> None:
-        self._counts = counts
-        self._chosen: Int64 = np.arange(len(counts.texts))
-
     def totals(self, min_texts: float, max_texts: float) -> tuple[Int64, Int64]:
-        counts = self._counts
-        inside = np.ones(len(counts.texts), bool)
-        if len(counts.vocabulary):
-            inside = (counts.texts >= min_texts) & (counts.texts <= max_texts)
+        inside = np.ones(len(self.texts), bool)
+        if len(self.vocabulary):
+            inside = (self.texts >= min_texts) & (self.texts <= max_texts)
         self._chosen = np.flatnonzero(inside)
-        return counts.occurrences[self._chosen], counts.texts[self._chosen]
+        return self.occurrences[self._chosen], self.texts[self._chosen]
 
     def choose(self, chosen: Array) -> None:
         self._chosen = self._chosen[chosen == 1]
 
     def terms(self) -> tuple[Array, Array]:
-        table = self._counts.vocabulary.take(self._chosen)
+        table = self.vocabulary.take(self._chosen)
         return table.blob, table.offsets
 
 
 def count_terms(texts: StringTable, params: TfidfParams) -> TermCounts:
     """Counts the terms of some texts; ``params.analyzer`` must not be "auto"."""
     if ":" in params.analyzer:
-        import_analyzer(params.analyzer)  # the process that sent us here knows it
-    analyzer = find_analyzer(params.analyzer)
+        feeding.import_analyzer(params.analyzer)  # the process that sent us here knows it
+    analyzer = feeding.find_analyzer(params.analyzer)
     counter = term_counter(params, analyzer, keep_counts=False)
     words = map(plain_text, texts) if has_records(texts) else texts
-    feed_texts(words, counter, analyzer=analyzer, tables=partial(tables, params), nfc=params.nfc)
+    read = partial(tables, params)
+    feeding.feed_texts(words, counter, analyzer=analyzer, tables=read, nfc=params.nfc)
     return TermCounts.of(counter, params)
 
 
 def merge_counts(*parts: TermCounts) -> TermCounts:
-    """The same as ``TermCounts.merged``, for engines."""
-    return TermCounts.merged(parts)
-
-
-def _encoded(table: StringTable) -> list[bytes]:
-    source, ends = table.blob.tobytes(), table.offsets.tolist()
-    return [source[first:last] for first, last in pairwise(ends)]
-
-
-def _table(terms: list[bytes]) -> StringTable:
-    ends = offsets([len(term) for term in terms])
-    return StringTable(np.frombuffer(b"".join(terms), np.uint8), ends)
+    """The counts of several parts of a corpus, as one count would give them."""
+    if len(parts) == 1:
+        return parts[0]
+    if not any(len(part.vocabulary) for part in parts):
+        sums = (sum(part.occurrences for part in parts), sum(part.texts for part in parts))
+        return TermCounts(parts[0].vocabulary, *(np.asarray(each, np.int64) for each in sums))
+    terms = [list(part.vocabulary) for part in parts]
+    union = sorted({term for each in terms for term in each})
+    place = {term: number for number, term in enumerate(union)}
+    occurrences, texts = np.zeros(len(union), np.int64), np.zeros(len(union), np.int64)
+    for part, own in zip(parts, terms, strict=True):
+        places = np.fromiter((place[term] for term in own), np.int64, len(own))
+        occurrences[places] += part.occurrences
+        texts[places] += part.texts
+    return TermCounts(StringTable.from_strings(union), occurrences, texts)

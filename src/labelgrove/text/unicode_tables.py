@@ -35,10 +35,7 @@ WORD, SPACE, CASED, IGNORABLE, UNSPACED = 1, 2, 4, 8, 16
 def char_tables(
     *, lowercase: bool, strip_accents: bool, sigmas: bool = False
 ) -> _native.CharTables:
-    """The tables for one way of folding, made on first use.
-
-    ``sigmas`` must be True if texts with a capital sigma are to be lower-cased.
-    """
+    """The tables for one way of folding; a capital sigma needs more of them (``sigmas``)."""
     changes = _changes(lowercase, strip_accents)
     outputs = StringTable.from_strings(changes.values())
     changed = np.fromiter(changes.keys(), np.int32, len(changes))
@@ -111,10 +108,7 @@ def _makes_sigma_final(before: str) -> npt.NDArray[np.bool_]:
 
 
 def _planes(before: str = "", after: str = "") -> Iterator[tuple[int, str]]:
-    """The code points of PLANES, each between ``before`` and ``after``, a plane at a time.
-
-    All at once would take a hundred megabytes for a moment.
-    """
+    """The code points of PLANES, each between ``before`` and ``after``; all at once take 100 MB."""
     for number in PLANES:
         start = number * PLANE
         points = np.arange(start, start + PLANE, dtype="<u4")

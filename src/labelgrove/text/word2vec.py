@@ -15,7 +15,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import Array, Float32, Int32, Int64, offsets
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.nfc import nfc
@@ -79,7 +78,6 @@ class Word2vec:
         params: Word2vecParams | None = None,
         *,
         seed: int = 0,
-        progress: Progress | None = None,
     ) -> Word2vec:
         """Learns a vector for every word that is frequent enough; reads ``texts`` twice."""
         params = (params or Word2vecParams()).validate("word2vec")
@@ -87,7 +85,7 @@ class Word2vec:
         vectorizer = Tfidf(words).fit(texts)
         numbers = {term: number for number, term in enumerate(vectorizer.terms())}
         ids, starts = _word_numbers(texts, numbers)
-        vectors = _learn(ids, starts, len(numbers), params, seed, progress)
+        vectors = _learn(ids, starts, len(numbers), params, seed)
         return cls(vectorizer, vectors)
 
     @property
@@ -102,13 +100,11 @@ class Word2vec:
         return rows
 
     def state(self) -> Part:
-        """Settings and arrays for the model folder."""
         words = self.vectorizer.state()
         return Part(words.config, words.arrays | {"vectors": self.vectors})
 
     @classmethod
     def from_state(cls, part: Part) -> Word2vec:
-        """The vectors that :meth:`state` described."""
         return cls(Tfidf.from_state(part), part.arrays["vectors"])
 
 
@@ -130,7 +126,6 @@ def _learn(
     words: int,
     params: Word2vecParams,
     seed: int,
-    progress: Progress | None,
 ) -> Float32:
     if len(ids) == 0:
         raise DataError("word2vec: the texts have no words that are frequent enough")
@@ -146,8 +141,8 @@ def _learn(
     document = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     blocks = -(-len(ids) // _WORDS_AT_ONCE)
     pairs = 0
-    for epoch in range(params.epochs):
-        for number, block in enumerate(random.permutation(blocks)):
+    for _ in range(params.epochs):
+        for block in random.permutation(blocks):
             here = slice(block * _WORDS_AT_ONCE, (block + 1) * _WORDS_AT_ONCE)
             sample = random.random(len(ids[here])) < keep[ids[here]]
             near = _pairs(ids[here][sample], document[here][sample], params.window, random)
@@ -157,8 +152,6 @@ def _learn(
                 )
                 _update(centres, contexts, centre, context, negatives, params.negatives)
                 pairs += len(centre)
-            if progress is not None:
-                progress(epoch * blocks + number + 1, params.epochs * blocks)
             if pairs >= params.max_pairs:
                 return centres.values
     return centres.values

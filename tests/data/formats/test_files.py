@@ -15,7 +15,6 @@ from labelgrove.data.formats import (
     Document,
     LabelRow,
     ReadOptions,
-    ReadReport,
     detect_format,
     iter_documents,
     read_corpus,
@@ -273,19 +272,6 @@ def test_names_are_found_for_the_labels_that_have_them():
     assert list(index_with_names(["c9"], rows).names) == ["c9"]
 
 
-def test_reports_count_in_singular_and_plural():
-    report = ReadReport(documents=1, empty_texts=1, without_labels=2, duplicate_ids=1_000)
-    report.note("mind the gap")
-    report.note("mind the gap")
-    assert str(report).splitlines() == [
-        "1 document; 1 empty text; 2 documents without labels; 1,000 duplicate ids",
-        "mind the gap",
-    ]
-    assert str(ReadReport(bad_lines=2, duplicate_labels=2, unknown_labels=1)) == (
-        "0 documents; 2 bad lines skipped; 2 duplicate labels; 1 unknown label"
-    )
-
-
 def test_text_fields_have_a_default_and_may_be_several():
     assert ReadOptions().text_fields() == ("text",)
     assert ReadOptions().text_fields(default=("title", "content")) == ("title", "content")
@@ -324,5 +310,4 @@ def test_a_small_file_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch,
     path = tmp_path / (name + suffix)
     path.write_bytes(COMPRESS[suffix](b'[{"text": "' + b"0" * (2 << 20)))
     read = read_label_table if name == "labels.tsv" else read_corpus
-    with pytest.raises(DataError, match=r"unpacks to more than .* MiB, though it has only"):
-        read(path)
+    pytest.raises(DataError, read, path).match(r"unpacks to more than .* MiB, though it has only")

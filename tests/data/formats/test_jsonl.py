@@ -1,7 +1,5 @@
 import gzip
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -13,6 +11,7 @@ from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.formats import (
     Document,
+    LabelRow,
     ReadOptions,
     ReadReport,
     detect_format,
@@ -21,8 +20,6 @@ from labelgrove.data.formats import (
     write_corpus,
 )
 from labelgrove.errors import DataError
-
-DATA = Path(os.environ.get("LABELGROVE_DATA", Path(__file__).parents[4] / "shared" / "data"))
 
 
 def write(tmp_path, *records, name="train.jsonl"):
@@ -222,8 +219,11 @@ def test_label_table_beside_the_file_names_only_labels_that_occur(tmp_path):
     other = tmp_path / "other.tsv"
     other.write_text("a\tAmeisen\n", encoding="utf-8")
     assert list(read_corpus(path, labels=other).index.names) == ["Ameisen", "b", "c"]
-    given = LabelIndex(["a"], names=["fourmis"])
-    assert list(read_corpus(path, labels=given).index.names) == ["fourmis", "b", "c"]
+    given = LabelIndex(["a"], names=["fourmis"], texts=["small"])
+    index = read_corpus(path, labels=given).index
+    assert list(index.names) == ["fourmis", "b", "c"] and index.texts[0] == "small"
+    rows = [LabelRow("a", "mravenci")]
+    assert read_corpus(path, labels=rows).index.names[0] == "mravenci"
 
 
 def test_evaluation_uses_the_given_index_and_counts_unknown_labels(tmp_path):
@@ -274,15 +274,6 @@ def test_round_trip_of_documents_and_of_a_corpus(tmp_path_factory, documents):
         for row, d in zip(dense, documents, strict=True):
             expected = weights_of(d)
             assert {found.index.ids[c]: row[c] for c in np.flatnonzero(row)} == expected
-
-
-@pytest.mark.skipif(not (DATA / "eurlex57k").is_dir(), reason="needs the EURLEX57K extract")
-def test_a_real_corpus():
-    report = ReadReport()
-    corpus = read_corpus(DATA / "eurlex57k" / "dev.jsonl.xz", report=report)
-    assert len(corpus) == report.documents == 6000
-    assert report.bad_lines == 0
-    assert any(a != b for a, b in zip(corpus.index.ids, corpus.index.names, strict=True))
 
 
 TWO = '[\n  {"id": 1, "text": "a [hat]", "labels": ["x", "y"]},\n  {"text": "b", "labels": []}\n]\n'

@@ -6,7 +6,6 @@ import pytest
 
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.formats import (
-    LabelRow,
     ReadOptions,
     ReadReport,
     detect_format,
@@ -27,18 +26,6 @@ def test_a_folder_of_json_lines_has_parts(tmp_path):
         for format in (None, "jsonl"):
             options = ReadOptions(part=part, format=format)
             assert list(read_corpus(tmp_path, options=options).texts) == [name]
-
-
-def test_names_come_from_a_table_rows_or_an_index(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text(LINE % "x")
-    (tmp_path / "labels.tsv").write_text("a\tants\n")
-    assert list(read_corpus(path).index.names) == ["ants"]
-    assert list(read_corpus(path, labels=[LabelRow("a", "bees")]).index.names) == ["bees"]
-    index = LabelIndex(["a"], names=["cats"], texts=["purring"])
-    assert list(read_corpus(path, labels=index).index.texts) == ["purring"]
-    assert read_corpus(path, labels=LabelIndex(["a"])).index.texts is None
-    assert read_corpus(path, labels=False).index.names == read_corpus(path, labels=False).index.ids
 
 
 def test_labels_that_only_the_table_has(tmp_path):

@@ -207,8 +207,7 @@ def test_bad_parquet(tmp_path):
 def test_parquet_with_names_of_columns_that_are_not_text(tmp_path):
     path = parquet(tmp_path, {"text": ["x"], "labels": [["a"]]})
     path.write_bytes(path.read_bytes().replace(b"element", b"el\xcament"))
-    with pytest.raises(DataError, match=r"a\.parquet: cannot be read as Parquet"):
-        read_corpus(path)
+    pytest.raises(DataError, read_corpus, path).match(r"a\.parquet: cannot be read as Parquet")
 
 
 def test_parquet_with_statistics_that_do_not_fit(tmp_path):
@@ -217,8 +216,7 @@ def test_parquet_with_statistics_that_do_not_fit(tmp_path):
     optional, required = b"\x35\x02\x18\x06labels", b"\x35\x00\x18\x06labels"
     assert optional in path.read_bytes()
     path.write_bytes(path.read_bytes().replace(optional, required))
-    with pytest.raises(DataError, match=r"a\.parquet: cannot be read as Parquet"):
-        read_corpus(path)
+    pytest.raises(DataError, read_corpus, path).match(r"a\.parquet: cannot be read as Parquet")
 
 
 def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):

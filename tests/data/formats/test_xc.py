@@ -16,6 +16,7 @@ from labelgrove.data.formats import (
     read_corpus,
     write_corpus,
 )
+from labelgrove.data.formats import files as files_module
 from labelgrove.data.formats import xc as xc_module
 from labelgrove.errors import DataError
 from reference.xc_text import parse_line
@@ -306,7 +307,7 @@ def test_the_number_of_features_may_be_given_and_lines_must_end(tmp_path, monkey
     options = ReadOptions(format="svmlight", n_features=20_000_001)
     assert read_corpus(tmp_path / "a.txt", options=options).features.terms == 20_000_001
     monkeypatch.setattr(xc_module, "CHUNK", 64)
-    monkeypatch.setattr(xc_module, "MAX_LINE", 1000)
+    monkeypatch.setattr(files_module, "MAX_LINE", 1000)
     (tmp_path / "a.txt").write_text("0 0:1\n0 " + "0:1 " * 1000)
     with pytest.raises(DataError, match=r"line 2: the line is longer than"):
         read_corpus(tmp_path / "a.txt", options=ReadOptions(format="svmlight"))

@@ -50,13 +50,13 @@ def test_dense_and_given_features_give_the_same_bits(corpora: tuple[Path, Path])
     assert_same_bits(Linear().fit(features, labels), alone)
 
 
-def test_shards_are_read_by_url(corpora: tuple[Path, Path], tmp_path: Path) -> None:
+def test_shards_are_read_by_workers(corpora: tuple[Path, Path], tmp_path: Path) -> None:
     whole, shards = corpora
-    model = made("linear").fit(read_shards(Workers(), f"file://{shards}"))
+    model = made("linear").fit(read_shards(Workers(), shards))
     assert_same_bits(made("linear").fit(read_corpus(whole)), model)
     (tmp_path / "a.jsonl").write_text('{"text": "red shoe", "labels": ["x"]}\n{"text"\n')
-    with pytest.raises(DataError, match=r"^file://.*/a\.jsonl, line 2: not valid JSON"):
-        read_shards(Workers(), f"file://{tmp_path}")
+    with pytest.raises(DataError, match=r"/a\.jsonl, line 2: not valid JSON"):
+        read_shards(Workers(), tmp_path)
 
 
 def test_an_engine_can_be_a_setting(corpora: tuple[Path, Path]) -> None:

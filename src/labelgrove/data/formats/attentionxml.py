@@ -12,16 +12,9 @@ from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 
+from labelgrove.data.formats import files
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import (
-    bare_name,
-    check_encoding,
-    decode,
-    lines,
-    part_names,
-    refuse,
-    sibling,
-)
+from labelgrove.data.formats.files import bare_name, decode, lines, part_names, sibling
 from labelgrove.data.formats.xc import find_repository_file, parse_header
 from labelgrove.errors import DataError
 
@@ -71,7 +64,7 @@ def iter_attentionxml(
             file=path,
         )
     text_file, label_file = pair
-    encoding = check_encoding(options.encoding)
+    encoding = files.check_encoding(options.encoding)
     for text_line, label_line in zip_longest(lines(text_file), _label_lines(label_file)):
         if text_line is None or label_line is None:
             short, long = (text_file, label_file) if text_line is None else (label_file, text_file)
@@ -84,6 +77,6 @@ def iter_attentionxml(
             where = label_file
             labels = decode(label_line[1], encoding).split()
         except BadLine as error:
-            refuse(DataError(str(error), file=where, line=number), options, report)
+            files.refuse(DataError(str(error), file=where, line=number), options, report)
             continue
         yield Document(text, labels)

@@ -19,7 +19,7 @@ from labelgrove.core.scratch import GrowingArray, Scratch
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, merge_repeated, merged_labels, to_columns
 from labelgrove.data.formats.documents import Document, ReadReport
-from labelgrove.data.formats.labels import LabelTable, index_with_names
+from labelgrove.data.formats.labels import LabelTable, index_of
 from labelgrove.data.records import is_record, words_of
 from labelgrove.errors import DataError
 
@@ -35,7 +35,6 @@ class TableBuilder:
         self._file = scratch.growing(np.uint8) if scratch else None
 
     def add(self, string: str) -> None:
-        """Appends a string."""
         data = string.encode("utf-8", "surrogatepass")
         self.blob += data
         self.offsets.append(self.offsets[-1] + len(data))
@@ -73,7 +72,6 @@ def counted(
 
 
 def no_documents(source: Path | str, report: ReadReport) -> DataError:
-    """The error for a file without documents."""
     bad = f"; {report.bad_lines:,} bad lines: {report.bad_examples[0]}" if report.bad_lines else ""
     return DataError(f"contains no documents{bad}", file=source)
 
@@ -88,11 +86,7 @@ def build_corpus(
     all_labels: bool = False,
     scratch: Scratch | None = None,
 ) -> Corpus:
-    """A corpus of all documents; columns are those of ``index``, or the sorted labels.
-
-    With ``all_labels``, labels that only ``names`` has are among them. With ``scratch``, texts and
-    ids are kept there.
-    """
+    """A corpus of all documents; columns are those of ``index``, or the sorted labels."""
     texts, ids = TableBuilder(scratch), TableBuilder(scratch)
     id_hashes = array("q")
     number_of: dict[str, int] = {}
@@ -133,11 +127,7 @@ def build_corpus(
         if merged := merged_labels(number_of):
             report.merged_labels = True
             report.note(f"{source}: {merged}")
-        occurring = set(map(nfc, number_of))
-        unused = {nfc(row.id) for row in names or ()} - occurring
-        report.unused_names += len(unused)
-        known = sorted(occurring | unused if all_labels else occurring)
-        index = index_with_names(known, names, listed=all_labels)
+        index = index_of(set(map(nfc, number_of)), names, report, all_labels=all_labels)
     matrix, unknown = to_columns(matrix, number_of, index)
     if given:
         report.unknown_labels += int(unknown.sum())

@@ -17,10 +17,7 @@ MAX_EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document as read; ``labels`` are ids as in the file, or a mapping of ids to weights.
-
-    ``columns`` has all columns of its row as texts, if it comes from a table and was asked for.
-    """
+    """``labels`` are ids or weights by id, ``columns`` all cells of a table's row, if asked for."""
 
     text: str
     labels: Mapping[str, float] | Sequence[str]
@@ -91,10 +88,7 @@ class ReadOptions:
 
 @dataclass
 class ReadReport:
-    """Counts of what a reader found, and the first bad lines with file, line and reason.
-
-    Duplicate ids and labels are counted only when a whole corpus is read, not while streaming.
-    """
+    """What a reader found; duplicate ids and labels only where a whole corpus is read."""
 
     documents: int = 0
     bad_lines: int = 0
@@ -126,7 +120,6 @@ class ReadReport:
             self.notes.append(text)
 
     def add(self, other: ReadReport) -> None:
-        """Adds what another reader found."""
         for each in fields(self):
             one, more = getattr(self, each.name), getattr(other, each.name)
             both = one | more if isinstance(one, (bool, dict)) else one + more

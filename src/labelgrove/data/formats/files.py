@@ -18,9 +18,9 @@ import secrets
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar, cast
 
@@ -29,7 +29,7 @@ from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import storing
 from labelgrove.data.formats.documents import BadLine, ReadOptions, ReadReport
 from labelgrove.disk.atomic import try_lock
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, needing
 
 STDIN = "-"
 BUFFER = 1 << 20
@@ -54,6 +54,7 @@ _COMPRESSORS: dict[str, Callable[[IO[bytes]], Stream]] = {
     "bzip2": partial(bz2.BZ2File, mode="wb"),
     "zstd": lambda raw: _zstd("CompressedOutputStream", raw, "w"),
 }
+Raw = TypeVar("Raw")
 Parsed = TypeVar("Parsed")
 ENCODING_ADVICE = (
     "convert the file to UTF-8 or set encoding (--read encoding=cp1252 is usual on Windows)"
@@ -137,19 +138,15 @@ def open_bytes(path: Path | str) -> Iterator[io.BufferedReader]:
             yield stream
 
 
-_wrapped_stdin: dict[int, io.BufferedReader] = {}
-
-
 def standard_input() -> io.BufferedReader:
     """Standard input as a stream with ``peek``, which shows bytes without consuming them."""
     stream: Stream = sys.stdin.buffer
-    if hasattr(stream, "peek"):
-        return cast(io.BufferedReader, stream)
-    # Another program replaced the stream. Buffer it only once, because a buffer consumes bytes.
-    if id(stream) not in _wrapped_stdin:
-        _wrapped_stdin.clear()
-        _wrapped_stdin[id(stream)] = io.BufferedReader(stream)
-    return _wrapped_stdin[id(stream)]
+    return cast(io.BufferedReader, stream) if hasattr(stream, "peek") else _buffered(stream)
+
+
+@lru_cache(maxsize=1)  # a buffer consumes bytes, so a stream has only one
+def _buffered(stream: io.RawIOBase) -> io.BufferedReader:
+    return io.BufferedReader(stream)
 
 
 @contextmanager
@@ -169,7 +166,10 @@ class _Unpacked(io.RawIOBase):
 
     def __init__(self, content: Stream, raw: io.BufferedReader, path: Path | str) -> None:
         self._content, self._path, self._size = content, path, 0
-        self._packed = _regular_size(raw)
+        self._packed: int | None = None  # the size of a file, not of a pipe
+        with contextlib.suppress(OSError):
+            status = os.fstat(raw.fileno())
+            self._packed = status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def readable(self) -> bool:
         return True
@@ -185,15 +185,6 @@ class _Unpacked(io.RawIOBase):
     def close(self) -> None:
         self._content.close()
         super().close()
-
-
-def _regular_size(raw: io.BufferedReader) -> int | None:
-    """The size of a file; None of a pipe."""
-    with contextlib.suppress(OSError):
-        status = os.fstat(raw.fileno())
-        if stat.S_ISREG(status.st_mode):
-            return status.st_size
-    return None
 
 
 def damaged(error: Exception, file: Path | str, line: int | None = None) -> DataError:
@@ -231,10 +222,7 @@ def lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
 
 
 def read_all(path: Path | str, *, as_spelled: bool = False) -> Iterator[tuple[int, str]]:
-    """Like :func:`lines`, decoded; raises at the first line that is not UTF-8.
-
-    Lines are in NFC, unless ``as_spelled``.
-    """
+    """Like :func:`lines`, decoded, in NFC unless ``as_spelled``; refuses what is not UTF-8."""
     for number, raw in lines(path):
         try:
             line = decode(raw, "utf-8")
@@ -274,11 +262,23 @@ def parse_lines(
 ) -> Iterator[Parsed]:
     """Every line parsed; a bad line raises or, with skip_bad, is counted and left out."""
     encoding = check_encoding(options.encoding)
-    for number, raw in lines(path):
-        if not keep_blank and (not raw or raw.isspace()):
-            continue
+    numbered = lines(path)
+    if not keep_blank:
+        numbered = ((number, raw) for number, raw in numbered if raw and not raw.isspace())
+    return parse_each(path, numbered, lambda raw: parse(decode(raw, encoding)), options, report)
+
+
+def parse_each(
+    path: Path | str,
+    numbered: Iterable[tuple[int, Raw]],
+    parse: Callable[[Raw], Parsed],
+    options: ReadOptions,
+    report: ReadReport,
+) -> Iterator[Parsed]:
+    """Every numbered line or row parsed, as :func:`parse_lines` does."""
+    for number, raw in numbered:
         try:
-            parsed = parse(decode(raw, encoding))
+            parsed = parse(raw)
         except BadLine as error:
             refuse(DataError(str(error), file=path, line=number), options, report)
             continue
@@ -345,8 +345,6 @@ def _compressed(raw: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
 
 
 def _zstd(stream: str, raw: IO[bytes], mode: str) -> Stream:
-    try:
+    with needing("data", "zstd compression"):
         import pyarrow
-    except ImportError as error:
-        raise MissingExtraError("data", "zstd compression") from error
     return getattr(pyarrow, stream)(pyarrow.PythonFile(raw, mode=mode), "zstd")

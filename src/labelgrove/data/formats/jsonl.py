@@ -11,16 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from labelgrove.core.jsonio import JsonObject
+from labelgrove.data.formats import files
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import (
-    READ_ERRORS,
-    check_encoding,
-    damaged,
-    decode,
-    open_bytes,
-    parse_lines,
-    refuse,
-)
+from labelgrove.data.formats.files import parse_lines
 from labelgrove.data.records import field_parts, is_record, text_parts
 from labelgrove.errors import DataError
 
@@ -29,24 +22,21 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-45, 3.4028234e38
 
 
 def iter_jsonl(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
-    """The documents of a JSONL file, one at a time."""
-    return parse_lines(path, document_parser(options, report), options, report)
+    parse = record_parser(options, report)
+    return parse_lines(path, lambda line: parse(parse_object(line)), options, report)
 
 
 def iter_json_array(
     path: Path | str, options: ReadOptions, report: ReadReport
 ) -> Iterator[Document]:
-    """The documents of a JSON array, as ``df.to_json(orient="records")`` writes it.
-
-    The whole array is in memory. pandas would read "007" as a number.
-    """
-    encoding = check_encoding(options.encoding)
+    """The documents of a JSON array, which is read as a whole; pandas would read "007" as 7."""
+    encoding = files.check_encoding(options.encoding)
     try:
-        with open_bytes(path) as stream:
+        with files.open_bytes(path) as stream:
             content = stream.read()
-        elements = json.loads(decode(content.removeprefix(b"\xef\xbb\xbf"), encoding))
-    except READ_ERRORS as error:
-        raise damaged(error, path) from error
+        elements = json.loads(files.decode(content.removeprefix(b"\xef\xbb\xbf"), encoding))
+    except files.READ_ERRORS as error:
+        raise files.damaged(error, path) from error
     except json.JSONDecodeError as error:
         raise DataError(f"not valid JSON: {error.msg}", file=path, line=error.lineno) from None
     except BadLine as error:
@@ -61,15 +51,9 @@ def iter_json_array(
         try:
             document = parse(as_object(element, "every element"))
         except BadLine as error:
-            refuse(DataError(f"element {number}: {error}", file=path), options, report)
+            files.refuse(DataError(f"element {number}: {error}", file=path), options, report)
             continue
         yield document
-
-
-def document_parser(options: ReadOptions, report: ReadReport) -> Callable[[str], Document]:
-    """A function that parses a line to a document or raises BadLine."""
-    parse = record_parser(options, report)
-    return lambda line: parse(parse_object(line))
 
 
 def record_parser(options: ReadOptions, report: ReadReport) -> Callable[[JsonObject], Document]:
@@ -99,7 +83,6 @@ def record_parser(options: ReadOptions, report: ReadReport) -> Callable[[JsonObj
 
 
 def parse_object(line: str) -> JsonObject:
-    """The JSON object on a line."""
     try:
         record = json.loads(line)
     except RecursionError as error:
@@ -115,7 +98,6 @@ def parse_object(line: str) -> JsonObject:
 
 
 def as_object(value: object, what: str) -> JsonObject:
-    """The value, if it is a JSON object."""
     if not isinstance(value, dict):
         raise BadLine(f"{what} must be a JSON object, but this one is {_kind(value)}")
     return value

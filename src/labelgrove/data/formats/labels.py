@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import LabelIndex, merged_labels
 from labelgrove.data.formats.annif import without_brackets
+from labelgrove.data.formats.documents import ReadReport
 from labelgrove.data.formats.files import existing, read_all, replacing, sibling
 from labelgrove.errors import DataError, warn
 
 
 class LabelRow(NamedTuple):
-    """One label of a label table."""
-
     id: str
     name: str
     text: str | None = None
@@ -75,14 +74,20 @@ def find_label_table(path: Path) -> Path | None:
     return sibling(path if path.is_dir() else path.parent, "labels.tsv")
 
 
+def index_of(
+    occurring: Set[str], names: LabelTable | None, report: ReadReport, *, all_labels: bool
+) -> LabelIndex:
+    """The index of the labels that documents have, and with ``all_labels`` those of the table."""
+    unused = {nfc(row.id) for row in names or ()} - occurring
+    report.unused_names += len(unused)
+    ids = sorted(occurring | unused if all_labels else occurring)
+    return index_with_names(ids, names, listed=all_labels)
+
+
 def index_with_names(
     ids: Sequence[str], names: LabelTable | None, *, listed: bool = False
 ) -> LabelIndex:
-    """An index of exactly these ids, with the names and texts that the table has for them.
-
-    If some labels have a text, the name of every other label becomes its text. ``listed`` says
-    whether the ids have all labels of the table, so that a label of it is known without documents.
-    """
+    """An index of these ids, named by the table; ``listed``: they have all labels of the table."""
     distinct = set(ids) if names else set()
     row_of = {id: row for row in names or () if (id := nfc(row.id)) in distinct}
     if not row_of:

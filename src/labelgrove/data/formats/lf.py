@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,23 +19,12 @@ import numpy.typing as npt
 
 from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.formats import files, jsonl
 from labelgrove.data.formats.building import build_corpus
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import (
-    bare_name,
-    existing,
-    lines,
-    parse_lines,
-    part_names,
-    sibling,
-)
-from labelgrove.data.formats.jsonl import (
-    document_id,
-    document_labels,
-    joined_text,
-    parse_object,
-    text_reader,
-)
+from labelgrove.data.formats.files import bare_name, existing, parse_lines, part_names, sibling
+from labelgrove.data.formats.jsonl import joined_text, parse_object
+from labelgrove.data.formats.labels import LabelTable, index_with_names
 from labelgrove.data.formats.matrices import read_matrix
 from labelgrove.errors import DataError
 
@@ -84,7 +74,7 @@ def document_parser(
     options: ReadOptions, report: ReadReport, *, labels: int | None
 ) -> Callable[[str], Document]:
     """A function that parses a line to a document; label numbers must be below ``labels``."""
-    text_of = text_reader(options, report, options.text_fields(default=TEXT_FIELDS))
+    text_of = jsonl.text_reader(options, report, options.text_fields(default=TEXT_FIELDS))
 
     def parse(line: str) -> Document:
         record = parse_object(line)
@@ -95,23 +85,29 @@ def document_parser(
             raise BadLine(f"field 'target_ind' has {max(numbers)}, but there are {labels} labels")
         return Document(
             text_of(record),
-            document_labels(numbers, record.get("target_rel"), "target_ind", report),
-            document_id(record.get("uid"), "uid"),
+            jsonl.document_labels(numbers, record.get("target_rel"), "target_ind", report),
+            jsonl.document_id(record.get("uid"), "uid"),
         )
 
     return parse
 
 
-def read_lf(path: Path, options: ReadOptions, report: ReadReport) -> Corpus:
+def read_lf(
+    path: Path, options: ReadOptions, report: ReadReport, *, names: LabelTable | None = None
+) -> Corpus:
     """A corpus with a column for every line of ``lbl.json``; without it, for labels that occur."""
     file = _document_file(path, options)
     label_file = sibling(path if path.is_dir() else path.parent, "lbl.json")
     index = None if label_file is None else _label_index(label_file)
     if file is None:
-        return _read_matrices(path, options, report, index)
-    parse = document_parser(options, report, labels=None if index is None else len(index))
-    documents = parse_lines(file, parse, options, report)
-    return build_corpus(documents, source=file, report=report, index=index)
+        corpus = _read_matrices(path, options, report, index)
+    else:
+        parse = document_parser(options, report, labels=None if index is None else len(index))
+        documents = parse_lines(file, parse, options, report)
+        corpus = build_corpus(documents, source=file, report=report, index=index)
+    if names is None or corpus.index.names is not corpus.index.ids:
+        return corpus
+    return replace(corpus, index=index_with_names(corpus.index.ids, names, listed=True))
 
 
 def _read_matrices(
@@ -149,13 +145,10 @@ def _label_index(path: Path) -> LabelIndex:
 
 
 def read_filter_pairs(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
-    """The (document, label) numbers of a filter file as an n x 2 array.
-
-    ``index.get(str(number))`` is the column of a label number.
-    """
+    """The (document, label) numbers of a filter file as an n x 2 array."""
     file = existing(path)
     numbers = array("q")
-    for number, line in lines(file):
+    for number, line in files.lines(file):
         pair = line.split()
         if not pair:
             continue

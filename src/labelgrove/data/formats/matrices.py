@@ -17,6 +17,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -28,20 +29,13 @@ from labelgrove.core.late import SparseMatrix, sparse
 from labelgrove.core.memory import check_announced, check_unpacked, require
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import DenseBlock, Features, as_dense
+from labelgrove.data.formats import files
 from labelgrove.data.formats.building import TableBuilder, label_rows
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import (
-    PARTS,
-    bare_name,
-    existing,
-    parse_lines,
-    part_names,
-    read_all,
-    sibling,
-)
+from labelgrove.data.formats.files import bare_name, existing, part_names, sibling
 from labelgrove.data.formats.labels import LabelTable, index_with_names
 from labelgrove.data.formats.xc import find_repository_file, first_lines, kind_of_lines, read_xc
-from labelgrove.errors import DataError, LabelgroveError
+from labelgrove.errors import DataError, ResourceError
 
 
 def find_matrix(path: Path, options: ReadOptions) -> Path | None:
@@ -130,8 +124,6 @@ _FILE = re.compile(r"[XY]\.(?P<part>\w+)\.(txt|npz)")
 
 
 class PecosFiles(NamedTuple):
-    """The files of one part that exist."""
-
     folder: Path
     labels: Path
     texts: Path | None
@@ -147,7 +139,7 @@ def find_pecos(path: Path, options: ReadOptions) -> PecosFiles | None:
         if match is None:
             return None
         folder, parts = path.parent, (match["part"],)
-    spellings = next((names for names in PARTS.values() if parts[0] in names), parts)
+    spellings = next((names for names in files.PARTS.values() if parts[0] in names), parts)
     for part in parts:
         labels = folder / f"Y.{part}.npz"
         texts = sibling(folder, f"X.{part}.txt", *(f"{name}_raw_texts.txt" for name in spellings))
@@ -162,53 +154,53 @@ def read_pecos(
     path: Path, options: ReadOptions, report: ReadReport, *, names: LabelTable | None = None
 ) -> Corpus:
     """The texts and labels of one part, or its features and labels where there are no texts."""
-    files = _files(path, options)
-    labels = load_npz(files.labels)
+    found = _files(path, options)
+    labels = load_npz(found.labels)
     if np.any(labels.data < 0):
-        raise DataError("contains negative label weights", file=files.labels)
+        raise DataError("contains negative label weights", file=found.labels)
     labels.eliminate_zeros()
     rows = labels.shape[0]
     texts = None
-    if files.texts is not None:
+    if found.texts is not None:
         builder = TableBuilder()
-        for text in _texts(files.texts, files.labels, rows, options):
+        for text in _texts(found.texts, found.labels, rows, options):
             builder.add(text)
             report.empty_texts += not text or text.isspace()
         texts = builder.table()
     features = None
-    if files.features is not None and texts is None:
-        features = load_npz(files.features)
+    if found.features is not None and texts is None:
+        features = load_npz(found.features)
         if features.shape[0] != rows:
             raise DataError(
-                f"has {features.shape[0]:,} rows, but {files.labels.name} has {rows:,}",
-                file=files.features,
+                f"has {features.shape[0]:,} rows, but {found.labels.name} has {rows:,}",
+                file=found.features,
             )
     if rows == 0:
         raise DataError("contains no documents", file=path)
     report.count(labels)
-    return Corpus(texts, labels, _label_index(files, labels.shape[1], names), features=features)
+    return Corpus(texts, labels, _label_index(found, labels.shape[1], names), features=features)
 
 
 def iter_pecos(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
     """The documents of one part, with column numbers as labels; needs the raw texts."""
-    files = _files(Path(path), options)
-    if files.texts is None:
+    found = _files(Path(path), options)
+    if found.texts is None:
         raise DataError("has features but no texts; use read_corpus", file=path)
-    labels = load_npz(files.labels)
-    texts = _texts(files.texts, files.labels, labels.shape[0], options)
+    labels = load_npz(found.labels)
+    texts = _texts(found.texts, found.labels, labels.shape[0], options)
     ids = [str(number) for number in range(labels.shape[1])]
     for text, own_labels in zip(texts, label_rows(labels, ids), strict=True):
         yield Document(text, own_labels)
 
 
 def _files(path: Path, options: ReadOptions) -> PecosFiles:
-    files = find_pecos(path, options)
-    if files is None:
+    found = find_pecos(path, options)
+    if found is None:
         part = part_names(options)[-1]
         raise DataError(
             f"is not a PECOS folder with Y.{part}.npz and X.{part}.txt or X.{part}.npz", file=path
         )
-    return files
+    return found
 
 
 def _texts(path: Path, label_file: Path, rows: int, options: ReadOptions) -> Iterator[str]:
@@ -216,7 +208,7 @@ def _texts(path: Path, label_file: Path, rows: int, options: ReadOptions) -> Ite
     # Rows of the matrices belong to line numbers, so no bad line can be skipped.
     strict = replace(options, skip_bad=False)
     count = 0
-    for text in parse_lines(path, str, strict, ReadReport(), keep_blank=True):
+    for text in files.parse_lines(path, str, strict, ReadReport(), keep_blank=True):
         count += 1
         if count > rows:
             break
@@ -226,29 +218,37 @@ def _texts(path: Path, label_file: Path, rows: int, options: ReadOptions) -> Ite
         raise DataError(f"has {lines}, but {label_file.name} has {rows:,} rows", file=path)
 
 
-def _label_index(files: PecosFiles, count: int, names: LabelTable | None) -> LabelIndex:
+def _label_index(found: PecosFiles, count: int, names: LabelTable | None) -> LabelIndex:
     ids = [str(number) for number in range(count)]
-    items = sibling(files.folder, "output-items.txt", "label_map.txt")
+    items = sibling(found.folder, "output-items.txt", "label_map.txt")
     if names is not None or items is None:
         return index_with_names(ids, names, listed=True)
-    titles = [line for _, line in read_all(items)]
+    titles = [line for _, line in files.read_all(items)]
     if len(titles) != count:
         raise DataError(
-            f"has {len(titles):,} lines, but {files.labels.name} has {count:,} columns", file=items
+            f"has {len(titles):,} lines, but {found.labels.name} has {count:,} columns", file=items
         )
     return LabelIndex(ids, names=[title or id for id, title in zip(ids, titles, strict=True)])
 
 
 def load_npz(path: Path) -> CSR:
     """A valid sparse matrix written by SciPy's ``save_npz``; pickled objects are refused."""
-    try:
+    with _saved_by_scipy(path):
         csr = as_csr(read_npz(path))
         csr_parts(csr)
-    except DataError as error:
-        if error.file is not None:
+    return csr
+
+
+@contextmanager
+def _saved_by_scipy(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ResourceError, MemoryError):
+        raise
+    except Exception as error:  # SciPy, NumPy and zipfile raise many kinds for damaged files
+        if isinstance(error, DataError) and error.file is not None:
             raise
         raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
-    return csr
 
 
 _HEADERS = {
@@ -258,27 +258,15 @@ _HEADERS = {
 
 
 def read_npz(path: Path) -> SparseMatrix:
-    """The matrix in a file, of any SciPy kind, with arrays that are safe to convert.
-
-    Pickled objects are refused, as well as arrays and shapes much larger than the file.
-    """
-    try:
+    """The matrix in a file, of any SciPy kind, as large as it says, and without pickled objects."""
+    with _saved_by_scipy(path):
         size = _unpacked_size(path)
         check_unpacked(size, path.stat().st_size, file=path)
         require(None, size, f"reading {path}")
         matrix = sparse.load_npz(path)
-    except (LabelgroveError, MemoryError):
-        raise
-    except Exception as error:  # SciPy, NumPy and zipfile raise many kinds for damaged files
-        raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
-    if not sparse.issparse(matrix):
-        raise DataError("is not a sparse matrix saved by SciPy", file=path)
-    for count, axis in zip(matrix.shape, ("rows", "columns"), strict=False):
-        check_announced(int(count), size, axis, file=path)
-    try:
+        for count, axis in zip(matrix.shape, ("rows", "columns"), strict=False):
+            check_announced(int(count), size, axis, file=path)
         check_structure(matrix)
-    except DataError as error:
-        raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
     return matrix
 
 

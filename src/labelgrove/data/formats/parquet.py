@@ -10,9 +10,9 @@ from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import check_unpacked
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import STDIN
-from labelgrove.data.formats.tables import check_columns, record_documents
+from labelgrove.data.formats.tables import for_columns, record_documents
 from labelgrove.data.records import listed
-from labelgrove.errors import DataError, MissingExtraError
+from labelgrove.errors import DataError, needing
 
 Batch: TypeAlias = Any  # a pyarrow.RecordBatch; pyarrow ships no types
 MIN_ROWS, MAX_ROWS = 8, 1024  # of a batch
@@ -22,28 +22,25 @@ ITEM_BYTES = 8  # that a row of a column or an item of a list takes at least
 
 def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
     """The documents of a Parquet file, with one batch of rows in memory at a time."""
-    try:
+    with needing("data", "reading Parquet"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError("data", "reading Parquet") from error
     if str(path) == STDIN:
         raise DataError("Parquet cannot be read from standard input; give a file")
     try:
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            text_fields = check_columns(names, path, options, report)
-            others = (options.labels_field, options.weights_field, options.id_field)
-            fields = (*others, *listed(options.fields or ()))
-            columns = [name for name in dict.fromkeys((*text_fields, *fields)) if name in names]
-            columns = names if options.columns else columns
+            options = for_columns(names, path, options, report)
+            wanted = [*options.text_fields(), *listed(options.fields or ()), options.labels_field]
+            wanted += [options.weights_field, options.id_field]
+            columns = [name for name in names if options.columns or name in wanted]
             # A dictionary makes a value that the file has once a value of every row.
             largest = _largest(path)
             size = min(MAX_ROWS, max(MIN_ROWS, BATCH_BYTES // largest))
             batches = file.iter_batches(batch_size=size, columns=columns)
             records = (record for batch in batches for record in _records(batch))
             rows = enumerate(_bounded(records, path), 1)
-            yield from record_documents(path, rows, text_fields, options, report)
+            yield from record_documents(path, rows, options, report)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read as Parquet: {error}", file=path) from error
 

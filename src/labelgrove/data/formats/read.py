@@ -14,42 +14,13 @@ from typing import Literal, TypeAlias
 
 from labelgrove.core.scratch import Scratch
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.formats.annif import is_full_text_folder, iter_annif, looks_like_annif
+from labelgrove.data.formats import annif, files, lf, matrices
 from labelgrove.data.formats.attentionxml import find_pair, iter_attentionxml
 from labelgrove.data.formats.building import build_corpus, counted
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import (
-    READ_ERRORS,
-    STDIN,
-    bare_name,
-    compression_of,
-    damaged,
-    existing,
-    lines,
-    open_bytes,
-    parse_lines,
-    part_names,
-    sibling,
-    standard_input,
-)
+from labelgrove.data.formats.files import STDIN, bare_name, existing, sibling
 from labelgrove.data.formats.jsonl import iter_json_array, iter_jsonl
-from labelgrove.data.formats.labels import (
-    LabelRow,
-    LabelTable,
-    find_label_table,
-    index_with_names,
-    read_label_table,
-)
-from labelgrove.data.formats.lf import find_lf_matrices, iter_lf, read_lf
-from labelgrove.data.formats.matrices import (
-    find_matrix,
-    find_pecos,
-    iter_pecos,
-    matrix_kind,
-    not_read,
-    read_pecos,
-    with_matrix,
-)
+from labelgrove.data.formats.labels import LabelRow, LabelTable, find_label_table, read_label_table
 from labelgrove.data.formats.parquet import iter_parquet
 from labelgrove.data.formats.tables import iter_excel, iter_table
 from labelgrove.data.formats.xc import kind_of_lines, read_xc
@@ -106,15 +77,15 @@ def check_format(name: str) -> str:
 def _of_folder(folder: Path) -> str:
     for part in ("train", "test", "valid"):
         options = ReadOptions(part=part)
-        if find_pecos(folder, options):
+        if matrices.find_pecos(folder, options):
             return "pecos"
         if find_pair(folder, options):
             return "attentionxml"
-        if find_lf_matrices(folder, options):
+        if lf.find_lf_matrices(folder, options):
             return "lf"
     if sibling(folder, "trn.json", "tst.json"):
         return "lf"
-    if is_full_text_folder(folder):
+    if annif.is_full_text_folder(folder):
         return "annif"
     raise DataError(
         "this folder has no known format: no train.jsonl, no X.trn.* with Y.trn.npz, no "
@@ -125,49 +96,49 @@ def _of_folder(folder: Path) -> str:
 
 
 def _of_file(file: Path) -> str:
-    if find_pecos(file, ReadOptions()):
+    if matrices.find_pecos(file, ReadOptions()):
         return "pecos"
     if find_pair(file, ReadOptions()):
         return "attentionxml"
     by_name = EXTENSIONS.get(Path(bare_name(file)).suffix.lower())
-    if by_name == "tsv" and looks_like_annif(next(lines(file), (1, b""))[1]):
+    if by_name == "tsv" and annif.looks_like_annif(next(files.lines(file), (1, b""))[1]):
         return "annif"
     # The first line of a CSV file can be anything; otherwise content is surer than the name.
     if by_name in ("csv", "tsv", "parquet", "xlsx"):
         return by_name
     if bare_name(file).endswith((".npz", ".npy")):
-        raise DataError(
-            "is a matrix, and there are no labels with it; give the folder of X.trn.npz and "
-            "Y.trn.npz (labelgrove train FOLDER), or the texts, and this file as --features",
-            file=file,
-        )
-    if find_lf_matrices(file, ReadOptions()):
+        raise _without_labels(file, "X.trn.npz and Y.trn.npz (labelgrove train FOLDER)")
+    if lf.find_lf_matrices(file, ReadOptions()):
         return "lf"
     format = _by_content(file) or by_name
-    if format == "text" and matrix_kind(file) == "pairs":
-        raise DataError(
-            "is a matrix, and there are no labels with it; give the folder of trn_X_Xf.txt and "
-            "trn_X_Y.txt, or the texts, and this file as --features",
-            file=file,
-        )
+    if format == "text" and matrices.matrix_kind(file) == "pairs":
+        raise _without_labels(file, "trn_X_Xf.txt and trn_X_Y.txt")
     if format is None:
         reason = f"unknown file format; set format (--format) to one of {', '.join(FORMATS)}"
         raise DataError(reason, file=file)
     return format
 
 
+def _without_labels(file: Path, names: str) -> DataError:
+    return DataError(
+        f"is a matrix, and there are no labels with it; give the folder of {names}, or the texts, "
+        "and this file as --features",
+        file=file,
+    )
+
+
 def _by_content(path: Path | str) -> str | None:
     if str(path) == STDIN:
         # Peeking leaves the bytes for the reader, but cannot decompress them.
-        head = standard_input().peek(HEAD)[:HEAD]
-        if compression_of(head):
+        head = files.standard_input().peek(HEAD)[:HEAD]
+        if files.compression_of(head):
             return "jsonl"
     else:
-        with open_bytes(path) as stream:
+        with files.open_bytes(path) as stream:
             try:
                 head = stream.read(HEAD)
-            except READ_ERRORS as error:
-                raise damaged(error, path) from error
+            except files.READ_ERRORS as error:
+                raise files.damaged(error, path) from error
     if head.startswith(b"PAR1"):
         return "parquet"
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").split(b"\n", 2)
@@ -199,7 +170,11 @@ LabelSource: TypeAlias = str | os.PathLike[str] | LabelIndex | LabelTable | Lite
 
 def iter_plain(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
     """A document per line; an empty line is a document too, so that predictions match lines."""
-    return parse_lines(path, lambda line: Document(line, []), options, report, keep_blank=True)
+
+    def parse(line: str) -> Document:
+        return Document(line, [])
+
+    return files.parse_lines(path, parse, options, report, keep_blank=True)
 
 
 DOCUMENT_READERS: dict[str, DocumentReader] = {
@@ -209,11 +184,18 @@ DOCUMENT_READERS: dict[str, DocumentReader] = {
     "tsv": partial(iter_table, delimiter="\t"),
     "parquet": iter_parquet,
     "xlsx": iter_excel,
-    "lf": iter_lf,
+    "lf": lf.iter_lf,
     "attentionxml": iter_attentionxml,
-    "pecos": iter_pecos,
-    "annif": iter_annif,
+    "pecos": matrices.iter_pecos,
+    "annif": annif.iter_annif,
     "text": iter_plain,
+}
+# Readers of formats that number their labels, so that all labels have columns.
+NUMBERED_READERS: dict[str, Callable[..., Corpus]] = {
+    "xc": partial(read_xc, has_header=True),
+    "svmlight": partial(read_xc, has_header=False),
+    "lf": lf.read_lf,
+    "pecos": matrices.read_pecos,
 }
 WITH_FIELDS = ("jsonl", "json", "csv", "tsv", "parquet", "xlsx", "lf")
 WITH_MATRICES = ("pecos", "attentionxml", "lf")
@@ -259,13 +241,18 @@ def read_corpus(
             if index is not None
             else "all_labels: there is no label table; put labels.tsv beside the corpus, or give it"
         )
-    if format in ("xc", "svmlight", "pecos", "lf"):
-        corpus = _read_numbered(Path(source), format, options, report, names)
+    if format in NUMBERED_READERS:
+        corpus = NUMBERED_READERS[format](Path(source), options, report, names=names)
         if index is not None:
             corpus = corpus.reindex(index)
             report.unknown_labels += int(corpus.unknown.sum())
-        if all_labels:
-            _check_all_numbered(corpus.index, names, source)
+        for row in names or () if all_labels else ():
+            if corpus.index.get(row.id) is None:
+                raise DataError(
+                    f"all_labels: label {row.id!r} of the label table is not among the "
+                    f"{len(corpus.index):,} labels that this format numbers; correct the table",
+                    file=source,
+                )
     else:
         documents = DOCUMENT_READERS[format](source, options, report)
         corpus = build_corpus(
@@ -278,13 +265,13 @@ def read_corpus(
             scratch=scratch,
         )
     if not isinstance(options.features, bool):
-        corpus = with_matrix(corpus, Path(options.features), options.n_features)
+        corpus = matrices.with_matrix(corpus, Path(options.features), options.n_features)
     elif corpus.texts is not None and (matrix := _matrix_of(source, format, options)) is not None:
         if options.features:
             advice = "--read features=false reads texts alone"
-            corpus = with_matrix(corpus, matrix, options.n_features, advice=advice)
+            corpus = matrices.with_matrix(corpus, matrix, options.n_features, advice=advice)
         else:
-            not_read(matrix, report)
+            matrices.not_read(matrix, report)
     if not has_report and (report.bad_lines or report.merged_labels or report.empty_fields):
         logger.warning("%s: %s", source, report)
     return corpus
@@ -308,7 +295,7 @@ def iter_documents(
         raise DataError("has features but no texts; use read_corpus", file=source)
     documents = DOCUMENT_READERS[format](source, options, report)
     if (matrix := _matrix_of(source, format, options)) is not None:
-        not_read(matrix, report)
+        matrices.not_read(matrix, report)
     return counted(documents, source=source, report=report)
 
 
@@ -316,7 +303,7 @@ def _matrix_of(source: Path | str, format: str, options: ReadOptions) -> Path | 
     """The matrix of features that came with the texts of a data set folder."""
     if format not in WITH_MATRICES or str(source) == STDIN:
         return None
-    return find_matrix(Path(source), options)
+    return matrices.find_matrix(Path(source), options)
 
 
 def source_files(path: Path) -> list[Path]:
@@ -338,7 +325,8 @@ def _source(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Path | 
     source = STDIN if str(path) == STDIN else existing(path)
     if isinstance(source, Path) and source.is_dir() and options.format in (None, "jsonl"):
         # A folder as `labelgrove data make` writes it: train.jsonl, dev.jsonl, test.jsonl.
-        source = sibling(source, *(f"{name}.jsonl" for name in part_names(options))) or source
+        names = [f"{name}.jsonl" for name in files.part_names(options)]
+        source = sibling(source, *names) or source
     format = check_format(options.format) if options.format else detect_format(source)
     if options.fields and format not in WITH_FIELDS:
         raise ConfigError(
@@ -346,30 +334,6 @@ def _source(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Path | 
             f"{', '.join(WITH_FIELDS)} have"
         )
     return source, format
-
-
-def _read_numbered(
-    path: Path, format: str, options: ReadOptions, report: ReadReport, names: LabelTable | None
-) -> Corpus:
-    if format == "pecos":
-        return read_pecos(path, options, report, names=names)
-    if format == "lf":
-        corpus = read_lf(path, options, report)
-        if names is None or corpus.index.names is not corpus.index.ids:
-            return corpus
-        return replace(corpus, index=index_with_names(corpus.index.ids, names, listed=True))
-    return read_xc(path, options, report, has_header=format == "xc", names=names)
-
-
-def _check_all_numbered(index: LabelIndex, names: LabelTable | None, source: Path | str) -> None:
-    """Numbered labels have all their columns; a table cannot add others."""
-    for row in names or ():
-        if index.get(row.id) is None:
-            raise DataError(
-                f"all_labels: label {row.id!r} of the label table is not among the "
-                f"{len(index):,} labels that this format numbers; correct the table",
-                file=source,
-            )
 
 
 def _names(source: Path | str, labels: LabelSource | None) -> LabelTable | None:

@@ -14,26 +14,21 @@ import itertools
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import check_unpacked
+from labelgrove.data.formats import files
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import (
-    ENCODING_ADVICE,
-    STDIN,
-    check_encoding,
-    lines,
-    open_bytes,
-    refuse,
-)
-from labelgrove.data.formats.jsonl import document_id, document_labels, text_reader
+from labelgrove.data.formats.files import STDIN, lines, parse_each
+from labelgrove.data.formats.jsonl import record_parser
 from labelgrove.data.records import listed
-from labelgrove.errors import ConfigError, DataError, LabelgroveError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, LabelgroveError, needing
 
 Labels: TypeAlias = list[object] | dict[object, object]  # the latter with weights
 SEPARATORS = ("|", ";")
@@ -72,7 +67,7 @@ def row_documents(
             raise DataError("contains no documents", file=path)
         names = [name.strip() for name in first[1]]
     hint = ", or column_names (--read column_names=text,labels) if the file has no header line"
-    text_fields = check_columns(names, path, options, report, hint=hint)
+    options = for_columns(names, path, options, report, hint=hint)
     if len(set(names)) != len(names):
         raise DataError("two columns have the same name", file=path, line=1)
 
@@ -85,21 +80,16 @@ def row_documents(
         return BadLine(reason)
 
     records = ((number, record(row)) for number, row in rows)
-    yield from record_documents(path, records, text_fields, options, report)
+    yield from record_documents(path, records, options, report)
 
 
 def record_documents(
     path: Path | str,
     records: Iterator[tuple[int, JsonObject | BadLine]],
-    text_fields: Sequence[str],
     options: ReadOptions,
     report: ReadReport,
 ) -> Iterator[Document]:
-    """The documents in numbered rows, of CSV, TSV, Excel and Parquet files.
-
-    Labels are split at the separator that the first rows show, unless the options have one.
-    """
-    text_of = text_reader(options, report, text_fields)
+    """The documents in numbered rows; the first rows show at which separator labels are split."""
     head = list(itertools.islice(records, ROWS_LOOKED_AT))
     separator = options.label_separator
     if separator is None:
@@ -108,15 +98,26 @@ def record_documents(
         separator = ";" if _separators_in(cells) == {";"} else SEPARATORS[0]
         for note in _separator_notes(path, cells, separator) if options.labels else ():
             report.note(note)
-    for number, record in itertools.chain(head, records):
-        try:
-            if isinstance(record, BadLine):
-                raise record
-            document = parse_record(record, text_of, separator, options, report)
-        except BadLine as error:
-            refuse(DataError(str(error), file=path, line=number), options, report)
-            continue
-        yield document
+    parse = record_parser(options, report)
+    lists = [options.labels_field] if options.labels else []
+    lists += listed(options.fields or ())
+
+    def parse_row(record: JsonObject | BadLine) -> Document:
+        if isinstance(record, BadLine):
+            raise record
+        columns = None
+        if options.columns:
+            columns = {name: cell_text(value) for name, value in record.items()}
+        for name in lists:
+            if isinstance(cell := record.get(name), str):
+                values = split_labels(cell, separator)
+                # Only labels have weights.
+                is_text = isinstance(values, Mapping) and name != options.labels_field
+                record[name] = cell if is_text else values
+        document = parse(record)
+        return document if columns is None else replace(document, columns=columns)
+
+    return parse_each(path, itertools.chain(head, records), parse_row, options, report)
 
 
 def _header_delimiter(path: Path | str, usual: str) -> str:
@@ -131,7 +132,7 @@ def _rows(
     path: Path | str, options: ReadOptions, report: ReadReport, delimiter: str
 ) -> Iterator[tuple[int, list[str]]]:
     """The number of the first line and the fields of every row; rows with bad bytes are refused."""
-    encoding = check_encoding(options.encoding)
+    encoding = files.check_encoding(options.encoding)
     first_line, bad_line = 0, 0
 
     def decoded() -> Iterator[str]:
@@ -158,10 +159,10 @@ def _rows(
         try:
             row = next(reader, None)
             if bad_line:
-                raise BadLine(f"not valid {encoding}; {ENCODING_ADVICE}")
+                raise BadLine(f"not valid {encoding}; {files.ENCODING_ADVICE}")
         except (csv.Error, BadLine) as error:
             where = bad_line or first_line
-            refuse(DataError(str(error), file=path, line=where), options, report)
+            files.refuse(DataError(str(error), file=path, line=where), options, report)
             continue
         if row is None:
             return
@@ -190,15 +191,15 @@ def _separator_notes(path: Path | str, cells: Sequence[str], separator: str) -> 
         )
 
 
-def check_columns(
+def for_columns(
     names: Sequence[str],
     path: Path | str,
     options: ReadOptions,
     report: ReadReport,
     *,
     hint: str = "",
-) -> tuple[str, ...]:
-    """The text fields, of which the file must have at least one; notes a missing labels column."""
+) -> ReadOptions:
+    """The options for these columns; one must be a text. Notes that there are no labels."""
     text_fields = options.text_fields()
     columns = ", ".join(map(repr, names))
     if not set(text_fields) & set(names):
@@ -212,7 +213,8 @@ def check_columns(
             f"{path}: there is no column {options.labels_field!r}, so documents have no labels; "
             f"the columns are {columns}. Set labels_field (--labels-field)"
         )
-    return text_fields
+        return replace(options, labels=False)
+    return options
 
 
 def join_labels(labels: Sequence[str]) -> str:
@@ -225,10 +227,7 @@ def join_labels(labels: Sequence[str]) -> str:
 
 
 def split_labels(cell: str, separator: str) -> Labels:
-    """The labels of one cell, without white space around them; a mapping if they have weights.
-
-    Empty labels are dropped, because spreadsheets often have too many separators.
-    """
+    """The labels of a cell, or their weights; empty ones are dropped, as spreadsheets have them."""
     if not separator:
         raise ConfigError("label_separator: must not be empty")
     cell = cell.strip()
@@ -247,10 +246,7 @@ def _is_listed(cell: str) -> bool:
 
 
 def _listed(cell: str) -> Labels | None:
-    """The labels of a cell that is a list in JSON or, as pandas writes them, in Python.
-
-    None for other cells: a label may begin with a bracket.
-    """
+    """The labels of a list in JSON or in Python; None for other cells, which may begin with [."""
     if cell[:1] + cell[-1:] not in ("[]", "()", "{}"):
         return None
     for parse in (json.loads, ast.literal_eval):
@@ -270,51 +266,16 @@ def _listed(cell: str) -> Labels | None:
     return None
 
 
-def parse_record(
-    record: JsonObject,
-    text_of: Callable[[JsonObject], str],
-    separator: str,
-    options: ReadOptions,
-    report: ReadReport,
-) -> Document:
-    """The document in a row's fields."""
-    columns = None
-    if options.columns:
-        columns = {name: column_text(value) for name, value in record.items()}
-    labels = record.get(options.labels_field) if options.labels else None
-    if isinstance(labels, str):
-        labels = split_labels(labels, separator)
-    for name in listed(options.fields or ()):
-        if isinstance(cell := record.get(name), str):  # several values, as of labels
-            values = split_labels(cell, separator)
-            record[name] = cell if isinstance(values, Mapping) else values
-    return Document(
-        text_of(record),
-        document_labels(labels, record.get(options.weights_field), options.labels_field, report),
-        document_id(record.get(options.id_field), options.id_field),
-        columns,
-    )
-
-
-def column_text(value: object) -> str:
-    """A cell of any column as a text; lists and the like as JSON.
-
-    >>> [column_text(value) for value in ("a", None, 1984.0, ["x", 2])]
-    ['a', '', '1984', '["x", 2]']
-    """
-    if isinstance(value, (list, dict)):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return cell_text(value)
-
-
 def cell_text(value: object) -> str:
-    """What a cell of a spreadsheet shows, more or less: Excel makes numbers of texts such as 1984.
+    """What a spreadsheet's cell shows: Excel makes numbers of texts such as 1984. Lists are JSON.
 
-    >>> [cell_text(value) for value in ("a", None, 1984.0, 2.5, True, date(2024, 5, 1))]
-    ['a', '', '1984', '2.5', 'TRUE', '2024-05-01']
+    >>> [cell_text(value) for value in (None, 1984.0, 2.5, True, date(2024, 5, 1), ["x", 2])]
+    ['', '1984', '2.5', 'TRUE', '2024-05-01', '["x", 2]']
     """
     if value is None:
         return ""
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False, default=str)
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, float) and value.is_integer():
@@ -328,13 +289,11 @@ MAX_CELLS = 100_000_000  # a row has all cells before its last one
 
 def iter_excel(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
     """The documents of a workbook's first sheet, one at a time; cells are read as their texts."""
-    try:
+    with needing("excel", "reading Excel files"):
         import openpyxl
-    except ImportError as error:
-        raise MissingExtraError("excel", "reading Excel files") from error
     if str(path) == STDIN:
         raise DataError("Excel files cannot be read from standard input; give a file")
-    with open_bytes(path) as file:
+    with files.open_bytes(path) as file:
         with _reading(path):
             with zipfile.ZipFile(file) as archive:
                 unpacked = sum(entry.file_size for entry in archive.infolist())

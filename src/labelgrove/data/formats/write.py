@@ -21,7 +21,7 @@ from labelgrove.data.formats.files import bare_name, replacing
 from labelgrove.data.formats.jsonl import document_record, dump_document
 from labelgrove.data.formats.tables import EXCEL_ROWS, join_labels
 from labelgrove.data.formats.xc import write_xc
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, needing
 
 EXTENSIONS = {
     ".jsonl": "jsonl",
@@ -76,10 +76,7 @@ def write_corpus(
 
 
 def write_table(documents: Iterable[Document], target: Path, format: str) -> None:
-    """Writes a table whose columns are those that the first documents need.
-
-    In CSV, labels are one cell as :func:`join_labels` writes it, or a JSON object with weights.
-    """
+    """Writes a table whose columns are those that the first documents need."""
     table_format(target)  # refuses a.parquet.gz
     rows = (_row(document, format) for document in documents)
     first = list(itertools.islice(rows, FIRST_ROWS))
@@ -174,11 +171,9 @@ def _csv(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[W
 
 @contextmanager
 def _parquet(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Writer]:
-    try:
+    with needing("data", "writing Parquet"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError("data", "writing Parquet") from error
     kinds = {
         "string": pa.string(),
         "int64": pa.int64(),
@@ -201,11 +196,9 @@ def _parquet(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterat
 
 @contextmanager
 def _excel(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Writer]:
-    try:
+    with needing("excel", "writing Excel files"):
         from openpyxl import Workbook
         from openpyxl.cell import WriteOnlyCell
-    except ImportError as error:
-        raise MissingExtraError("excel", "writing Excel files") from error
     book = Workbook(write_only=True)
     sheet = book.create_sheet("labelgrove")
     sheet.append(list(columns))

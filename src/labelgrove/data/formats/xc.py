@@ -24,18 +24,9 @@ from labelgrove.core.arrays import CSR, Array, as_csr, narrow_csr, offsets
 from labelgrove.core.memory import check_announced
 from labelgrove.core.resources import thread_count
 from labelgrove.data.corpus import Corpus, merge_repeated
+from labelgrove.data.formats import files
 from labelgrove.data.formats.building import no_documents
 from labelgrove.data.formats.documents import ReadOptions, ReadReport
-from labelgrove.data.formats.files import (
-    MAX_LINE,
-    READ_ERRORS,
-    damaged,
-    line_too_long,
-    lines,
-    open_bytes,
-    refuse,
-    sibling,
-)
 from labelgrove.data.formats.labels import LabelTable, index_with_names
 from labelgrove.errors import DataError
 
@@ -79,17 +70,14 @@ def kind_of_lines(first: bytes, second: bytes) -> str | None:
 
 def first_lines(file: Path) -> tuple[bytes, bytes]:
     """The first two lines of a file, empty where it has none."""
-    first, second = (*(line for _, line in islice(lines(file), 2)), b"", b"")[:2]
+    first, second = (*(line for _, line in islice(files.lines(file), 2)), b"", b"")[:2]
     return first, second
 
 
 def find_repository_file(folder: Path, part: str) -> Path | None:
-    """The bag of words of a data set folder's part, as AttentionXML's downloads have it.
-
-    Other files have such names, too, so the content decides.
-    """
+    """The bag of words of a part; other files have such names, too, so the content decides."""
     for name in (f"{part}_v1.txt", f"{part}.txt"):
-        file = sibling(folder, name)
+        file = files.sibling(folder, name)
         if file is not None and kind_of_lines(*first_lines(file)):
             return file
     return None
@@ -104,17 +92,14 @@ def read_xc(
     pairs: bool = False,
     names: LabelTable | None = None,
 ) -> Corpus:
-    """The features and labels of a repository file (with a header) or an svmlight file.
-
-    A file of ``pairs`` has features alone, below a header of two counts.
-    """
-    with open_bytes(path) as stream:
+    """A repository file or one of svmlight; ``pairs`` are features alone, below two counts."""
+    with files.open_bytes(path) as stream:
         try:
             header = _read_header(stream, path, pairs) if has_header else None
             rows = _MatrixRows(path, options, report, header)
             rows.read(stream)
-        except READ_ERRORS as error:
-            raise damaged(error, path) from error
+        except files.READ_ERRORS as error:
+            raise files.damaged(error, path) from error
     return rows.corpus(names)
 
 
@@ -161,8 +146,8 @@ class _MatrixRows:
             self.size += len(block)
             chunk = rest + block if rest else block
             cut = chunk.rfind(b"\n") + 1
-            if cut == 0 and len(chunk) >= MAX_LINE:
-                raise line_too_long(self.path, self.lines_read + 1)
+            if cut == 0 and len(chunk) >= files.MAX_LINE:
+                raise files.line_too_long(self.path, self.lines_read + 1)
             self.parse(chunk, cut)
             rest = chunk[cut:]
         self.parse(rest, len(rest))
@@ -183,7 +168,7 @@ class _MatrixRows:
                 features=self.feature_limit,
             )
             where = self.lines_read + line + 1
-            refuse(DataError(reason, file=self.path, line=where), self.options, self.report)
+            files.refuse(DataError(reason, file=self.path, line=where), self.options, self.report)
         self.bad_lines += len(faults)
         for piece in pieces:
             for column, values in zip(self.columns, piece, strict=True):
@@ -211,9 +196,15 @@ class _MatrixRows:
                 advice = "if that is right, set n_features (--read n_features=N)"
                 check_announced(width, self.size, "features", file=self.path, advice=advice)
         else:
-            self.check_header(self.header)
-            ids = [str(number) for number in range(self.header.labels)]
             width = self.header.features
+            # A few bytes must not ask for gigabytes; each label becomes a string.
+            limits = (width, "features", 1 << 24), (self.header.labels, "labels", 1 << 22)
+            for count, what, most in limits:
+                advice = "correct the first line"
+                check_announced(
+                    count, self.size, what, file=self.path, harmless=most, advice=advice
+                )
+            ids = [str(number) for number in range(self.header.labels)]
         matrix, repeated = merge_repeated(
             _csr(np.ones(len(labels), np.float32), labels, label_counts, len(ids))
         )
@@ -224,17 +215,6 @@ class _MatrixRows:
             report.note(f"{self.path}: {wide.nnz - clean.nnz:,} repeated features were added up")
         index = index_with_names(ids, names, listed=True)
         return Corpus(None, as_csr(matrix), index, features=clean)
-
-    def check_header(self, header: Header) -> None:
-        """Refuses a header that asks for gigabytes in a file of a few bytes."""
-        advice = "correct the first line"
-        for count, what, harmless in (
-            (header.features, "features", 1 << 24),
-            (header.labels, "labels", 1 << 22),  # each becomes a string
-        ):
-            check_announced(
-                count, self.size, what, file=self.path, harmless=harmless, advice=advice
-            )
 
     def checked_rows(
         self, label_counts: npt.NDArray[np.int64], feature_counts: npt.NDArray[np.int64]

@@ -61,7 +61,6 @@ class PooledStates(torch.nn.Module):
         self.register_buffer("scale", torch.as_tensor(np.array(scale, np.float32)))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Documents x layers x width."""
         states = torch.stack(self.encoder.forward(ids, mask, self.layers), 1)
         return (states - self.mean) * self.scale
 
@@ -130,10 +129,7 @@ def check_graph(states: PooledStates, file: Path, encoder: Encoder) -> None:
 
 
 def some_tokens(encoder: Encoder) -> list[dict[str, Int64]]:
-    """Inputs of a graph: random tokens between the encoder's special ones.
-
-    They are not texts, but show which channels are always large, and need no data.
-    """
+    """Random tokens, which show which channels of a graph are always large, and need no data."""
     rng = np.random.default_rng(0)
     frame = np.array(encoder.tokenizer.encode("").ids or [encoder.pad_id])
     length = max(len(frame) + 1, min(32, encoder.max_tokens))
@@ -196,10 +192,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Array]]) -> None:
-    """Quantises a float32 graph.
-
-    ``examples`` are inputs by name that show which channels are large; they need not be real texts.
-    """
+    """Quantises a float32 graph; ``examples`` are inputs that show which channels are large."""
     model = onnx.load(source)
     _Rewriting(model.graph, channel_sizes(source, examples)).run()
     if all(known.domain != MICROSOFT for known in model.opset_import):
@@ -247,10 +240,7 @@ def channel_sizes(source: Path, examples: Sequence[Mapping[str, Array]]) -> dict
 
 
 class _Rewriting:
-    """One pass over a graph that replaces products with constant matrices and look-ups in tables.
-
-    New nodes take the positions of the old ones, so the order of the graph stays valid.
-    """
+    """One pass over a graph; new nodes take the places of old ones, so their order stays valid."""
 
     def __init__(self, graph: GraphProto, sizes: Mapping[str, Float32]) -> None:
         self.sizes = sizes

@@ -25,22 +25,11 @@ from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import Documents, texts_only
 from labelgrove.disk.bundle import regular_size
 from labelgrove.disk.model_folder import StoredModel, reading_parts, save_model
-from labelgrove.errors import (
-    ConfigError,
-    MissingExtraError,
-    ModelFormatError,
-    UnsupportedError,
-)
+from labelgrove.errors import ConfigError, ModelFormatError, UnsupportedError, needing
 from labelgrove.evaluation.calibration import Calibration
 from labelgrove.evaluation.predictions import Predictions, check_fitted
-from labelgrove.exchange.export.runtime import (
-    GRAPH,
-    TOKENIZER,
-    WEIGHTS,
-    Heads,
-    OnnxEncoder,
-    OnnxRunner,
-)
+from labelgrove.exchange.export import runtime
+from labelgrove.exchange.export.runtime import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
@@ -51,12 +40,7 @@ from labelgrove.methods.folders import check_trees, without_gone
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.neighbours.memory import Memory, Queries, VotingParams
 from labelgrove.methods.reranking import Reranker, RerankParams
-from labelgrove.methods.xtransformer.ranking import (
-    ClusterRanker,
-    LearntScore,
-    Matched,
-    RankingParams,
-)
+from labelgrove.methods.xtransformer import ranking
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.text.tfidf import Tfidf
@@ -102,7 +86,9 @@ class ExportedModel(Model):
         model.facts_ = TrainingFacts.from_state(parts["training"])
         model.facts_.check_fits(len(model.index_))
         model.onnx = OnnxEncoder(path, parts["encoder"].config)
-        model.engine = make_engine(stored, model.index_, model.onnx)
+        if stored.method not in ENGINES:
+            raise ModelFormatError(f"an exported {stored.method!r} model is not known here")
+        model.engine = ENGINES[stored.method](stored, model.index_, model.onnx)
         check_trees(model.trees(), model.index_, path)
         model.report_ = parts["encoder"].config.get("report") or {}
         if "calibration" in parts:
@@ -118,7 +104,6 @@ class ExportedModel(Model):
         return f"ExportedModel({self.method}, {self.precision}, {str(self.folder)!r})"
 
     def trees(self) -> dict[str, LabelTree]:
-        """The label tree that is searched, if there is one."""
         return {} if self.engine.tree is None else {"tree": self.engine.tree}
 
     def _best_labels(self, X: Any, k: int, *, dense: Any, mask: LabelMask | None) -> Predictions:
@@ -163,27 +148,17 @@ class Engine(NamedTuple):
     predict: Callable[[Strings, int, LabelMask | None], Predictions]
 
 
-def make_engine(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
-    """The engine of a stored model; a missing part is a KeyError."""
-    make = ENGINES.get(stored.method)
-    if make is None:
-        raise ModelFormatError(
-            f"an exported {stored.method!r} model is not known to this labelgrove"
-        )
-    return make(stored, index, encoder)
-
-
 def _network(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
     """LightXML and CascadeXML: heads on the encoder's states, perhaps a ranker over their list."""
     parts = stored.parts
     tree = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
     reranker = Reranker.from_parts(parts, RerankParams(**stored.params["rerank"]))
-    heads = Heads(parts["heads"], tree)
+    heads = runtime.Heads(parts["heads"], tree)
     check_trees({"network": heads.tree}, index, stored.path)
 
     def predict(texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
         tokens = encoder.tokens(texts)
-        runner: Any = OnnxRunner(encoder, heads)
+        runner: Any = runtime.OnnxRunner(encoder, heads)
         k = min(k, len(index if mask is None else mask))
         if reranker is None:
             columns, scores, _ = runner.read(tokens, k, mask=mask)
@@ -199,17 +174,17 @@ def _clusters(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> E
     """X-Transformer: a head over clusters, and a ranker for the labels of the best clusters."""
     parts = stored.parts
     learnt = parts["score"].config["learnt"]
-    score = None if learnt is None else LearntScore(**learnt)
-    params = RankingParams.from_dict(without_gone(stored.params)["ranking"], "ranking")
-    ranker = ClusterRanker(Ranker.from_state(parts["ranker"]), params, score)
-    runner = OnnxRunner(encoder, Heads(parts["heads"], None))
+    score = None if learnt is None else ranking.LearntScore(**learnt)
+    params = ranking.RankingParams.from_dict(without_gone(stored.params)["ranking"], "ranking")
+    ranker = ranking.ClusterRanker(Ranker.from_state(parts["ranker"]), params, score)
+    runner = runtime.OnnxRunner(encoder, runtime.Heads(parts["heads"], None))
     vectorizer = Tfidf.from_state(parts["tfidf"])
 
     def predict(texts: Strings, k: int, mask: LabelMask | None) -> Predictions:
         most = min(ranker.clusters_for(k, mask), ranker.tree.widths[0])
         within, tokens = ranker.cluster_mask(mask), encoder.tokens(texts)
         clusters, margins, vectors = runner.read(tokens, most, vectors=True, mask=within)
-        matched = Matched(clusters, margins, unit_vectors(vectors))
+        matched = ranking.Matched(clusters, margins, unit_vectors(vectors))
         best = ranker.best_labels(vectorizer.transform(texts), matched, k, mask=mask)
         return Predictions(*best, index, params.score_kind)
 
@@ -307,10 +282,8 @@ def export(
             "texts, and an exported model reads texts alone; train it with features=own"
         )
     for library in ("torch", "onnx", "onnxruntime", "onnxscript"):
-        try:
+        with needing("export", "exporting a model"):
             import_module(library)
-        except ImportError as error:
-            raise MissingExtraError("export", "exporting a model") from error
     from labelgrove.exchange.export.encoder_graph import some_tokens, write_graph, write_int8
 
     encoder, params = pieces.encoder, model.trained_config()

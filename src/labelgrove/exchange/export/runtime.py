@@ -24,7 +24,7 @@ from labelgrove.core.part import Part
 from labelgrove.core.resources import thread_count
 from labelgrove.core.topk import TopK, drop_repeated, top_k
 from labelgrove.data.corpus import Strings
-from labelgrove.errors import MissingExtraError, ModelFormatError
+from labelgrove.errors import ModelFormatError, needing
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, allowed_nodes, children_of, nodes_needed
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
@@ -42,11 +42,7 @@ SMALL = 1 << 22  # largest size of a matrix that one text is multiplied with by 
 
 
 class OnnxEncoder:
-    """The graph and the tokenizer of an exported folder, opened when first used.
-
-    ``settings`` are ``width``, ``layers``, ``max_tokens``, ``pad_id``, ``pad_left`` and, but not in
-    older folders, ``markup``, ``lowercase`` and ``fields``.
-    """
+    """The graph and the tokenizer of an exported folder, opened when first used."""
 
     def __init__(self, folder: Path, settings: JsonObject) -> None:
         for name in ("max_tokens", "width", "layers", "pad_id"):
@@ -68,10 +64,8 @@ class OnnxEncoder:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The ``tokenizers.Tokenizer`` of the folder."""
-        try:
+        with needing("onnx", "an exported model"):
             from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingExtraError("onnx", "an exported model") from error
         file = self.folder / TOKENIZER
         try:
             return Tokenizer.from_str(file.read_text(encoding="utf-8"))
@@ -93,10 +87,7 @@ class OnnxEncoder:
     def states(
         self, tokens: Tokens, *, documents: int | None = None
     ) -> Iterator[tuple[Int64, Float32]]:
-        """Rows and their states (documents x layers x width), in batches of similar length.
-
-        A batch has at most ``documents``.
-        """
+        """Rows and their states (documents x layers x width), in batches of similar length."""
         session: InferenceSession = self.session() if len(tokens) else None
         for rows in batches(tokens, BATCH_TOKENS, documents or len(tokens)):
             longest = int(tokens.lengths[rows].max())
@@ -139,10 +130,8 @@ def batches(tokens: Tokens, most: int, documents: int) -> Iterator[Int64]:
 
 def open_session(file: Path, threads: int) -> InferenceSession:
     """onnxruntime's session of a graph, on the CPU."""
-    try:
+    with needing("onnx", "an exported model"):
         import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError("onnx", "an exported model") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -169,6 +158,7 @@ class Heads:
             raise ModelFormatError(
                 "an earlier labelgrove exported this model; export the original model again"
             )
+        self._probabilities: bool = self.config["probabilities"]
         self.kept: list[int] = self.config["kept"] or []
         self.tables = [self._layer(f"tables/{level}") for level in range(len(self.kept) + 1)]
         labels = len(self.tables[-1][0])
@@ -288,10 +278,6 @@ class Heads:
         assert bias is not None
         return product(vectors, weight) + bias
 
-    @property
-    def _probabilities(self) -> bool:
-        return bool(self.config["probabilities"])
-
 
 @dataclass(eq=False)
 class OnnxRunner:
@@ -309,9 +295,7 @@ class OnnxRunner:
         mask: LabelMask | None = None,
         more: Int32 | None = None,
     ) -> tuple[Int32, Float32, Float32]:
-        """Columns and scores of the k best labels and, if asked for, of ``more`` columns of each
-        document and the text vectors.
-        """
+        """The k best labels, scores of ``more`` columns, and the text vectors if asked for."""
         k = k if mask is None else min(k, len(mask))
         columns = np.full((len(tokens), k if more is None else k + more.shape[1]), -1, np.int32)
         scores = np.full(columns.shape, -np.inf, np.float32)

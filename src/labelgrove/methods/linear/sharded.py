@@ -57,7 +57,7 @@ def fit_sharded(corpus: ShardedCorpus, params: TfidfParams) -> Tfidf:
     fields = None
     if names is not None:
         values = merged(engine, engine.map(count_values, corpus.texts))
-        fields = FieldTerms.from_counter(names, params, values.counter(), len(corpus))
+        fields = FieldTerms.from_counter(names, params, values, len(corpus))
     counts = merged(engine, engine.map(count_terms, corpus.texts, params))
     return Tfidf.from_counts(params, counts, len(corpus), fields)
 
