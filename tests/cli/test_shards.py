@@ -41,24 +41,6 @@ def test_predictions_of_shards_are_those_of_the_whole(
     assert done.stderr.startswith("20 documents")
 
 
-@pytest.mark.parametrize("flag", ["", "--intervals", "--filter"])
-def test_figures_of_shards_are_those_of_the_whole(
-    flag: str, model: Path, folder: Path, shards: Path, run: Run, tmp_path: Path
-) -> None:
-    (tmp_path / "pairs").write_text("0 0\n12 1\n19 2\n")
-    values = {"": (), "--intervals": (20,), "--filter": (tmp_path / "pairs",)}
-    given = [flag, *values[flag]] if flag else []
-    asked = ("--metric", "P@1,nDCG@3,PSP@5,macro-F1@5", *given, "--json")
-    whole = json.loads(run("evaluate", model, folder / "dev.jsonl", *asked).stdout)
-    place = f"file://{shards}" if flag == "--intervals" else shards
-    done = run("evaluate", model, f"{place}/part-*.jsonl", "--engine", "local", *asked)
-    assert "part-*.jsonl: 20 documents" in done.stderr
-    parts = json.loads(done.stdout)
-    for key in ("seconds", "cpu_seconds"):
-        del whole[key], parts[key]
-    assert whole == parts
-
-
 def test_workers_with_a_network_ask_for_a_gpu() -> None:
     pytest.importorskip("torch")
     network = create("cascadexml", {})
@@ -67,21 +49,14 @@ def test_workers_with_a_network_ask_for_a_gpu() -> None:
     assert not asks_for_gpu(network, "cpu") and not asks_for_gpu(Linear(), "auto")
 
 
-def test_training_documents_in_shards_are_noticed(model: Path, folder: Path, run: Run) -> None:
-    train = folder / "train.jsonl"
-    done = run("evaluate", model, train, "--engine", "local", "--json")
-    assert "all of these documents were in the model's training data" in done.stdout
-
-
 def test_flags_that_do_not_fit_are_errors(
     model: Path, folder: Path, shards: Path, tmp_path: Path, run: Run
 ) -> None:
     for arguments, message in (
         (("predict", model, shards, "--engine", "local"), "give --out FOLDER"),
         (("predict", model, shards, "--workers", 2), "need --engine ray"),
-        (("evaluate", model, shards, "--address", "auto"), "need --engine ray"),
+        (("predict", model, shards, "--address", "auto"), "need --engine ray"),
         (("predict", model, shards, "--engine", "dask", "--out", tmp_path / "x"), "local, ray"),
-        (("evaluate", folder / "dev.jsonl", shards, "--engine", "local"), "takes a model"),
         (
             ("predict", model, shards, "--engine", "local", "--out", folder / "dev.jsonl"),
             "cannot be made",

@@ -11,7 +11,6 @@ import pytest
 
 import labelgrove
 from labelgrove.cli.common import load_model
-from labelgrove.cli.train import check_takes
 from labelgrove.cli.training_data import TrainingData
 from labelgrove.errors import ConfigError, UnsupportedError
 
@@ -105,7 +104,7 @@ def test_models_without_a_dense_block_say_so(
 
 
 def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call_both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class ReadsText:
         method = "lightxml"
@@ -113,10 +112,10 @@ def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(
         takes = frozenset[str]()
 
     file = tmp_path / "dense.npy"
-    with pytest.raises(UnsupportedError, match="--dense: the method lightxml cannot use it"):
-        check_takes(ReadsText(), {"dense": file})
-    with pytest.raises(UnsupportedError, match=r"--label-tree: .* leave it out or train linear"):
-        check_takes(ReadsText(), {"dense": None, "label_tree": file})
+    train = ("train", file, "--method", "neighbours", "--out", tmp_path / "m")
+    for flag in ("--dense", "--label-tree"):
+        code, _, said = call_both(*train, flag, file)
+        assert code == 1 and f"{flag}: the method neighbours cannot use it; leave it" in said
     for data in ({"dense": [file, file]}, {"dev": file, "dense": [file]}):
         with pytest.raises(ConfigError, match="--dense: give a file for each of TRAIN"):
             TrainingData(corpus=file, **data).check()

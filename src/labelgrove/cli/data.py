@@ -66,57 +66,50 @@ def stats(
         ]
         common.print_json(facts)
         return
-    _print_stats(source, statistics, names)
     console = common.stdout_console()
+    for title, columns, rows in _stats_tables(source, statistics, names):
+        if rows:
+            console.print(common.new_table(columns, rows, title, title_justify="left"))
     for what, shares in (("languages", statistics.languages), ("scripts", statistics.scripts)):
         if shares:
-            listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-            console.print(f"{what}: {listed}", highlight=False)
+            console.print(f"{what}: {', '.join(f'{name} {x:.0%}' for name, x in shares.items())}")
     for sentence in advice(statistics):
-        console.print(f"- {sentence}", markup=False, highlight=False)
+        console.print(f"- {sentence}")
     _print_problems(report)
 
 
-def _print_stats(source: Path, statistics: CorpusStats, names: dict[str, str]) -> None:
-    from rich.table import Table
+def _stats_tables(
+    source: Path, statistics: CorpusStats, names: dict[str, str]
+) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """The title, columns and rows of each table."""
 
-    def new_table(title: str, *columns: str) -> Table:
-        table = Table(title=title, title_justify="left")
-        for number, column in enumerate(columns):
-            table.add_column(column, justify="right" if number else "left")
-        return table
+    def counts(*facts: str) -> Iterator[tuple[str, ...]]:
+        return ((fact, f"{getattr(statistics, fact.replace(' ', '_')):,}") for fact in facts)
 
-    facts = new_table(str(source), "", "count", "mean", "median", "p99", "max")
-    facts.add_row("documents", f"{statistics.documents:,}")
-    facts.add_row("labels", f"{statistics.labels:,}")
-    for name, spread in (
-        ("labels/document", statistics.labels_per_document),
-        ("documents/label", statistics.documents_per_label),
-        ("words/document", statistics.words_per_document),
-    ):
+    rows: list[tuple[str, ...]] = [*counts("documents", "labels")]
+    for name in ("labels per document", "documents per label", "words per document"):
+        spread = getattr(statistics, name.replace(" ", "_"))
         numbers = (spread.mean, spread.median, spread.p99, float(spread.max))
-        facts.add_row(name, "", *(f"{n:,.4g}" if n < 1e4 else f"{n:,.0f}" for n in numbers))
-    facts.add_section()
-    facts.add_row("empty texts", f"{statistics.empty_texts:,}")
-    facts.add_row("without labels", f"{statistics.without_labels:,}")
-    facts.add_row("duplicate texts", f"{statistics.duplicate_texts:,}")
-    facts.add_row("similar texts", f"{statistics.similar_texts:,}")
-    facts.add_row("duplicate ids", f"{statistics.duplicate_ids:,}")
-    title = "labels by number of documents"
-    bins = new_table(title, "", "documents", "labels", "share of labels", "share of occurrences")
+        cells = (f"{n:,.4g}" if n < 1e4 else f"{n:,.0f}" for n in numbers)
+        rows.append((name.replace(" per ", "/"), "", *cells))
+    rows.append(())
+    rows += counts("empty texts", "without labels", "duplicate texts", "similar texts")
+    rows += counts("duplicate ids")
+    yield str(source), ("", "count", "mean", "median", "p99", "max"), rows
     occurrences = sum(part.occurrences for part in statistics.bins.values())
-    spans = ("> 100", "11-100", "1-10")
-    for (name, part), span in zip(statistics.bins.items(), spans, strict=True):
-        label_share = part.labels / max(statistics.labels, 1)
-        share = part.occurrences / max(occurrences, 1)
-        bins.add_row(name, span, f"{part.labels:,}", f"{label_share:.1%}", f"{share:.1%}")
-    most = new_table("most frequent labels", "label", "documents")
+    rows = []
+    for (name, part), span in zip(
+        statistics.bins.items(), ("> 100", "11-100", "1-10"), strict=True
+    ):
+        shares = part.labels / max(statistics.labels, 1), part.occurrences / max(occurrences, 1)
+        rows.append((name, span, f"{part.labels:,}", *(f"{share:.1%}" for share in shares)))
+    columns = ("", "documents", "labels", "share of labels", "share of occurrences")
+    yield "labels by number of documents", columns, rows
+    rows = []
     for label, count in statistics.top:
         name = names.get(label, label)
-        most.add_row(name if name == label else f"{name} ({label})", f"{count:,}")
-    console = common.stdout_console()
-    for table in (facts, bins, most) if statistics.top else (facts, bins):
-        console.print(table)
+        rows.append((name if name == label else f"{name} ({label})", f"{count:,}"))
+    yield "most frequent labels", ("label", "documents"), rows
 
 
 def convert(

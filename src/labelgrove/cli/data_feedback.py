@@ -25,19 +25,16 @@ def feedback(
 
     Example: labelgrove data feedback said/model.jsonl --by month
     """
-    from labelgrove.methods.updating.feedback import (
-        Agreement,
-        agreement_over_time,
-        label_counts,
-        read_feedback,
-    )
+    from labelgrove.methods.updating import feedback
 
-    answers = read_feedback(file)
-    overall = Agreement.of(answers.entries)
-    periods = agreement_over_time(answers.entries, by.value)
-    counts = label_counts(answers)
-    added = sorted((x for x in counts if x.added), key=lambda x: (-x.added, x.name))[:top]
-    rejected = sorted((x for x in counts if x.rejected), key=lambda x: (-x.rejected, x.name))[:top]
+    answers = feedback.read_feedback(file)
+    overall = feedback.Agreement.of(answers.entries)
+    periods = feedback.agreement_over_time(answers.entries, by.value)
+    counts = sorted(feedback.label_counts(answers), key=lambda label: label.name)
+    most = {
+        "added": sorted((x for x in counts if x.added), key=lambda x: -x.added)[:top],
+        "rejected": sorted((x for x in counts if x.rejected), key=lambda x: -x.rejected)[:top],
+    }
     if as_json:
         common.print_json(
             {
@@ -45,34 +42,24 @@ def feedback(
                 "documents": len(answers.latest()),
                 "bad_lines": answers.bad_lines,
                 "periods": {name: asdict(one) for name, one in periods.items()},
-                "added": [asdict(one) for one in added],
-                "rejected": [asdict(one) for one in rejected],
+                **{what: [asdict(label) for label in labels] for what, labels in most.items()},
             }
         )
         return
-    from rich.table import Table
-
     console = common.stdout_console()
-    table = Table(box=None, pad_edge=False)
-    table.add_column(by.value)
-    for name in ("texts", "first chosen", "proposed kept", "chosen proposed"):
-        table.add_column(name, justify="right")
+    columns = (by.value, "texts", "first chosen", "proposed kept", "chosen proposed")
+    rows = []
     for name, one in [*periods.items(), ("all", overall)]:
         shares = ("-" if x is None else f"{x:.1%}" for x in (one.first, one.kept, one.found))
-        table.add_row(name, f"{one.texts:,}", *shares)
-    console.print(table)
-    for title, chosen, number in (
-        ("added by people", added, "added"),
-        ("rejected by people", rejected, "rejected"),
-    ):
-        if chosen:
-            console.print(f"\n{title}:")
-        for label in chosen:
-            same = label.name == label.id
-            console.print(
-                f"  {getattr(label, number):>5,}  {label.name}{'' if same else f'  {label.id}'}"
-                f"  (kept {label.kept:,})"
-            )
+        rows.append([name, f"{one.texts:,}", *shares])
+    console.print(common.new_table(columns, rows, box=None, pad_edge=False))
+    for what, labels in most.items():
+        if labels:
+            console.print(f"\n{what} by people:")
+        for label in labels:
+            id = "" if label.name == label.id else f"  {label.id}"
+            number = getattr(label, what)
+            console.print(f"  {number:>5,}  {label.name}{id}  (kept {label.kept:,})")
     if answers.bad_lines:
         common.stderr_console().print(
             f"note: {answers.bad_lines:,} lines could not be read, perhaps after a crash"

@@ -33,15 +33,13 @@ class Saving:
     run: options.RunFolder = None
     force: options.Force = False
 
-    def check_given(self) -> None:
-        """Raises an error if a model is to be written, and nobody says where."""
-        if not self.plan_only and self.out is None:
-            raise typer.BadParameter("give the folder to write the model to", param_hint="--out")
-
     def check(self) -> None:
-        """Raises an error, before the work, if the model cannot be written there."""
-        if not self.plan_only:
-            common.check_model_folder(self.folder, force=self.replaces)
+        """Raises an error, before the work, if a model is to be written and cannot be."""
+        if self.plan_only:
+            return
+        if self.out is None:
+            raise typer.BadParameter("give the folder to write the model to", param_hint="--out")
+        common.check_model_folder(self.out, force=self.replaces)
 
     @property
     def folder(self) -> Path:

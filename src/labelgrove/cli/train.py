@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -13,7 +12,7 @@ from typer import Option
 
 from labelgrove.cli import common, options
 from labelgrove.cli.run_folders import Saving
-from labelgrove.cli.summary import Result, print_summary, save
+from labelgrove.cli.summary import Facts, print_summary, save
 from labelgrove.cli.training_data import T, TrainingData
 from labelgrove.core.durations import parse_duration
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
@@ -21,32 +20,11 @@ from labelgrove.errors import ConfigError, DataError, UnsupportedError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from labelgrove.data.blocks import ShardedCorpus
     from labelgrove.data.corpus import Corpus
     from labelgrove.disk.run_folder import RunFolder
     from labelgrove.experiments.planning.plan import Plan
     from labelgrove.methods.base import Model
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What training may use."""
-
-    budget: Annotated[
-        str | None, Option(help="Time for the method auto, e.g. 10m. Default: no limit.")
-    ] = None
-    memory: Annotated[
-        str | None,
-        Option(help="Memory limit, e.g. 8G. linear keeps features on disk; others must fit."),
-    ] = None
-
-
-@dataclass(frozen=True)
-class TrainPrinting(options.Printing):
-    """What to print of a training."""
-
-    verbose: Annotated[
-        bool, Option("--verbose", help="Also print all metrics, stage times and memory.")
-    ] = False
 
 
 def train(
@@ -55,10 +33,17 @@ def train(
     saving: Saving,
     settings: options.Settings,
     label_tree: options.LabelTree = None,
-    limits: Limits,
+    budget: Annotated[
+        str | None, Option(help="Time for the method auto, e.g. 10m. Default: no limit.")
+    ] = None,
+    memory: Annotated[
+        str | None,
+        Option(help="Memory limit, e.g. 8G. linear keeps features on disk; others must fit."),
+    ] = None,
     where: options.Where,
     machine: options.Machine,
-    printing: TrainPrinting,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Train a model.
 
@@ -79,49 +64,36 @@ def train(
     from labelgrove.core.processes import is_first_process
     from labelgrove.methods import create
 
-    saving.check_given()
     where.check()
     default = "auto" if where.engine is None else "linear"
     method, tables = settings.tables(machine.threads, default=default)
-    if limits.budget is not None:
+    if budget is not None:
         if method != "auto":
             raise ConfigError(f"--budget: is for the method auto, not for {method}")
-        tables["budget"] = parse_duration(limits.budget, name="--budget")
+        tables["budget"] = parse_duration(budget, name="--budget")
     model = create(method, tables)
-    memory = None if limits.memory is None else parse_size(limits.memory, name="--memory")
-    quiet = printing.quiet or not is_first_process()
-    training = Training(model, saving, documents, label_tree, memory, where, machine, quiet)
+    limit = None if memory is None else parse_size(memory, name="--memory")
+    quiet = quiet or not is_first_process()
+    training = Training(model, saving, documents, label_tree, limit, where, machine, quiet)
     shared = where.engine is not None and model.workers != "members"
     if not (shared and where.engine == "ray" and model.encoders()):
         common.use_device(model, machine.device)  # Ray's workers may have other devices
     training.check()
     if saving.plan_only:
         plan = training.plan()
-        if printing.as_json:
+        if as_json:
             common.print_json(plan.to_json())
         return
     if not shared:
-        result = training.here()
+        facts = training.here()
     elif model.encoders():
-        result = training.together(method, tables)
+        facts = training.together(method, tables)
     else:
-        result = training.shards()
-    if result is None:
-        return
-    if printing.as_json:
-        common.print_json(result[0])
-    else:
-        print_summary(training.console, result, verbose=printing.verbose)
-
-
-def check_takes(model: Model, given: Mapping[str, object]) -> None:
-    """Raises an error for a file that the method cannot be trained with."""
-    for argument, value in given.items():
-        if value and argument not in model.takes:
-            raise UnsupportedError(
-                f"--{argument.replace('_', '-')}: the method {model.method} cannot use it; "
-                "leave it out or train linear"
-            )
+        facts = training.shards()
+    if facts is not None and as_json:
+        common.print_json(facts)
+    elif facts is not None:
+        print_summary(training.console, facts)
 
 
 @dataclass
@@ -145,7 +117,13 @@ class Training:
     def check(self) -> None:
         """Raises an error, before the work, if a flag does not fit the method or other flags."""
         self.saving.check()
-        check_takes(self.model, {"dense": self.documents.dense, "label_tree": self.label_tree})
+        files = {"dense": self.documents.dense, "label_tree": self.label_tree}
+        for argument, file in files.items():
+            if file and argument not in self.model.takes:
+                raise UnsupportedError(
+                    f"--{argument.replace('_', '-')}: the method {self.model.method} cannot use "
+                    "it; leave it out or train linear"
+                )
         self.documents.check()
         self.documents.options()
         if self.where.engine is not None:
@@ -158,9 +136,8 @@ class Training:
         data, given = self._with_tree(self._read(None)[0])
         return self._plan(data, given, None)
 
-    def here(self) -> Result | None:
+    def here(self) -> Facts | None:
         """Trains in this process; the workers of an engine may train members of the model."""
-        from labelgrove.core.callbacks import RichProgress
         from labelgrove.core.memory import require
         from labelgrove.core.processes import is_first_process, wait_for_all
         from labelgrove.data.formats.files import existing
@@ -180,9 +157,7 @@ class Training:
             with nullcontext() if self.where.engine is None else self.where.open() as engine:
                 if engine is not None:
                     given["engine"] = engine
-                with RichProgress() as progress:
-                    callbacks = [] if self.quiet else [progress]
-                    self.model.fit(data, callbacks=callbacks, run=run, **given)
+                self._fit(data, given, run)
             run.unfinished = self.model.interrupted_
             chosen = self.model.chosen()
             if chosen is not self.model:
@@ -191,17 +166,16 @@ class Training:
             wait_for_all(device)  # from here on only the first process needs the run folder
             if not is_first_process():
                 return None
-            result = self._saved(plan, held_out)
+            facts = self._saved(plan, held_out)
         if data.texts is not None and self.model.facts_.given:
             self.console.print(
                 f"predictions need the matrix of {self.model.facts_.given:,} columns that came "
                 "with the texts; a model trained with --set features=own reads texts alone"
             )
-        return result
+        return facts
 
-    def shards(self) -> Result:
+    def shards(self) -> Facts:
         """Trains linear on shards by the workers of an engine."""
-        from labelgrove.core.callbacks import RichProgress
         from labelgrove.data.formats.shards import read_shards
 
         documents = self.documents
@@ -218,13 +192,10 @@ class Training:
         with self.saving.opened(None) as run:
             with self.where.open() as engine:
                 data, held_out = documents.shards(partial(read_shards, engine), self.console)
-                data, given = self._with_tree(data)
-                with RichProgress() as progress:
-                    callbacks = [] if self.quiet else [progress]
-                    self.model.fit(data, callbacks=callbacks, run=run, **given)
+                self._fit(*self._with_tree(data), run)
             return self._saved(None, held_out)
 
-    def together(self, method: str, tables: options.Tables) -> Result:
+    def together(self, method: str, tables: options.Tables) -> Facts:
         """Trains one network by all workers of an engine."""
         from labelgrove.cli.together import NetworkTraining
 
@@ -234,6 +205,13 @@ class Training:
         training.check(self.model)
         with self.saving.opened(None) as run:
             return training.start(self.where, run.path, quiet=self.quiet)
+
+    def _fit(self, data: Corpus | ShardedCorpus, given: dict[str, Any], run: RunFolder) -> None:
+        from labelgrove.core.callbacks import RichProgress
+
+        with RichProgress() as progress:
+            callbacks = [] if self.quiet else [progress]
+            self.model.fit(data, callbacks=callbacks, run=run, **given)
 
     @property
     def _streams(self) -> bool:
@@ -255,13 +233,11 @@ class Training:
         if held_out is not None:
             if held_out.labels.nnz == 0 and not held_out.unknown.any():
                 raise DataError("no document has a label, so there is nothing to measure", file=dev)
-            if held_out.texts is not None and data.texts is not None:
-                known = repeated_texts(held_out.texts, data.texts)
-                if known:
-                    self.console.print(
-                        f"{dev}: {known:,} of {len(held_out):,} texts are also in "
-                        f"{self.documents.corpus}, so its metrics are too good"
-                    )
+            if known := repeated_texts(held_out.texts or (), data.texts or ()):
+                self.console.print(
+                    f"{dev}: {known:,} of {len(held_out):,} texts are also in "
+                    f"{self.documents.corpus}, so its metrics are too good"
+                )
         self._print_never_predicted(data)
         return data, held_out
 
@@ -306,16 +282,10 @@ class Training:
             self.console.print(f"  note     matching stages in {run.path} are reused")
         return plan
 
-    def _saved(self, plan: Plan | None, held_out: Corpus | None) -> Result:
+    def _saved(self, plan: Plan | None, held_out: Corpus | None) -> Facts:
         """Measures the model on --dev and saves it."""
-        return save(
-            self.model,
-            self.saving.folder,
-            plan=plan,
-            held_out=held_out,
-            dev=self.documents.dev,
-            overwrite=self.saving.replaces,
-        )
+        how: dict[str, Any] = {"dev": self.documents.dev, "overwrite": self.saving.replaces}
+        return save(self.model, self.saving.folder, plan=plan, held_out=held_out, **how)
 
     def _print_never_predicted(self, data: Corpus) -> None:
         """Says which labels --all-labels adds in vain."""

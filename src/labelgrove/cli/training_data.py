@@ -51,12 +51,11 @@ class TrainingData(options.CorpusOptions):
         ),
     ] = False
 
-    def files(self) -> tuple[list[Path | None], list[Path | None]]:
+    def files(self) -> list[list[Path | None]]:
         """The matrices and the vectors of the training documents and of those in --dev."""
         corpora = {"TRAIN": True, "--dev": self.dev is not None}
-        return one_each("--features", self.features, corpora), one_each(
-            "--dense", self.dense, corpora
-        )
+        given = {"--features": self.features, "--dense": self.dense}
+        return [one_each(flag, files, corpora) for flag, files in given.items()]
 
     def check(self) -> None:
         """Raises an error, before the work, if the flags do not fit each other."""
