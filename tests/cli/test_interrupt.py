@@ -78,6 +78,9 @@ def test_a_linear_training_goes_on(
     assert "Interrupted." in said
     assert "tfidf, tree" in said
     assert not out.exists()
+    if not kept:
+        refused = run("train", folder / "train.jsonl", "--out", out, check=False)
+        assert refused.returncode == 1 and "--resume" in refused.stderr
     done = run(*advice(said))
     assert "trained in" in done.stderr
     for name in ("ranker.safetensors", "tfidf.safetensors"):

@@ -26,6 +26,9 @@ def test_allow_deny_files_and_scores(run: Any, model: Path, tmp_path: Path) -> N
         "shoes",
         "lamps",
     }
+    every = json.loads(run("predict", model, "-", "--k", 9, stdin=text).stdout)["scores"]
+    some = json.loads(run("predict", model, "-", "--k", 9, "--threshold", 0.5, stdin=text).stdout)
+    assert len(every) == 9 and some["scores"] == [score for score in every if score >= 0.5]
     unknown = '{"text": "xyzzy"}\n'
     assert labels(run("predict", model, "-", "--threshold", 1, stdin=unknown)) == []
 

@@ -16,6 +16,7 @@ from labelgrove import Corpus, Linear
 from labelgrove.data.shop import shop_corpus
 from labelgrove.labels.tree import TreeParams
 from support.browsing import browser as started_browser
+from support.browsing import visiting
 from support.services import fitted, running
 
 
@@ -43,6 +44,18 @@ def shop_model(shop: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser() -> Iterator[Any]:
     with started_browser() as started:
         yield started
+
+
+@pytest.fixture
+def visit(browser: Any, service: Any) -> Iterator[Any]:
+    """The page of the module's service in a window of its own."""
+    with visiting(browser, service.base_url) as visit:
+        yield visit
+
+
+@pytest.fixture
+def page(visit: Any) -> Any:
+    return visit.page
 
 
 @pytest.fixture(scope="session")

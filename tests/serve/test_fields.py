@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from labelgrove import Linear, load, records
-from labelgrove.serve.served import ModelFolder
-from support.browsing import names, visiting
+from labelgrove.serve.served import ModelFolder, Options
+from support.browsing import find, names, visiting
 from support.services import check_problem, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -78,8 +78,7 @@ def test_similar_documents_are_read_with_their_fields(path: Path) -> None:
     folder = ModelFolder(path, threads=1, train=path.parent / "train.jsonl")
     assert folder.current.documents is not None
     text = folder.current._model.documents([ASKED])[0]
-    rows: list[list[dict[str, Any]]] = [[{"id": "L2"}]]
-    folder.current._add_reasons([text], rows, lambda: True)
+    _, rows = folder.current.answer(Options(1, allow=("L2",), explain=True), [text])
     assert "creator: person 2" in rows[0][0]["why"]["neighbours"][0]["terms"]
 
 
@@ -92,8 +91,7 @@ def test_the_page_has_boxes_for_the_fields(browser: Any, fields_client: Any) -> 
         assert not page.is_visible("#holds")
         page.fill("#field-title", "volume 1")
         page.fill("#field-creator", "Person 2; Nobody")
-        page.click("#find")
-        page.wait_for_selector(".why .word")
+        find(page, ".why .word")
         assert names(page)[0].startswith(expected[0]["name"])
         assert "creator: person 2" in page.locator(".why .words .word").all_inner_texts()
         assert page.locator(".reading blockquote").first.inner_text() == "volume 1"
@@ -102,7 +100,6 @@ def test_the_page_has_boxes_for_the_fields(browser: Any, fields_client: Any) -> 
             "#files",
             {"name": "rows.jsonl", "mimeType": "application/json", "buffer": lines.encode()},
         )
-        page.click("#find")
-        page.wait_for_selector("text=6 of 6 texts answered")
+        find(page, "text=6 of 6 texts answered")
         best = page.locator("table.batch tbody tr .chips li:first-child").all_inner_texts()
         assert [name.split()[0] for name in best] == [own[0] for own in LABELS[:6]]

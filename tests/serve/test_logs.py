@@ -50,18 +50,13 @@ def test_a_line_per_request_without_texts(model_path: Path, lines: list[dict[str
         ("other", None, 404),
     ]
     first = lines[0]
-    assert (first["method"], first["path"], first["client"]) == (
-        "POST",
-        "/v1/models/a/predict",
-        "127.0.0.1",
-    )
+    assert (first["method"], first["path"]) == ("POST", "/v1/models/a/predict")
+    assert first["client"] == "127.0.0.1"
     assert first["ms"] > 0 and first["bytes"] > 10 and first["time"].endswith("+00:00")
     assert len({line["id"] for line in lines}) == 3
     assert "secret" not in json.dumps(lines)
-
-
-def test_nothing_is_written_unless_asked_for(model_path: Path, lines: list[dict[str, Any]]) -> None:
-    with running({"a": model_path}) as client:
+    lines.clear()
+    with running({"a": model_path}) as client:  # nothing is written unless it is asked for
         ask(client)
     assert lines == []
 

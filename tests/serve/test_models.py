@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from labelgrove.errors import ConfigError
-from labelgrove.serve.models import Models, NamedModel
+from labelgrove.serve.models import Models, NamedModel, Source
 from labelgrove.serve.served import ModelFolder
+from labelgrove.serve.settings import ServeParams
 from support.served_process import wait_for
 from support.services import check_problem, fitted, running
 
@@ -105,8 +106,9 @@ def test_a_new_model_replaces_only_its_own(tmp_path: Path) -> None:
 
 def test_names_must_differ_and_the_default_exist(model_path: Path) -> None:
     folder = ModelFolder(model_path)
+    a, b = (NamedModel(Source(name, model_path), folder, ServeParams()) for name in "ab")
     with pytest.raises(ConfigError, match="no model 'c', only a or b"):
-        Models([NamedModel("a", folder), NamedModel("b", folder)], "c")
-    for wrong in ([], [NamedModel("a", folder), NamedModel("a", folder)]):
+        Models([a, b], "c")
+    for wrong in ([], [a, a]):
         with pytest.raises(ConfigError, match="each with a name of its own"):
             Models(wrong)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from labelgrove import Corpus, LabelIndex, Linear
-from support.browsing import names, violations, visiting
+from support.browsing import find, names, violations, visiting
 from support.services import COLOURS, THINGS, fitted, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -54,9 +54,7 @@ def service(browser: Any, paths: dict[str, Path], said: Path) -> Iterator[Any]:
 def ask(page: Any, text: str = TEXT, least: str = "0.5") -> None:
     page.wait_for_selector("#find:enabled")
     page.fill("#least", least)
-    page.fill("#text", text)
-    page.click("#find")
-    page.wait_for_selector(".choosing")
+    find(page, ".choosing", text)
     if page.viewport_size["width"] > 1120:
         page.wait_for_selector(".why .links")
 
@@ -101,16 +99,15 @@ def test_labels_are_ticked_added_and_copied(browser: Any, service: Any) -> None:
         assert float(table[1]["score"]) == objects[1]["score"] > 0.5
 
 
-def test_ids_that_are_addresses_are_links(browser: Any, service: Any) -> None:
-    with visiting(browser, service.base_url) as visit:
-        ask(visit.page)
-        link = visit.page.locator(".why a.id").first
-        assert str(link.get_attribute("href")).startswith("http://example.org/")
-        assert link.get_attribute("target") == "_blank"
-        assert "noopener" in str(link.get_attribute("rel"))
-        visit.page.select_option("#which-model", "words")
-        visit.page.wait_for_selector(".why span.id")
-        assert visit.page.locator(".ranking a.id").count() == 0
+def test_ids_that_are_addresses_are_links(page: Any) -> None:
+    ask(page)
+    link = page.locator(".why a.id").first
+    assert str(link.get_attribute("href")).startswith("http://example.org/")
+    assert link.get_attribute("target") == "_blank"
+    assert "noopener" in str(link.get_attribute("rel"))
+    page.select_option("#which-model", "words")
+    page.wait_for_selector(".why span.id")
+    assert page.locator(".ranking a.id").count() == 0
 
 
 def test_feedback_is_told_of_and_sent(browser: Any, service: Any, said: Path) -> None:
@@ -162,8 +159,7 @@ def test_a_table_of_texts_is_gone_through_and_saved(
         page.set_input_files("#files", tmp_path / "texts.xlsx")
         page.wait_for_selector("text=3 texts")
         assert page.locator("#text-column option:checked").inner_text() == "text"
-        page.click("#find")
-        page.wait_for_selector("text=3 of 3 texts answered")
+        find(page, "text=3 of 3 texts answered")
         page.locator(".excerpt").first.click()
         page.get_by_label("Choose Red goods").check()
         page.click("text=Back to all texts")  # without a word to anybody
@@ -208,59 +204,50 @@ def test_feedback_that_is_refused_can_be_sent_again(
         assert visit.page.is_hidden("#kept")
 
 
-def test_examples_of_the_card_are_offered(browser: Any, service: Any) -> None:
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        page.click("text=this green chair")
-        page.wait_for_selector(".ranking")
-        assert page.input_value("#text") == "this green chair"
-        assert {"Green, goods", "Chair, goods"} == set(names(page)[:2])
+def test_examples_of_the_card_are_offered(page: Any) -> None:
+    page.click("text=this green chair")
+    page.wait_for_selector(".ranking")
+    assert page.input_value("#text") == "this green chair"
+    assert {"Green, goods", "Chair, goods"} == set(names(page)[:2])
 
 
-def test_a_model_is_chosen_and_asked_the_same(browser: Any, service: Any) -> None:
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        ask(page)
-        page.select_option("#which-model", "words")
-        page.wait_for_url("**/?model=words**")
-        page.wait_for_selector(".ranking >> text=Red goods")
-        assert page.input_value("#text") == TEXT
-        page.goto(f"{service.base_url}/?model=words#/model")
-        page.wait_for_selector("#model-facts >> text=words")
-        page.goto(f"{service.base_url}/?model=words#/labels")
-        page.wait_for_selector("#label-list >> text=Red goods")
-        page.select_option("#which-model", "uris")
-        page.wait_for_selector("#label-list >> text=Red, goods")
-        assert "model=" not in page.url
-        page.goto(f"{service.base_url}/?model=nothing")
-        page.wait_for_selector("text=there is no model 'nothing'; there is uris or words")
-        page.click("text=Try again")
-        page.wait_for_selector("#summary:has-text('knows')")
+def test_a_model_is_chosen_and_asked_the_same(page: Any, service: Any) -> None:
+    ask(page)
+    page.select_option("#which-model", "words")
+    page.wait_for_url("**/?model=words**")
+    page.wait_for_selector(".ranking >> text=Red goods")
+    assert page.input_value("#text") == TEXT
+    page.goto(f"{service.base_url}/?model=words#/model")
+    page.wait_for_selector("#model-facts >> text=words")
+    page.goto(f"{service.base_url}/?model=words#/labels")
+    page.wait_for_selector("#label-list >> text=Red goods")
+    page.select_option("#which-model", "uris")
+    page.wait_for_selector("#label-list >> text=Red, goods")
+    assert "model=" not in page.url
+    page.goto(f"{service.base_url}/?model=nothing")
+    page.wait_for_selector("text=there is no model 'nothing'; there is uris or words")
+    page.click("text=Try again")
+    page.wait_for_selector("#summary:has-text('knows')")
 
 
-def test_two_models_are_compared(browser: Any, service: Any) -> None:
+def test_two_models_are_compared(page: Any, service: Any) -> None:
     body = {"texts": [TEXT], "k": 4}
     expected = [
         service.post(f"/v1/models/{name}/predict", json=body).json()["predictions"][0]
         for name in ("uris", "words")
     ]
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        page.wait_for_selector("#find:enabled")
-        page.select_option("#against", "words")
-        page.fill("#k", "4")
-        page.fill("#text", TEXT)
-        page.click("#find")
-        page.wait_for_selector(".pair")
-        for section, labels in zip(page.locator(".pair section").all(), expected, strict=True):
-            shown = section.locator(".name").all_inner_texts()
-            assert shown == [label["name"] for label in labels]
-        assert page.locator(".pair h3").all_inner_texts() == ["uris", "words"]
-        assert "0 labels of 4 in both lists" in page.inner_text("#results")
-        page.route("**/v1/models/words/predict", lambda route: route.fulfill(status=500, json={}))
-        page.click("#find")
-        page.wait_for_selector("text=One of the models did not answer")
-        assert page.locator(".pair section").first.locator(".name").count() == 4
+    page.wait_for_selector("#find:enabled")
+    page.select_option("#against", "words")
+    page.fill("#k", "4")
+    find(page, ".pair", TEXT)
+    for section, labels in zip(page.locator(".pair section").all(), expected, strict=True):
+        shown = section.locator(".name").all_inner_texts()
+        assert shown == [label["name"] for label in labels]
+    assert page.locator(".pair h3").all_inner_texts() == ["uris", "words"]
+    assert "0 labels of 4 in both lists" in page.inner_text("#results")
+    page.route("**/v1/models/words/predict", lambda route: route.fulfill(status=500, json={}))
+    find(page, "text=One of the models did not answer")
+    assert page.locator(".pair section").first.locator(".name").count() == 4
 
 
 def test_a_request_is_copied_as_curl(browser: Any, service: Any) -> None:
@@ -281,8 +268,7 @@ def test_a_phone_shows_all_of_it(browser: Any, service: Any) -> None:
         for shown in (".choosing", ".pair"):
             if shown == ".pair":
                 page.select_option("#against", "words")
-                page.click("#find")
-                page.wait_for_selector(shown)
+                find(page, shown)
             else:
                 ask(page)
                 assert page.locator(".below").count() > 3
@@ -297,15 +283,11 @@ def test_nothing_is_wrong_by_the_rules_of_axe(browser: Any, service: Any, place:
         if place == "compare":
             page.wait_for_selector("#find:enabled")
             page.select_option("#against", "words")
-            page.fill("#text", TEXT)
-            page.click("#find")
-            page.wait_for_selector(".pair")
+            find(page, ".pair", TEXT)
         elif place == "many":
             page.wait_for_selector("#find:enabled")
             page.check("input[value=lines]")
-            page.fill("#text", f"{TEXT}\nxyzzy\n{TEXT}")
-            page.click("#find")
-            page.wait_for_selector("text=3 of 3 texts answered")
+            find(page, "text=3 of 3 texts answered", f"{TEXT}\nxyzzy\n{TEXT}")
         elif place == "try":
             ask(page)
             page.click("#which summary")

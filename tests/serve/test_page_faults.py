@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from support.browsing import TEXT, ask, names, visiting
+from support.browsing import TEXT, ask, find, names, visiting
 from support.services import fitted, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -36,8 +36,7 @@ def test_a_busy_service_is_told_of_and_asked_again(browser: Any, shop_model: Pat
             first.start()
             while 'waiting_texts{model="model"} 1' not in client.get("/metrics").text:
                 pass
-            page.click("#find")
-            page.wait_for_selector("text=The service is busy")
+            find(page, "text=The service is busy")
             assert "wait 1 second" in page.inner_text("#ask-problem")
             assert page.input_value("#text") == TEXT
             go_on.set()
@@ -64,9 +63,8 @@ def test_many_texts_wait_for_a_busy_service_and_go_on_after_a_fault(
         page = visit.page
         page.route("**/v1/predict", meddle)
         page.check("input[value=lines]")
-        page.fill("#text", "\n".join(f"kettle {number}" for number in range(60)))
-        page.click("#find")
-        page.wait_for_selector("text=Continuing automatically")
+        lines = "\n".join(f"kettle {number}" for number in range(60))
+        find(page, "text=Continuing automatically", lines)
         page.wait_for_selector("text=32 of 60 texts answered")
         assert "The service failed" in page.inner_text("#ask-problem")
         page.click("text=Go on")
@@ -82,14 +80,10 @@ def test_limits_and_a_lost_connection_are_sentences(browser: Any, shop_model: Pa
             ("word " * 800, "too much for one request"),
             ("word " * 200, "did not accept this: texts[0]"),
         ]:
-            page.fill("#text", text)
-            page.click("#find")
-            page.wait_for_selector(f"text={words}")
+            find(page, f"text={words}", text)
             assert page.input_value("#text") == text
         page.context.set_offline(True)
-        page.fill("#text", TEXT)
-        page.click("#find")
-        page.wait_for_selector("text=cannot be reached")
+        find(page, "text=cannot be reached", TEXT)
         page.context.set_offline(False)
         page.get_by_role("button", name="Try again").click()
         page.wait_for_selector(".ranking")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from labelgrove import Linear
-from support.browsing import visiting
+from support.browsing import find, visiting
 from support.services import running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -34,9 +34,7 @@ def open_all(visit: Any, view: str, text: str = "this red hat") -> Any:
     page.goto(f"{visit.address}/#/{view}")
     page.wait_for_selector("#summary:has-text('knows')", state="attached")
     if view == "try":
-        page.fill("#text", text)
-        page.click("#find")
-        page.wait_for_selector(".ranking")
+        find(page, ".ranking", text)
         if page.viewport_size["width"] < 1120:
             assert page.is_hidden(".why")  # it would push the other labels away
             page.locator(".label").first.click()
@@ -74,8 +72,7 @@ def test_a_phone_needs_no_scrolling_sideways(browser: Any, service: Any) -> None
         page = open_all(visit, "try")
         page.fill("#text", "\n".join([text] * 3))
         page.check("input[value=lines]")
-        page.click("#find")
-        page.wait_for_selector("text=3 of 3 texts answered")
+        find(page, "text=3 of 3 texts answered")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
