@@ -1,11 +1,8 @@
 """Corpora in shards, worked on in this process; tests/engines has the same with Ray."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +15,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def shards(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shards(folder, tmp_path_factory):
     path = tmp_path_factory.mktemp("shards")
     lines = (folder / "dev.jsonl").read_text().splitlines(keepends=True)
     for number, first in enumerate(range(0, len(lines), 8)):
@@ -26,9 +23,7 @@ def shards(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_predictions_of_shards_are_those_of_the_whole(
-    model: Path, folder: Path, shards: Path, tmp_path: Path, run: Run
-) -> None:
+def test_predictions_of_shards_are_those_of_the_whole(model, folder, shards, tmp_path, run):
     run("predict", model, folder / "dev.jsonl", "--k", 3, "--out", tmp_path / "whole.jsonl")
     done = run(
         *("predict", model, f"file://{shards}", "--k", 3),
@@ -41,7 +36,7 @@ def test_predictions_of_shards_are_those_of_the_whole(
     assert done.stderr.startswith("20 documents")
 
 
-def test_workers_with_a_network_ask_for_a_gpu() -> None:
+def test_workers_with_a_network_ask_for_a_gpu():
     pytest.importorskip("torch")
     network = create("cascadexml", {})
     assert asks_for_gpu(network, "auto") and asks_for_gpu(network, "cuda")
@@ -49,9 +44,7 @@ def test_workers_with_a_network_ask_for_a_gpu() -> None:
     assert not asks_for_gpu(network, "cpu") and not asks_for_gpu(Linear(), "auto")
 
 
-def test_flags_that_do_not_fit_are_errors(
-    model: Path, folder: Path, shards: Path, tmp_path: Path, run: Run
-) -> None:
+def test_flags_that_do_not_fit_are_errors(model, folder, shards, tmp_path, run):
     for arguments, message in (
         (("predict", model, shards, "--engine", "local"), "give --out FOLDER"),
         (("predict", model, shards, "--workers", 2), "need --engine ray"),
@@ -67,7 +60,7 @@ def test_flags_that_do_not_fit_are_errors(
         assert message in done.stderr
 
 
-def test_training_on_shards_gives_the_same_model(folder: Path, tmp_path: Path, run: Run) -> None:
+def test_training_on_shards_gives_the_same_model(folder, tmp_path, run):
     lines = (folder / "train.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "in").mkdir()
     for number, first in enumerate(range(0, len(lines), 30)):
@@ -86,7 +79,7 @@ def test_training_on_shards_gives_the_same_model(folder: Path, tmp_path: Path, r
 
 
 @pytest.mark.slow
-def test_what_cannot_be_trained_on_shards_is_said(shards: Path, tmp_path: Path, run: Run) -> None:
+def test_what_cannot_be_trained_on_shards_is_said(shards, tmp_path, run):
     for flags, message in (
         (("--method", "neighbours"), "--engine: trains linear and its settings"),
         (("--memory", "8G"), "--memory: does not work with --engine"),

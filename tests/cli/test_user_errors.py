@@ -1,13 +1,10 @@
 """Whatever a user gets wrong is told in a sentence or two, with the right exit code."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +14,7 @@ Call = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def place(tmp_path: Path, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, folder, model, monkeypatch):
     """A folder with a corpus, a model, and much that is neither."""
     shutil.copytree(model, tmp_path / "model")
     for name in ("train.jsonl", "dev.jsonl", "labels.tsv"):
@@ -32,7 +29,7 @@ def place(tmp_path: Path, folder: Path, model: Path, monkeypatch: pytest.MonkeyP
     return tmp_path
 
 
-def sentence(said: str) -> str:
+def sentence(said):
     """The error as one line; it has no traceback and is short."""
     assert "Traceback" not in said
     error = said.partition("error: ")[2]
@@ -67,9 +64,7 @@ CORPUS_VERBS = {
         ("typed.jsonl", "line 1: field 'text' must be a string, but is a number"),
     ],
 )
-def test_corpora_that_are_none(
-    call: Call, place: Path, verb: str, corpus: str, reason: str
-) -> None:
+def test_corpora_that_are_none(call, place, verb, corpus, reason):
     code, said = call(*(corpus if a == "CORPUS" else a for a in CORPUS_VERBS[verb]))
     assert code == 1
     assert reason in sentence(said)
@@ -79,13 +74,13 @@ def test_corpora_that_are_none(
 
 
 @pytest.mark.parametrize("verb", ["train", "plan", "evaluate", "calibrate", "report", "tune"])
-def test_corpora_without_labels(call: Call, place: Path, verb: str) -> None:
+def test_corpora_without_labels(call, place, verb):
     code, said = call(*("unlabelled.jsonl" if a == "CORPUS" else a for a in CORPUS_VERBS[verb]))
     assert code == 1
     assert "label" in sentence(said)
 
 
-def broken_models(place: Path) -> dict[str, Path]:
+def broken_models(place):
     """Model folders, each damaged in another way."""
     folders = {
         name: Path(shutil.copytree(place / "model", place / name))
@@ -109,8 +104,8 @@ def broken_models(place: Path) -> dict[str, Path]:
 
 
 @pytest.mark.slow
-def test_folders_that_are_no_models(call: Call, place: Path) -> None:
-    verbs: dict[str, list[Any]] = {
+def test_folders_that_are_no_models(call, place):
+    verbs = {
         "predict": ["predict", "MODEL", "dev.jsonl"],
         "evaluate": ["evaluate", "MODEL", "dev.jsonl"],
         "info": ["info", "MODEL", "--verify"],
@@ -142,7 +137,7 @@ def test_folders_that_are_no_models(call: Call, place: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_places_that_cannot_be_written(call: Call, place: Path, arguments: list[str]) -> None:
+def test_places_that_cannot_be_written(call, place, arguments):
     code, said = call(*arguments)
     assert code == 1
     named = [word for word in ("train.jsonl", "dir", "dev.jsonl") if word in sentence(said)]
@@ -198,7 +193,7 @@ def test_places_that_cannot_be_written(call: Call, place: Path, arguments: list[
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_wrong_words(call: Call, place: Path, arguments: list[str], code: int, reason: str) -> None:
+def test_wrong_words(call, place, arguments, code, reason):
     got, said = call(*arguments)
     assert "Traceback" not in said
     assert (got, reason in " ".join(said.split())) == (code, True), said
@@ -219,13 +214,8 @@ def test_wrong_words(call: Call, place: Path, arguments: list[str], code: int, r
         ),
     ],
 )
-def test_memory_that_runs_out(
-    error: Exception,
-    reason: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def fails() -> None:
+def test_memory_that_runs_out(error, reason, monkeypatch, capsys):
+    def fails():
         raise error
 
     monkeypatch.setattr(cli, "app", fails)
@@ -234,8 +224,8 @@ def test_memory_that_runs_out(
     assert stopped.value.code == 1 and reason in capsys.readouterr().err
 
 
-def test_other_faults_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> None:
+def test_other_faults_keep_their_traceback(monkeypatch):
+    def fails():
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(cli, "app", fails)

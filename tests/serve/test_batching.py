@@ -1,13 +1,9 @@
 """Who shares a batch, who is refused, and what happens when one of many fails."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -29,13 +25,13 @@ FULL_AT_SIX = ServeParams(batch_ms=1e9, batch_texts=6, max_seconds=240)
 class Echo:
     """Answers a text with itself and the options; remembers its batches; can be held."""
 
-    def __init__(self, *, held: bool = False) -> None:
-        self.batches: list[tuple[Any, list[str]]] = []
+    def __init__(self, *, held=False):
+        self.batches = []
         self.begun, self.go = threading.Event(), threading.Event()
         if not held:
             self.go.set()
 
-    def __call__(self, options: Any, texts: list[str], wanted: Any) -> tuple[Any, list[Any]]:
+    def __call__(self, options, texts, wanted):
         self.begun.set()
         assert self.go.wait(240)
         self.batches.append((options, texts))
@@ -47,17 +43,17 @@ class Echo:
 class Batching(Batcher):
     """A batcher with metrics of its own, and requests without options."""
 
-    def __init__(self, answer: Any, params: ServeParams, metrics: Any = None) -> None:
+    def __init__(self, answer, params, metrics=None):
         super().__init__(answer, params, metrics or Metrics().of("m"))
 
-    async def ask(self, texts: list[str], options: Options = ONE) -> Any:
+    async def ask(self, texts, options=ONE):
         return await super().ask(texts, options)
 
 
-def test_requests_that_wait_share_the_next_batch() -> None:
+def test_requests_that_wait_share_the_next_batch():
     echo = Echo(held=True)
 
-    async def ask() -> list[Any]:
+    async def ask():
         async with Batching(echo, ServeParams(batch_texts=3)) as batcher:
             first = asyncio.create_task(batcher.ask(["0"]))
             await asyncio.to_thread(echo.begun.wait)
@@ -75,12 +71,12 @@ def test_requests_that_wait_share_the_next_batch() -> None:
 class Waiting(threading.Condition):
     """Instead of waiting for a time, waits for ``count`` texts and then moves the clock."""
 
-    def __init__(self, batcher: Batcher, clock: list[float], count: int) -> None:
+    def __init__(self, batcher, clock, count):
         super().__init__()
         self.batcher, self.clock, self.count = batcher, clock, count
-        self.timeouts: list[float] = []
+        self.timeouts = []
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout=None):
         if timeout is not None:
             self.timeouts.append(timeout)
             while self.batcher._waiting < self.count:
@@ -90,14 +86,12 @@ class Waiting(threading.Condition):
         return super().wait()
 
 
-def test_an_idle_model_waits_for_company_until_the_batch_is_full_or_time_is_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_idle_model_waits_for_company_until_the_batch_is_full_or_time_is_up(monkeypatch):
     echo = Echo()
     clock = [0.0]
     monkeypatch.setattr(batching, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
-    async def ask_two() -> tuple[list[Any], list[float]]:
+    async def ask_two():
         batcher = Batching(echo, ServeParams(batch_ms=500, batch_texts=4, max_seconds=240))
         batcher._changed = changed = Waiting(batcher, clock, 2)
         async with batcher:
@@ -107,7 +101,7 @@ def test_an_idle_model_waits_for_company_until_the_batch_is_full_or_time_is_up(
     answers, timeouts = asyncio.run(ask_two())
     assert timeouts == [0.5] and [answer.waiting for answer in answers] == [0.5, 0.5]
 
-    async def ask_four() -> None:
+    async def ask_four():
         params = ServeParams(batch_ms=1e9, batch_texts=4, max_seconds=240)
         async with Batching(echo, params) as batcher:
             await asyncio.gather(*(batcher.ask(["x"]) for _ in range(4)))
@@ -116,10 +110,10 @@ def test_an_idle_model_waits_for_company_until_the_batch_is_full_or_time_is_up(
     assert [len(texts) for _, texts in echo.batches] == [2, 4]
 
 
-def test_different_options_are_never_answered_together() -> None:
+def test_different_options_are_never_answered_together():
     echo = Echo()
 
-    async def ask() -> list[Any]:
+    async def ask():
         async with Batching(echo, FULL_AT_SIX) as batcher:
             return await asyncio.gather(
                 *(batcher.ask([str(n)], Options(1 + n % 2)) for n in range(6))
@@ -132,10 +126,10 @@ def test_different_options_are_never_answered_together() -> None:
     assert echo.batches == [(Options(1), ["0", "2", "4"]), (Options(2), ["1", "3", "5"])]
 
 
-def test_a_request_larger_than_a_batch_stays_whole() -> None:
+def test_a_request_larger_than_a_batch_stays_whole():
     echo = Echo()
 
-    async def ask() -> Any:
+    async def ask():
         async with Batching(echo, ServeParams(batch_texts=2)) as batcher:
             return await batcher.ask(["a", "b", "c"])
 
@@ -143,8 +137,8 @@ def test_a_request_larger_than_a_batch_stays_whole() -> None:
     assert len(echo.batches) == 1
 
 
-def test_one_bad_request_does_not_spoil_its_neighbours() -> None:
-    async def ask() -> list[Any]:
+def test_one_bad_request_does_not_spoil_its_neighbours():
+    async def ask():
         async with Batching(Echo(), FULL_AT_SIX) as batcher:
             asked = (batcher.ask([text] * 2) for text in ("good", "bad", "fine"))
             return await asyncio.gather(*asked, return_exceptions=True)
@@ -155,11 +149,11 @@ def test_one_bad_request_does_not_spoil_its_neighbours() -> None:
     assert fine.rows == [("fine", ONE)] * 2
 
 
-def test_too_much_waiting_is_refused_at_once() -> None:
+def test_too_much_waiting_is_refused_at_once():
     echo = Echo(held=True)
     metrics = Metrics()
 
-    async def ask() -> Problem:
+    async def ask():
         params = ServeParams(max_texts=3, max_waiting=4)
         async with Batching(echo, params, metrics.of("m")) as batcher:
             first = asyncio.create_task(batcher.ask(["a", "b", "c"]))
@@ -179,15 +173,15 @@ def test_too_much_waiting_is_refused_at_once() -> None:
     assert 'labelgrove_waiting_texts{model="m"} 0.0\n' in metrics.text()
 
 
-def test_a_slow_model_refuses_before_the_time_limit_would(monkeypatch: Any) -> None:
+def test_a_slow_model_refuses_before_the_time_limit_would(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(batching, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
-    def slow(options: Any, texts: list[str], wanted: Any) -> tuple[Any, list[str]]:
+    def slow(options, texts, wanted):
         now[0] += 24 * len(texts)
         return None, texts
 
-    async def ask() -> list[Any]:
+    async def ask():
         async with Batching(slow, ServeParams(max_seconds=240, batch_texts=1)) as batcher:
             for _ in range(5):  # it learns how slow the model is
                 await batcher.ask(["x"])
@@ -201,12 +195,12 @@ def test_a_slow_model_refuses_before_the_time_limit_would(monkeypatch: Any) -> N
     assert len(refused) < 30
 
 
-def test_what_waits_past_the_time_limit_leaves_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_past_the_time_limit_leaves_the_queue(monkeypatch):
     echo = Echo(held=True)
     metrics = Metrics()
     timeouts = Timeouts(monkeypatch)
 
-    async def ask() -> list[Any]:
+    async def ask():
         async with Batching(echo, ServeParams(max_seconds=2), metrics.of("m")) as batcher:
             first = asyncio.create_task(batcher.ask(["held"]))
             await asyncio.to_thread(echo.begun.wait)
@@ -229,10 +223,10 @@ def test_what_waits_past_the_time_limit_leaves_the_queue(monkeypatch: pytest.Mon
     assert [texts for _, texts in echo.batches] == [["held"], ["later"]]
 
 
-def test_work_for_a_request_that_was_given_up_is_no_longer_wanted() -> None:
+def test_work_for_a_request_that_was_given_up_is_no_longer_wanted():
     begun, wishes = threading.Event(), list[bool]()
 
-    def answer(options: Any, texts: list[str], wanted: Callable[[], bool]) -> tuple[Any, list[Any]]:
+    def answer(options, texts, wanted):
         wishes.append(wanted())
         begun.set()
         while wanted():
@@ -240,7 +234,7 @@ def test_work_for_a_request_that_was_given_up_is_no_longer_wanted() -> None:
         wishes.append(wanted())
         raise ValueError("given up")
 
-    async def ask() -> None:
+    async def ask():
         async with Batching(answer, FULL_AT_SIX) as batcher:
             asked = [asyncio.create_task(batcher.ask(["x"] * 3)) for _ in range(2)]
             await asyncio.to_thread(begun.wait)
@@ -253,10 +247,10 @@ def test_work_for_a_request_that_was_given_up_is_no_longer_wanted() -> None:
     assert wishes == [True, False]  # and nobody tries the requests again one by one
 
 
-def test_the_expected_wait_depends_on_characters_and_labels_to_explain(monkeypatch: Any) -> None:
+def test_the_expected_wait_depends_on_characters_and_labels_to_explain(monkeypatch):
     echo = Echo(held=True)
 
-    async def waits() -> list[float]:
+    async def waits():
         found = []
         async with Batching(echo, ServeParams(batch_texts=1)) as batcher:
             batcher._seconds_per_cost = 1e-6
@@ -277,10 +271,10 @@ def test_the_expected_wait_depends_on_characters_and_labels_to_explain(monkeypat
     assert asyncio.run(waits()) == pytest.approx([0.001001, 0.1, 0.009009])
 
 
-def test_stopping_tells_those_who_still_wait() -> None:
+def test_stopping_tells_those_who_still_wait():
     echo = Echo(held=True)
 
-    async def ask() -> list[Any]:
+    async def ask():
         async with Batching(echo, ServeParams()) as batcher:
             asked = [asyncio.create_task(batcher.ask(["x"]))]
             await asyncio.to_thread(echo.begun.wait)
@@ -288,7 +282,7 @@ def test_stopping_tells_those_who_still_wait() -> None:
             await asyncio.sleep(0)  # now it waits
             assert batcher.running
 
-            def release() -> None:
+            def release():
                 while batcher.running:
                     time.sleep(0.01)
                 echo.go.set()

@@ -1,12 +1,8 @@
 """Numbers in Prometheus' text format, of one process and of several."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -33,7 +29,7 @@ for line in sys.stdin:
 """
 
 
-def samples(text: str) -> dict[str, float]:
+def samples(text):
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -42,7 +38,7 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-def test_histograms_are_cumulative_and_add_up() -> None:
+def test_histograms_are_cumulative_and_add_up():
     metrics = Metrics()
     for value in (1, 1, 2, 3, 5000):
         metrics.of("m").batch_texts.observe(value)
@@ -57,7 +53,7 @@ def test_histograms_are_cumulative_and_add_up() -> None:
     assert got[f"{name}_sum{{model=m}}"] == 5007
 
 
-def test_unforeseen_routes_and_statuses_count_as_other() -> None:
+def test_unforeseen_routes_and_statuses_count_as_other():
     metrics = Metrics()
     metrics.count_request("/etc/passwd", 418)
     metrics.count_request("/etc/shadow", None)
@@ -70,7 +66,7 @@ def test_unforeseen_routes_and_statuses_count_as_other() -> None:
     assert "labelgrove_request_seconds_count{model=,route=other}" not in got
 
 
-def test_every_metric_has_help_and_type_and_no_time_of_creation() -> None:
+def test_every_metric_has_help_and_type_and_no_time_of_creation():
     metrics = Metrics()
     metrics.of("m")
     text = metrics.text(model=[{"id": "b"}, {"id": 'a"b\\c\nd'}])
@@ -86,8 +82,8 @@ def test_every_metric_has_help_and_type_and_no_time_of_creation() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="dead processes are not noticed there")
-def test_processes_are_summed_and_a_dead_ones_gauges_forgotten(tmp_path: Path) -> None:
-    def report(worker: Any) -> dict[str, float]:
+def test_processes_are_summed_and_a_dead_ones_gauges_forgotten(tmp_path):
+    def report(worker):
         worker.stdin.write("report\n")
         worker.stdin.flush()
         return samples("".join(iter(worker.stdout.readline, "# done\n")))
@@ -122,7 +118,7 @@ def test_processes_are_summed_and_a_dead_ones_gauges_forgotten(tmp_path: Path) -
             worker.communicate()
 
 
-def test_the_service_counts_what_it_did(client: Any) -> None:
+def test_the_service_counts_what_it_did(client):
     before = samples(client.get("/metrics").text)
     response = client.post("/v1/predict", json={"texts": ["a", "b"]})
     assert response.status_code == 200

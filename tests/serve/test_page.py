@@ -1,18 +1,14 @@
 """The page in a real browser, against the real service."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from labelgrove import Corpus, Linear, calibrate
+from labelgrove import Linear, calibrate
 from support.browsing import TEXT, ask, find, names, visiting
 from support.services import running
 
@@ -20,12 +16,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
-def service(browser: Any, shop_model: Path) -> Iterator[Any]:
+def service(browser, shop_model):
     with running(shop_model) as client:
         yield client
 
 
-def test_a_text_gets_ranked_labels_with_reasons(page: Any, service: Any) -> None:
+def test_a_text_gets_ranked_labels_with_reasons(page, service):
     request = {"texts": [TEXT], "k": 10}
     expected = service.post("/v1/predict", json=request).json()["predictions"][0]
     best = {"texts": [TEXT], "k": 1, "explain": True}
@@ -47,7 +43,7 @@ def test_a_text_gets_ranked_labels_with_reasons(page: Any, service: Any) -> None
     assert page.locator(".why .path li").count() == len(why["paths"][0]["steps"])
 
 
-def test_percentages_are_rounded_to_the_nearest(page: Any) -> None:
+def test_percentages_are_rounded_to_the_nearest(page):
     values = {0.627: "63 %", 0.9949: "99 %", 0.0996: "10 %", 0.0627: "6 %", 0.001: "<1 %", 0: "0 %"}
     shown = page.evaluate(
         """(values) => import("/page/dom.js").then(
@@ -66,7 +62,7 @@ def test_percentages_are_rounded_to_the_nearest(page: Any) -> None:
         assert page.evaluate(line, [score, least]) == [above, above]
 
 
-def test_k_and_minimum_score_are_sent(page: Any, service: Any) -> None:
+def test_k_and_minimum_score_are_sent(page, service):
     page.fill("#k", "3")
     ask(page)
     assert len(names(page)) == 3
@@ -93,9 +89,7 @@ def test_k_and_minimum_score_are_sent(page: Any, service: Any) -> None:
     assert page.locator(".tick :checked").count() == 0
 
 
-def test_calibrated_scores_are_chances(
-    browser: Any, shop: Corpus, tmp_path: Path, shop_model: Path
-) -> None:
+def test_calibrated_scores_are_chances(browser, shop, tmp_path, shop_model):
     calibrated = Linear.load(shop_model)
     calibrate(calibrated, shop)
     calibrated.save(tmp_path / "calibrated")
@@ -137,7 +131,7 @@ def test_calibrated_scores_are_chances(
         assert "Best threshold" in visit.page.inner_text("#model-facts")
 
 
-def drop(page: Any, name: str, content: str) -> None:
+def drop(page, name, content):
     """What a browser does when a file is dropped on the form."""
     files = page.evaluate_handle(
         """([name, content]) => {
@@ -150,7 +144,7 @@ def drop(page: Any, name: str, content: str) -> None:
     page.dispatch_event("#ask", "drop", {"dataTransfer": files})
 
 
-def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -> None:
+def test_a_dropped_table_becomes_a_table_of_labels(browser, service):
     texts = ["A kettle, of oak", '"Quoted" hat\nin two lines', "=1+1 oak"] + ["lamp"] * 70
     table = io.StringIO()
     writer = csv.writer(table)
@@ -199,7 +193,7 @@ def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -
         assert page.input_value("#text") == "typed before"
 
 
-def test_other_files(visit: Any, page: Any) -> None:
+def test_other_files(visit, page):
     drop(page, "one.txt", "A kettle\nof copper")
     visit.wait_until("document.getElementById('text').value !== ''")
     assert page.input_value("#text") == "A kettle\nof copper"
@@ -216,7 +210,7 @@ def test_other_files(visit: Any, page: Any) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_tables_are_read_as_python_writes_them(browser: Any, service: Any, delimiter: str) -> None:
+def test_tables_are_read_as_python_writes_them(browser, service, delimiter):
     rows = [["a", 'say "hi"', "two\nlines"], ["", " x ", "\r\n"], ["1,2;3\t4", '"', "end"]]
     for line_end in ("\n", "\r\n"):
         written = io.StringIO()
@@ -228,7 +222,7 @@ def test_tables_are_read_as_python_writes_them(browser: Any, service: Any, delim
             assert visit.page.evaluate(script, [unfinished, delimiter]) == rows
 
 
-def test_labels_are_searched_and_left_out(browser: Any, service: Any) -> None:
+def test_labels_are_searched_and_left_out(browser, service):
     best = service.post("/v1/predict", json={"texts": [TEXT], "k": 1}).json()["predictions"][0][0]
     with visiting(browser, service.base_url, "labels") as visit:
         page = visit.page
@@ -245,7 +239,7 @@ def test_labels_are_searched_and_left_out(browser: Any, service: Any) -> None:
         page.wait_for_selector("text=No label has this in its name or id")
 
 
-def test_the_tree_is_walked_with_keys(browser: Any, service: Any) -> None:
+def test_the_tree_is_walked_with_keys(browser, service):
     tree = service.get("/v1/tree").json()
     with visiting(browser, service.base_url, "tree") as visit:
         page = visit.page
@@ -266,7 +260,7 @@ def test_the_tree_is_walked_with_keys(browser: Any, service: Any) -> None:
         assert page.evaluate("document.activeElement.dataset.node") == tree["children"][-1]["id"]
 
 
-def test_a_label_is_shown_in_the_tree(visit: Any, page: Any) -> None:
+def test_a_label_is_shown_in_the_tree(visit, page):
     ask(page)
     best = page.locator(".ranking .name").first.inner_text()
     page.click("text=For experts")
@@ -282,12 +276,12 @@ def test_a_label_is_shown_in_the_tree(visit: Any, page: Any) -> None:
     visit.wait_until("document.activeElement.classList.contains('label')")
 
 
-def test_of_two_ways_into_the_tree_the_later_one_is_shown(page: Any, service: Any) -> None:
+def test_of_two_ways_into_the_tree_the_later_one_is_shown(page, service):
     tree = service.get("/v1/tree").json()
     label = service.get("/v1/labels").json()["labels"][0]["id"]
-    held: list[Any] = []
+    held = []
 
-    def hold_the_first(route: Any) -> None:
+    def hold_the_first(route):
         if held:
             route.continue_()
         else:
@@ -305,8 +299,8 @@ def test_of_two_ways_into_the_tree_the_later_one_is_shown(page: Any, service: An
     assert page.locator("#tree > [role=treeitem]").count() == len(tree["children"])
 
 
-def test_of_two_texts_the_one_that_was_chosen_last_is_shown(page: Any) -> None:
-    held: list[Any] = []
+def test_of_two_texts_the_one_that_was_chosen_last_is_shown(page):
+    held = []
     page.check("input[value=lines]")
     find(page, "text=2 of 2 texts answered", "a copper kettle\na sofa of oak")
     page.route("**/v1/predict", lambda route: held.append(route), times=1)
@@ -319,10 +313,10 @@ def test_of_two_texts_the_one_that_was_chosen_last_is_shown(page: Any) -> None:
     assert page.inner_text(".reading blockquote") == "a sofa of oak"
 
 
-def test_keys_alone_are_enough(page: Any) -> None:
+def test_keys_alone_are_enough(page):
     page.wait_for_selector("#summary:has-text('knows')")
 
-    def tab_to(selector: str, most: int = 30) -> None:
+    def tab_to(selector, most=30):
         for _ in range(most):
             page.keyboard.press("Tab")
             if page.evaluate("(s) => document.activeElement.matches(s)", selector):
