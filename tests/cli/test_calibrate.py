@@ -4,13 +4,10 @@ import json
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
-from labelgrove.cli import app
 from labelgrove.cli.options import Inputs, Request
 from labelgrove.cli.predicting import PredictionJob
 from labelgrove.data.formats import ReadOptions
-from labelgrove.errors import ConfigError
 
 
 def rows(done):
@@ -87,21 +84,6 @@ def test_sets_are_whole_by_default(folder, model, tmp_path, run):
         request = Request(k=given, threshold=least)
         job = PredictionJob(out, request, Inputs(device="cpu"), ReadOptions(), threads=1)
         assert job.prepared().k == k
-
-
-def test_mistakes_are_told(folder, model):
-    dev = [str(folder / "dev.jsonl")]
-    for command, message in (
-        (["calibrate", model, *dev, "--set", "kind=platt"], "kind: must be one of auto, isotonic"),
-        (["calibrate", model, *dev, "--target", "2"], "target: must be"),
-        (["calibrate", model, *dev, "--out", model], "exists"),
-        (["calibrate", model, *dev, "--target", "F1"], "target: must be micro-F1"),
-        (["calibrate", model, *dev, "--target", "high"], "--target high: must be a number"),
-        (["evaluate", model, dev[0], "--metric", "P@1,F1@set"], "F1@set: the model must be calib"),
-    ):
-        done = CliRunner().invoke(app, [str(word) for word in command], input="x\n")
-        assert isinstance(done.exception, ConfigError)
-        assert message in str(done.exception)
 
 
 def test_a_precision_that_is_out_of_reach_is_told(run, model, tmp_path):

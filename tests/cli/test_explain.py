@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from labelgrove.cli.explain import step_line
@@ -37,18 +36,6 @@ def test_a_node_of_the_path_says_how_its_margin_adds_up():
     step = Step(1, 4, 8, 0.5, 0.75, bias=0.1, reasons=(Reason("red", 0.4),))
     line = "level 1, node 4 of 8: 0.7500 from margin 0.500 = red +0.400, bias +0.100"
     assert step_line(step) == line
-
-
-def test_errors_are_sentences(run, model, tmp_path):
-    done = run("explain", model, "--text", TEXT, "--label", "pink", check=False)
-    assert done.returncode == 1
-    assert "unknown label 'pink'" in done.stderr and "Traceback" not in done.stderr
-    done = run("explain", model, stdin="", check=False)
-    assert done.returncode == 1 and "no text to explain" in done.stderr
-    np.save(tmp_path / "rows.npy", np.ones((2, 3), np.float32))
-    done = run("explain", model, "--text", TEXT, "--dense", tmp_path / "rows.npy", check=False)
-    assert done.returncode == 1 and "there is only one text" in done.stderr
-    assert run("explain", model, "--text", TEXT, "--top", 0, check=False).returncode == 2
 
 
 def test_brackets_in_texts_are_not_taken_for_markup(run, model):

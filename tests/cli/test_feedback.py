@@ -56,17 +56,3 @@ def test_a_model_learns_from_feedback(run, folder, model, tmp_path):
     taught = labelgrove.load(tmp_path / "taught")
     assert taught.index_.names[-1] == "purple things"
     assert "c:purple" in taught.predict(["a purple shoe"], k=2).ids()[0]
-
-
-def test_mistakes(run, folder, model, tmp_path):
-    file = write_jsonl(tmp_path / "said.jsonl", LINES)
-    train = folder / "train.jsonl"
-    for flags, message in [
-        (["--feedback", file, train], "--feedback brings its own texts"),
-        (["--feedback", train], "is no file with feedback"),
-        (["--feedback", tmp_path / "nothing"], "does not exist"),
-    ]:
-        done = run("update", model, *flags, "--out", tmp_path / "x", check=False)
-        assert done.returncode == 1 and message in done.stderr, done.stderr
-    assert run("data", "feedback", train, check=False).returncode == 1
-    assert not (tmp_path / "x").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Annotated
 
@@ -15,23 +14,7 @@ from labelgrove import cli
 from labelgrove.cli import COMMANDS, app, options
 from labelgrove.methods import METHODS
 
-MOST_OPTIONS = 70
 DATA = ["stats", "convert", "split", "sample", "make", "import", "feedback"]
-FOR_PROGRAMS = (
-    "train",
-    "evaluate",
-    "explain",
-    "calibrate",
-    "update",
-    "tune",
-    "bench",
-    "report",
-    "export",
-    "info",
-    "doctor",
-    "data stats",
-    "data feedback",
-)
 
 
 def _leaves(group, prefix=""):
@@ -69,17 +52,6 @@ def test_a_command_that_is_not_first_is_more_than_listed(monkeypatch, capsys):
     assert "no such folder" in capsys.readouterr().err
 
 
-def test_there_are_few_different_options():
-    names = {
-        name
-        for command in (ROOT, *LEAVES.values())
-        for option in _options(command)
-        for name in (*option.opts, *option.secondary_opts)
-        if name.startswith("--")
-    }
-    assert len(names) <= MOST_OPTIONS, sorted(names)
-
-
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_command_has_an_example_and_panels(name):
     text = LEAVES[name].help or ""
@@ -113,11 +85,6 @@ def test_the_help_names_ten_methods():
     pages = (Path(__file__).parents[2] / "docs" / "methods").glob("*.md")
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     assert [name for name in METHODS if f"`{name}`" not in text] == []
-
-
-@pytest.mark.parametrize("name", FOR_PROGRAMS)
-def test_commands_with_results_print_json(name):
-    assert "as_json" in inspect.signature(LEAVES[name].callback).parameters
 
 
 def test_groups_of_flags_become_one_argument():

@@ -36,8 +36,6 @@ def test_a_foreign_corpus_is_refused(call, model, verb):
 
 
 def test_thresholds_that_cut_everything_are_said(call, model, folder):
-    code, said = call("predict", model, folder / "dev.jsonl", "--threshold", 1.5)
-    assert code == 1 and "no label can reach 1.5" in said
     flags = ["--threshold", 1, "--k", 100_000, "--out", "out.jsonl"]
     code, said = call(
         "predict", model, write_jsonl(Path("unknown.jsonl"), [{"text": "xyzzy"}]), *flags
@@ -54,25 +52,6 @@ def test_weights_that_are_not_used_are_said(call):
     flags = ["--set", "ranker.label_weights=cost"]
     code, said = call("train", "train.jsonl", "--out", "m2", *flags)
     assert code == 0 and "weights from" not in said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "remedy"),
-    [
-        (["train", "TRAIN", "--out", "m", "--set", "C=2"], "did you mean ranker.C?"),
-        (["predict", "MODEL", "DEV", "--deny", "deny.txt"], "write @deny.txt"),
-        (["predict", "MODEL", "a red shoe"], "echo 'a text' | labelgrove predict MODEL -"),
-        (["train", "other.jsonl", "--out", "m"], "--text-field"),
-        (["train", "comma.jsonl", "--out", "m"], "a comma too many at character"),
-    ],
-)
-def test_advice_that_works(call, model, folder, arguments, remedy):
-    Path("deny.txt").write_text("sale\n")
-    write_jsonl(Path("other.jsonl"), [{"body": "words", "tags": ["a"]}])
-    Path("comma.jsonl").write_text('{"text": "words", "labels": ["a",]}\n')
-    places = {"MODEL": model, "TRAIN": folder / "train.jsonl", "DEV": folder / "dev.jsonl"}
-    code, said = call(*[places.get(argument, argument) for argument in arguments])
-    assert code == 1 and remedy in " ".join(said.split())
 
 
 def test_tune_without_optuna_says_so_before_it_begins(call, folder, monkeypatch):

@@ -67,21 +67,6 @@ def test_a_predictions_file_takes_frequencies_from_the_training_corpus(
     assert round(100 * json.loads(done.stdout)["runs"][0]["values"]["PSP@5"], 4) == psp
 
 
-def test_errors_come_before_the_work(run, folder, model, tmp_path):
-    out = tmp_path / "report.html"
-    out.write_text("mine")
-    data = [folder / "dev.jsonl"]
-    done = run("report", model, *data, "--out", out, check=False)
-    assert done.returncode == 1 and "add --force to replace it" in done.stderr
-    assert out.read_text() == "mine"
-    new = ["--out", tmp_path / "new.html"]
-    done = run("report", tmp_path / "nothing", *data, *new, check=False)
-    assert done.returncode == 1 and "nothing" in done.stderr and "Traceback" not in done.stderr
-    done = run("report", model, *new, check=False)
-    assert done.returncode == 2 and "Missing argument 'DATA'" in done.stderr
-    assert "Example:" in run("report", "--help").stdout
-
-
 def test_slices_are_read_from_fields_that_the_model_does_not_know(run, folder, model, tmp_path):
     lines = (folder / "dev.jsonl").read_text(encoding="utf-8").splitlines()
     data, out = tmp_path / "dev.jsonl", tmp_path / "report.html"

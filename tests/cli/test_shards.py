@@ -44,22 +44,6 @@ def test_workers_with_a_network_ask_for_a_gpu():
     assert not asks_for_gpu(network, "cpu") and not asks_for_gpu(Linear(), "auto")
 
 
-def test_flags_that_do_not_fit_are_errors(model, folder, shards, tmp_path, run):
-    for arguments, message in (
-        (("predict", model, shards, "--engine", "local"), "give --out FOLDER"),
-        (("predict", model, shards, "--workers", 2), "need --engine ray"),
-        (("predict", model, shards, "--address", "auto"), "need --engine ray"),
-        (("predict", model, shards, "--engine", "dask", "--out", tmp_path / "x"), "local, ray"),
-        (
-            ("predict", model, shards, "--engine", "local", "--out", folder / "dev.jsonl"),
-            "cannot be made",
-        ),
-    ):
-        done = run(*arguments, check=False)
-        assert done.returncode == 1
-        assert message in done.stderr
-
-
 def test_training_on_shards_gives_the_same_model(folder, tmp_path, run):
     lines = (folder / "train.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "in").mkdir()
@@ -76,20 +60,3 @@ def test_training_on_shards_gives_the_same_model(folder, tmp_path, run):
     assert_same_bits(whole, parts)
     assert parts.index_.names[0] == "black things"
     assert not (tmp_path / "parts.run").exists()
-
-
-@pytest.mark.slow
-def test_what_cannot_be_trained_on_shards_is_said(shards, tmp_path, run):
-    for flags, message in (
-        (("--method", "neighbours"), "--engine: trains linear and its settings"),
-        (("--memory", "8G"), "--memory: does not work with --engine"),
-        (("--plan",), "--plan: does not work with --engine"),
-        (("--features", "x.npz"), "leave out --features"),
-    ):
-        done = run(
-            *("train", shards, "--engine", "local", "--out", tmp_path / "model", *flags),
-            check=False,
-        )
-        assert done.returncode == 1
-        assert message in done.stderr
-    assert list(tmp_path.iterdir()) == []

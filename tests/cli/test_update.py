@@ -50,19 +50,6 @@ def test_what_people_read(run, model, tmp_path):
     )
 
 
-def test_mistakes(run, model, tmp_path):
-    data = write_jsonl(tmp_path / "new.jsonl", NEW)
-    for flags, message in [
-        (["--out", tmp_path / "x"], "nothing to learn"),
-        ([data, "--out", model], "add --force"),
-        ([data, *2 * ["--dense", data], "--out", tmp_path / "x"], "--dense: give a file for each"),
-        ([data, "--out", tmp_path / "x", "--set", "cautoin=1"], "caution"),
-    ]:
-        done = run("update", model, *flags, check=False)
-        assert done.returncode == 1 and message in done.stderr
-    assert not (tmp_path / "x").exists()
-
-
 def test_files_of_two_forms_are_told_apart(run, folder, model, tmp_path):
     data = tmp_path / "new.tsv"
     data.write_text("Titel\tlabels\na red sofa\tc:red|k:sofa\n", encoding="utf-8")
