@@ -14,6 +14,11 @@ from support.browsing import visiting
 from support.services import fitted, running
 
 
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def model_path(tmp_path_factory):
     path = tmp_path_factory.mktemp("served") / "model"
