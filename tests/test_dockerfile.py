@@ -1,12 +1,9 @@
 """What the Dockerfile names exists: files, extras, flags. Building it takes docker."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -21,17 +18,17 @@ TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 LINES = re.sub(r"\\\n\s*", "", re.sub(r"(?m)^#.*\n", "", TEXT)).splitlines()
 
 
-def instructions(name: str) -> list[str]:
+def instructions(name):
     return [line.removeprefix(name).strip() for line in LINES if line.startswith(f"{name} ")]
 
 
-def test_copied_files_exist_and_are_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored():
     kept = {
         line[1:]
         for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
         if line.startswith("!")
     }
-    copied: set[str] = set()
+    copied = set()
     for line in instructions("COPY"):
         if not line.startswith("--from"):
             copied.update(line.split()[:-1])
@@ -39,7 +36,7 @@ def test_copied_files_exist_and_are_not_ignored() -> None:
     assert all((ROOT / name).exists() for name in copied)
 
 
-def test_the_build_installs_what_the_build_system_asks_for() -> None:
+def test_the_build_installs_what_the_build_system_asks_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     needed = {re.split("[><=]", name)[0] for name in project["build-system"]["requires"]}
     (install,) = [line for line in instructions("RUN") if "pip wheel" in line]
@@ -54,14 +51,14 @@ def test_the_build_installs_what_the_build_system_asks_for() -> None:
     assert set(named[1].split(",")) <= set(project["project"]["optional-dependencies"])
 
 
-def test_both_stages_use_the_base_that_can_be_pinned() -> None:
+def test_both_stages_use_the_base_that_can_be_pinned():
     # An ARG counts for FROM only before the first one.
     assert [line.split()[0] for line in LINES if line][:2] == ["ARG", "FROM"]
     assert [line.split()[0] for line in instructions("FROM")] == ["${BASE}", "${BASE}"]
     assert re.search(r"--build-arg BASE=\S+@sha256:", TEXT)
 
 
-def test_the_service_runs_without_root_and_its_command_is_understood() -> None:
+def test_the_service_runs_without_root_and_its_command_is_understood():
     assert instructions("USER") == ["labelgrove"]
     (entry,), (command,) = map(instructions, ("ENTRYPOINT", "CMD"))
     assert json.loads(entry) == ["labelgrove"]
@@ -73,11 +70,11 @@ def test_the_service_runs_without_root_and_its_command_is_understood() -> None:
     assert port == arguments[arguments.index("--port") + 1] and mounted in arguments
 
 
-def test_the_health_check_asks_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_health_check_asks_the_service(monkeypatch):
     (line,) = [line for line in instructions("HEALTHCHECK") if "CMD" in line]
     command = json.loads(line[line.index("CMD") + 3 :])
     assert command[:2] == ["python", "-c"]
-    asked: list[Any] = []
+    asked = []
     monkeypatch.setattr("urllib.request.urlopen", lambda url, timeout: asked.append(url))
     exec(command[2])
     assert asked == [f"http://127.0.0.1:{instructions('EXPOSE')[0]}/healthz"]

@@ -4,8 +4,6 @@ Blocks of one page share a folder and a Python namespace and run in order. ``sup
 how outputs are compared. ``pytest tests/test_docs.py --update-pages`` rewrites those that differ.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import io
@@ -14,7 +12,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,15 +29,13 @@ MARKED = f"exec 3>&1; trap 'printf {MARK} >&3' DEBUG\n"
 
 
 @pytest.fixture(scope="module")
-def path() -> Iterator[str]:
+def path():
     """PATH with a labelgrove that starts quickly."""
     with tempfile.TemporaryDirectory() as folder, Commands(Path(folder)):
         yield os.pathsep.join([folder, str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
-def run_shell(
-    source: str, folder: Path, path: str, stderr: int = subprocess.PIPE
-) -> subprocess.CompletedProcess[str]:
+def run_shell(source, folder, path, stderr=subprocess.PIPE):
     environment = os.environ | {
         "PATH": path,
         "PYTHONWARNINGS": "ignore",
@@ -61,7 +56,7 @@ def run_shell(
     )
 
 
-def test_the_quick_command_is_like_the_command(path: str, tmp_path: Path) -> None:
+def test_the_quick_command_is_like_the_command(path, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "red hat", "labels": ["hats"]}\n')
     script = "labelgrove train a.jsonl --out model; cat a.jsonl | labelgrove predict model -"
     trained = run_shell(script, tmp_path, path)
@@ -73,12 +68,10 @@ def test_the_quick_command_is_like_the_command(path: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_blocks_run_and_print_what_the_page_shows(
-    page: Path, path: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    namespace: dict[str, object] = {"__name__": "__main__"}
+def test_blocks_run_and_print_what_the_page_shows(page, path, tmp_path, request):
+    namespace = {"__name__": "__main__"}
 
-    def run(language: str, source: str) -> list[str] | None:
+    def run(language, source):
         if language == "bash":
             done = run_shell(MARKED + source, tmp_path, path, stderr=subprocess.STDOUT)
             assert done.returncode == 0, f"{source}\n{done.stdout}"
@@ -99,13 +92,13 @@ def test_blocks_run_and_print_what_the_page_shows(
     assert true == text, "\n".join(["--update-pages would write this:", *changes])
 
 
-def test_few_outputs_are_not_compared() -> None:
+def test_few_outputs_are_not_compared():
     fences = [fence for page in PAGES for fence, _ in BLOCK.findall(page.read_text("utf-8"))]
     shown = [fence for fence in fences if fence.startswith(OUTPUTS) and fence not in OUTPUTS]
     assert len(shown) <= 1, shown
 
 
-def test_outputs_are_blocks() -> None:
+def test_outputs_are_blocks():
     """Nothing compares what a comment says that a line prints."""
     for page in PAGES:
         for fence, source in BLOCK.findall(page.read_text(encoding="utf-8")):
@@ -113,14 +106,14 @@ def test_outputs_are_blocks() -> None:
             assert not (fence.startswith("python") and comments), f"{page.name}: {comments}"
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     """What the headings of a page can be linked by."""
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_lead_somewhere():
     link = re.compile(r"\]\(([^)#:\s]*)(?:#([^)]*))?\)")
     for page in PAGES:
         for target, anchor in link.findall(page.read_text(encoding="utf-8")):
@@ -130,7 +123,7 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert anchor in anchors(file), f"{page.name} links to {target}#{anchor}"
 
 
-def test_the_numbers_of_which_method_are_those_of_the_results() -> None:
+def test_the_numbers_of_which_method_are_those_of_the_results():
     docs = ROOT / "docs"
     measured = re.sub(r"[|/\s]+", " ", (docs / "results.md").read_text(encoding="utf-8"))
     measured += re.sub(r"[|/\s]+", " ", (docs / "neural.md").read_text(encoding="utf-8"))
@@ -141,7 +134,7 @@ def test_the_numbers_of_which_method_are_those_of_the_results() -> None:
         assert " ".join(row) in measured, f"{row} is neither in results.md nor in neural.md"
 
 
-def test_a_page_has_one_name() -> None:
+def test_a_page_has_one_name():
     """The index calls a page by its heading, up to a colon; the menu and the search do, too."""
     listed = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     for page in sorted((ROOT / "docs").rglob("*.md")):
@@ -151,7 +144,7 @@ def test_a_page_has_one_name() -> None:
         assert calls <= {name}, f"docs/README.md calls {target} {calls}, its heading is {heading!r}"
 
 
-def test_every_page_is_listed_in_the_index() -> None:
+def test_every_page_is_listed_in_the_index():
     listed = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     for page in sorted((ROOT / "docs").rglob("*.md")):
         name = page.relative_to(ROOT / "docs").as_posix()

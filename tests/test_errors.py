@@ -1,7 +1,5 @@
 """One exception tree that other libraries and other processes understand."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
@@ -24,7 +22,7 @@ from labelgrove import errors
         ("NotFittedError", sklearn.exceptions.NotFittedError),
     ],
 )
-def test_every_error_is_ours_and_a_familiar_one(name: str, also: type[Exception]) -> None:
+def test_every_error_is_ours_and_a_familiar_one(name, also):
     kind = getattr(errors, name)
     assert issubclass(kind, errors.LabelgroveError)
     assert issubclass(kind, also)
@@ -46,7 +44,7 @@ def test_every_error_is_ours_and_a_familiar_one(name: str, also: type[Exception]
         (errors.NotFittedError("call fit"), "call fit"),
     ],
 )
-def test_errors_say_it_and_travel_between_processes(error: Exception, text: str) -> None:
+def test_errors_say_it_and_travel_between_processes(error, text):
     with pytest.raises(type(error), match=text):
         raise error
     copy = pickle.loads(pickle.dumps(error))
@@ -55,12 +53,12 @@ def test_errors_say_it_and_travel_between_processes(error: Exception, text: str)
     assert vars(copy) == vars(error)
 
 
-def test_the_error_tree_does_not_import_scikit_learn() -> None:
+def test_the_error_tree_does_not_import_scikit_learn():
     code = "import sys, labelgrove.errors; assert 'sklearn' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_other_names_do_not_exist() -> None:
+def test_other_names_do_not_exist():
     with pytest.raises(AttributeError, match="NotThere"):
         _ = errors.NotThere
     assert errors.NotFittedError is errors.NotFittedError

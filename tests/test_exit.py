@@ -1,7 +1,5 @@
 """The end of a process that used the kernels: silent, whatever is still alive then."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -32,7 +30,7 @@ print("globals:", [n for m in modules for n, v in vars(m).items() if isinstance(
 """
 
 
-def test_objects_that_outlive_python_are_not_reported_and_ours_are_freed() -> None:
+def test_objects_that_outlive_python_are_not_reported_and_ours_are_freed():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.stderr == ""
     assert done.stdout.splitlines() == ["tables: 1", "globals: []", "tables at exit: 0"]

@@ -1,14 +1,11 @@
 """The extras of pyproject.toml: each has code behind it, and the pinned versions fit together."""
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,14 +27,14 @@ MODULES = {
 INDIRECT = {"httptools", "safetensors", "onnxscript"}
 
 
-def pins(file: str = "constraints.txt") -> dict[str, str]:
+def pins(file="constraints.txt"):
     """The versions in a file of constraints."""
     lines = (ROOT / file).read_text("utf-8").splitlines()
     pinned = [line.split("==") for line in lines if line and not line.startswith("#")]
     return {canonicalize_name(name): version for name, version in pinned}
 
 
-def requirements(extra: str) -> Iterator[Requirement]:
+def requirements(extra):
     for line in EXTRAS[extra]:
         requirement = Requirement(line)
         if requirement.name == "labelgrove":
@@ -47,9 +44,9 @@ def requirements(extra: str) -> Iterator[Requirement]:
             yield requirement
 
 
-def imported() -> set[str]:
+def imported():
     """The first parts of all modules that labelgrove imports."""
-    names: set[str] = set()
+    names = set()
     for file in Path(labelgrove.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Import):
@@ -59,7 +56,7 @@ def imported() -> set[str]:
     return names
 
 
-def test_every_extra_has_code_behind_it() -> None:
+def test_every_extra_has_code_behind_it():
     modules = imported()
     for extra in EXTRAS.keys() - {"dev"}:
         for requirement in requirements(extra):
@@ -82,7 +79,7 @@ main()
 """
 
 
-def test_without_extras_the_linear_methods_and_commands_work(tmp_path: Path) -> None:
+def test_without_extras_the_linear_methods_and_commands_work(tmp_path):
     extras = {
         MODULES.get(requirement.name, requirement.name)
         for extra in EXTRAS.keys() - {"dev"}
@@ -95,14 +92,14 @@ def test_without_extras_the_linear_methods_and_commands_work(tmp_path: Path) -> 
     assert '"hat"' in done.stdout
 
 
-def test_check_install_tries_every_extra() -> None:
+def test_check_install_tries_every_extra():
     tried = re.search(r"^EXTRAS := (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert tried is not None
     assert sorted(tried[1].split()) == sorted(EXTRAS)
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
-def test_the_pinned_versions_are_those_an_extra_asks_for(extra: str) -> None:
+def test_the_pinned_versions_are_those_an_extra_asks_for(extra):
     pinned = pins()
     for requirement in requirements(extra):
         version = pinned.get(canonicalize_name(requirement.name))
@@ -110,7 +107,7 @@ def test_the_pinned_versions_are_those_an_extra_asks_for(extra: str) -> None:
         assert requirement.specifier.contains(version), f"{requirement} is pinned at {version}"
 
 
-def test_the_oldest_versions_are_the_lower_bounds() -> None:
+def test_the_oldest_versions_are_the_lower_bounds():
     needed = [Requirement(line) for line in PROJECT["dependencies"]]
     needed += [one for extra in EXTRAS.keys() - {"dev"} for one in requirements(extra)]
     bounds = {canonicalize_name(one.name): str(one.specifier).removeprefix(">=") for one in needed}
@@ -120,7 +117,7 @@ def test_the_oldest_versions_are_the_lower_bounds() -> None:
         assert Version(oldest[name]) == Version(bound), name
 
 
-def test_the_pinned_versions_agree_with_each_other() -> None:
+def test_the_pinned_versions_agree_with_each_other():
     """What each pinned package demands of the others, as far as it is installed here."""
     pinned, conflicts, seen = pins(), [], 0
     for name, version in pinned.items():
@@ -142,14 +139,14 @@ def test_the_pinned_versions_agree_with_each_other() -> None:
     assert seen > 30
 
 
-def test_the_advice_for_a_missing_extra_names_its_packages() -> None:
+def test_the_advice_for_a_missing_extra_names_its_packages():
     assert set(packages_of("export")) == {str(package) for package in requirements("export")}
     message = str(MissingExtraError("tune", "labelgrove tune"))
     assert re.fullmatch(r"labelgrove tune needs the extra `tune`: pip install 'optuna>=4'", message)
 
 
-def test_the_advice_does_not_need_an_installed_labelgrove(monkeypatch: pytest.MonkeyPatch) -> None:
-    def requires(name: str) -> list[str]:
+def test_the_advice_does_not_need_an_installed_labelgrove(monkeypatch):
+    def requires(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr("importlib.metadata.requires", requires)

@@ -1,9 +1,5 @@
 """How pages are compared with what their commands print."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import pytest
 
 from support.pages import current, refreshed, shows
@@ -35,11 +31,11 @@ model 221715b339ea, 1 min 15 s, 4,540 documents/s
         ("shop.jsonl: 2,000 documents\n", "...\nnothing\n...\n", False),
     ],
 )
-def test_a_page_shows_an_output(old: str, new: str, same: bool) -> None:
+def test_a_page_shows_an_output(old, new, same):
     assert shows(OUTPUT.replace(old, new), OUTPUT) is same
 
 
-def test_stale_outputs_are_replaced() -> None:
+def test_stale_outputs_are_replaced():
     shown = "shop.jsonl: 1,000 documents\n...\nQ  70.00\n...\n"
     true = "shop.jsonl: 2,000 documents\n...\nP  90.50\n...\n"
     assert current(shown, ["", "other words\n", OUTPUT]) == OUTPUT
@@ -48,7 +44,7 @@ def test_stale_outputs_are_replaced() -> None:
         current(shown, [""])
 
 
-def test_long_lines_are_folded() -> None:
+def test_long_lines_are_folded():
     scores = ", ".join(["0.25"] * 12)
     line = f'{{"labels":["a, b","c"],"scores":[{scores}],"more":{{"id":1}},"time":"now"}}\n'
     folded = current('{"labels": ["a"], "scores": [0.5]}\n', [line])
@@ -58,8 +54,8 @@ def test_long_lines_are_folded() -> None:
     assert len(current("word\n", [sentence]).splitlines()) == 3
 
 
-def test_blocks_belong_to_the_block_that_ran_last() -> None:
-    def run(language: str, source: str) -> Sequence[str] | None:
+def test_blocks_belong_to_the_block_that_ran_last():
+    def run(language, source):
         return [source.upper()] if language == "bash" else None
 
     page = "```bash\nhello\n```\n\nIt prints:\n\n```text\n{}\n```\n"

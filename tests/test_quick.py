@@ -1,9 +1,5 @@
 """A tiny test of every method and of the service that is not slow: `make quick` leaves none out."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 import labelgrove
@@ -13,15 +9,13 @@ from support.small_models import CLASSES, learnable, new, planted, same, shorten
 TEXTS, LABELS = planted(30)
 
 
-def test_every_class_has_its_test() -> None:
+def test_every_class_has_its_test():
     pytest.importorskip("torch")
     assert {method_class(name) for name in METHODS} == {method_class(name) for name in CLASSES}
 
 
 @pytest.mark.parametrize("method", CLASSES)
-def test_a_method_learns_predicts_and_comes_back_from_its_folder(
-    method: str, tmp_path: Path
-) -> None:
+def test_a_method_learns_predicts_and_comes_back_from_its_folder(method, tmp_path):
     if method not in ("auto", "linear", "neighbours", "matcher", "ensemble"):
         pytest.importorskip("torch")
     model = shortened(new(method)).fit(TEXTS, learnable(method, LABELS))
@@ -30,7 +24,7 @@ def test_a_method_learns_predicts_and_comes_back_from_its_folder(
     assert same(predictions, stored(model, tmp_path / "model").predict(TEXTS, k=3))
 
 
-def test_the_service_answers_like_its_model(tmp_path: Path) -> None:
+def test_the_service_answers_like_its_model(tmp_path):
     for package in ("fastapi", "uvicorn", "httpx"):
         pytest.importorskip(package)
     from support.services import running

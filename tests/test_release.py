@@ -1,7 +1,5 @@
 """The checks before a release: they pass for this tree, and they find what they look for."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import re
@@ -10,7 +8,6 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -21,7 +18,7 @@ CHANGELOG = (ROOT / "CHANGELOG.md").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
-def loaded() -> Any:
+def loaded():
     spec = importlib.util.spec_from_file_location("release_check", ROOT / ".ci/release_check.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -32,18 +29,18 @@ def loaded() -> Any:
 checks = loaded()
 
 
-def test_the_versions_of_this_tree_agree() -> None:
+def test_the_versions_of_this_tree_agree():
     checks.check_versions(CHANGELOG, final=False)
 
 
 @pytest.mark.parametrize("heading", ["## 9.9.9 (unreleased)", "## Changes"])
-def test_a_changelog_of_another_version_is_refused(heading: str) -> None:
+def test_a_changelog_of_another_version_is_refused(heading):
     other = re.sub(r"^## .*$", heading, CHANGELOG, count=1, flags=re.MULTILINE)
     with pytest.raises(checks.NotReadyError, match="first section of CHANGELOG"):
         checks.check_versions(other if "9.9.9" in heading else heading, final=False)
 
 
-def test_the_plugin_of_annif_has_the_same_version() -> None:
+def test_the_plugin_of_annif_has_the_same_version():
     file = ROOT / "integrations" / "annif" / "pyproject.toml"
     plugin = tomllib.loads(file.read_text("utf-8"))["project"]
     version = PROJECT["project"]["version"]
@@ -52,14 +49,14 @@ def test_the_plugin_of_annif_has_the_same_version() -> None:
     assert ours.specifier.contains(version)
 
 
-def test_a_release_needs_a_date() -> None:
+def test_a_release_needs_a_date():
     version = PROJECT["project"]["version"]
     checks.check_versions(f"## {version} (2026-12-01)\n", final=True)
     with pytest.raises(checks.NotReadyError, match="its date"):
         checks.check_versions(f"## {version} (unreleased)\n", final=True)
 
 
-def wheel(folder: Path, *, without: str = "-", extra: str = "", version: str = "") -> Path:
+def wheel(folder, *, without="-", extra="", version=""):
     project = PROJECT["project"]
     version = version or project["version"]
     file = folder / "labelgrove-0.1.0-cp312-abi3-manylinux_2_28_x86_64.whl"
@@ -83,7 +80,7 @@ def wheel(folder: Path, *, without: str = "-", extra: str = "", version: str = "
     return file
 
 
-def test_a_whole_wheel_passes(tmp_path: Path) -> None:
+def test_a_whole_wheel_passes(tmp_path):
     assert checks.check_wheel(wheel(tmp_path), abi3=True)["Name"] == "labelgrove"
 
 
@@ -96,12 +93,12 @@ def test_a_whole_wheel_passes(tmp_path: Path) -> None:
         ({"version": "9.9.9"}, "Version is '9.9.9'"),
     ],
 )
-def test_a_wrong_wheel_is_refused(tmp_path: Path, change: dict[str, str], message: str) -> None:
+def test_a_wrong_wheel_is_refused(tmp_path, change, message):
     with pytest.raises(checks.NotReadyError, match=re.escape(message)):
         checks.check_wheel(wheel(tmp_path, **change), abi3=True)
 
 
-def test_a_source_archive_without_kernels_is_refused(tmp_path: Path) -> None:
+def test_a_source_archive_without_kernels_is_refused(tmp_path):
     file = tmp_path / "labelgrove-0.1.0.tar.gz"
     with tarfile.open(file, "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("labelgrove-0.1.0/pyproject.toml"), io.BytesIO())
@@ -109,7 +106,7 @@ def test_a_source_archive_without_kernels_is_refused(tmp_path: Path) -> None:
         checks.check_sdist(file)
 
 
-def test_commands_see_nothing_of_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_see_nothing_of_the_checkout(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "somewhere")
     assert checks.run(sys.executable, "-c", "import os; print('PYTHONPATH' in os.environ)") == (
         "False\n"
@@ -118,7 +115,7 @@ def test_commands_see_nothing_of_the_checkout(monkeypatch: pytest.MonkeyPatch) -
         checks.run(sys.executable, "-c", "print('why'); raise SystemExit(3)")
 
 
-def test_the_workflow_builds_for_every_system() -> None:
+def test_the_workflow_builds_for_every_system():
     workflow = yaml.safe_load((ROOT / ".github/workflows/wheels.yml").read_text("utf-8"))
     names = {entry["name"] for entry in workflow["jobs"]["wheels"]["strategy"]["matrix"]["include"]}
     assert names >= {"linux-x86_64", "linux-aarch64", "macos-arm64", "windows-x86_64"}

@@ -1,7 +1,5 @@
 """SECURITY.md names the tests that show its promises; they exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -13,14 +11,14 @@ ROWS = re.findall(r"^\| (.+?) \|.*\| (.*`tests/.*) \|$", PAGE, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("subject", "tests"), ROWS, ids=[subject for subject, _ in ROWS])
-def test_the_tests_of_a_promise_exist(subject: str, tests: str) -> None:
+def test_the_tests_of_a_promise_exist(subject, tests):
     for name in re.findall(r"`([^`]+)`", tests):
         file, _, function = name.partition("::")
         assert (ROOT / file).is_file(), name
         assert f"def {function}(" in (ROOT / file).read_text("utf-8") or not function, name
 
 
-def test_every_kind_of_input_has_a_row() -> None:
+def test_every_kind_of_input_has_a_row():
     subjects = " ".join(subject for subject, _ in ROWS)
     for word in ("model folder", "corpus", "predictions", "vocabulary", "config", "client", "netw"):
         assert word in subjects

@@ -1,14 +1,10 @@
 """The documentation site and its notebooks: they run, they are whole, and they load nothing."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -23,20 +19,20 @@ BUILDING = importlib.util.find_spec("sphinx") and importlib.util.find_spec("furo
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
-def test_notebooks_run(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_run(file, tmp_path, monkeypatch):
     notebook = json.loads(file.read_text(encoding="utf-8"))
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
     assert len(cells) >= 4
     # Outputs would grow old in the repository; the site makes them new.
     assert not any(cell.get("outputs") for cell in notebook["cells"])
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+    namespace = {"__name__": "__main__"}
     for cell in cells:
         exec(compile(cell, str(file), "exec"), namespace)
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
-def test_links_of_notebooks_lead_somewhere(file: Path) -> None:
+def test_links_of_notebooks_lead_somewhere(file):
     for target in re.findall(r"\]\(([^)#:]+)", file.read_text(encoding="utf-8")):
         assert (file.parent / target).exists(), f"{file.name} links to {target}"
 
@@ -44,14 +40,14 @@ def test_links_of_notebooks_lead_somewhere(file: Path) -> None:
 class Links(HTMLParser):
     """What a page links to, what it loads, and its ids."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, html):
         super().__init__()
-        self.links: list[str] = []
-        self.loaded: list[str] = []
-        self.ids: set[str] = set()
+        self.links = []
+        self.loaded = []
+        self.ids = set()
         self.feed(html)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         given = {name: value or "" for name, value in attrs}
         self.ids.add(given.get("id", ""))
         if tag == "a" and "href" in given:
@@ -63,7 +59,7 @@ class Links(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def builder() -> Any:
+def builder():
     if not BUILDING:
         pytest.skip("Sphinx is not installed")
     place = ROOT / "docs" / "site" / "build.py"
@@ -75,12 +71,11 @@ def builder() -> Any:
 
 
 @pytest.fixture(scope="module")
-def site(builder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    html: Path = builder.build(tmp_path_factory.mktemp("site"), execute=False)
-    return html
+def site(builder, tmp_path_factory):
+    return builder.build(tmp_path_factory.mktemp("site"), execute=False)
 
 
-def test_every_page_and_link_of_the_site_is_there(builder: Any, site: Path) -> None:
+def test_every_page_and_link_of_the_site_is_there(builder, site):
     for page in (ROOT / "docs").rglob("*.md"):
         assert (site / builder.staged(page)).with_suffix(".html").exists()
     pages = {file: Links(file.read_text(encoding="utf-8")) for file in site.rglob("*.html")}
@@ -95,7 +90,7 @@ def test_every_page_and_link_of_the_site_is_there(builder: Any, site: Path) -> N
                 assert unquote(parts.fragment) in pages[target].ids, f"{file.name}: {link}"
 
 
-def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
+def test_the_site_loads_nothing_from_other_hosts(site):
     for file in site.rglob("*.html"):
         for source in Links(file.read_text(encoding="utf-8")).loaded:
             assert not urlsplit(source).netloc and not source.startswith("//"), f"{file}: {source}"
@@ -104,7 +99,7 @@ def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", css), file
 
 
-def test_the_reference_has_every_public_name(site: Path) -> None:
+def test_the_reference_has_every_public_name(site):
     words = "".join(file.read_text(encoding="utf-8") for file in (site / "api").glob("*.html"))
     for name in labelgrove.__all__:
         assert name == "__version__" or f'id="labelgrove.{name}"' in words, name
@@ -112,25 +107,25 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     assert "Measures predictions against true labels" in words
 
 
-def test_notebooks_are_pages_and_downloads(site: Path) -> None:
+def test_notebooks_are_pages_and_downloads(site):
     page = (site / "notebooks" / "library.html").read_text(encoding="utf-8")
     assert "Libraries: subjects for a catalogue" in page
     assert next(site.rglob("library.ipynb")).exists()
 
 
-def test_a_kernel_gives_cells_their_outputs(builder: Any) -> None:
+def test_a_kernel_gives_cells_their_outputs(builder):
     text = "\n".join(map(builder.cell_text, builder.executed(NOTEBOOKS[0])))
     assert "Steam locomotives" in text.split("matcher.predict(")[1]
     assert "```{raw} html\n<" in text
 
 
 @pytest.fixture
-def started() -> Iterator[Any]:
+def started():
     with browser() as started:
         yield started
 
 
-def test_search_ranks_names_of_pages_first_and_the_changelog_last(site: Path, started: Any) -> None:
+def test_search_ranks_names_of_pages_first_and_the_changelog_last(site, started):
     page = started.new_page()
     for query, first in (
         ("ensembles", "Ensembles"),
@@ -147,7 +142,7 @@ def test_search_ranks_names_of_pages_first_and_the_changelog_last(site: Path, st
         assert "Changelog" in results[-1], results[-5:]
 
 
-def test_search_finds_pages_in_a_browser_without_a_server(site: Path, started: Any) -> None:
+def test_search_finds_pages_in_a_browser_without_a_server(site, started):
     for width in (1280, 360):
         context = started.new_context(viewport={"width": width, "height": 800})
         address = (site / "search.html").as_uri() + "?q=propensity"

@@ -1,46 +1,42 @@
 """The short form of the attacks, and the long one: LABELGROVE_ATTACK is its length in seconds."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from labelgrove import Corpus, Linear
+from labelgrove import Linear
 from labelgrove.data.shop import shop_corpus
 from support import tasks
 from support.scenarios import BASE, SCENARIOS, Arena, done
 from support.zygote import Zygote
 
 if TYPE_CHECKING:
-    from support.served_process import Server
+    pass
 
 T = TypeVar("T")
 SECONDS = float(os.environ.get("LABELGROVE_ATTACK", "0"))
-TALLY: Counter[str] = Counter()
+TALLY = Counter()
 
 
 @pytest.fixture(scope="session")
-def tally() -> Counter[str]:
+def tally():
     """How often each kind of attack was tried; the long form prints it."""
     return TALLY
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
+def zygote():
     with Zygote() as process:
         yield process
 
 
 @pytest.fixture(scope="session")
-def base(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(zygote, tmp_path_factory):
     """A folder with small corpora and a trained model."""
     folder = tmp_path_factory.mktemp("base")
     tasks.write_corpora(folder)
@@ -50,7 +46,7 @@ def base(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def calibrated(zygote: Zygote, base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def calibrated(zygote, base, tmp_path_factory):
     """A calibrated model."""
     folder = tmp_path_factory.mktemp("calibrated")
     shutil.copytree(base, folder, dirs_exist_ok=True)
@@ -60,19 +56,19 @@ def calibrated(zygote: Zygote, base: Path, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def shop() -> Corpus:
+def shop():
     return shop_corpus(2000, labels=300)
 
 
 @pytest.fixture(scope="session")
-def model(shop: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(shop, tmp_path_factory):
     path = tmp_path_factory.mktemp("served") / "model"
     Linear().fit(shop).save(path)
     return path
 
 
 @pytest.fixture(scope="module")
-def server(model: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+def server(model, request):
     """The model, served with the SETTINGS of the test's module."""
     from support.served_process import serving
 
@@ -81,12 +77,10 @@ def server(model: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def arena(
-    zygote: Zygote, base: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Arena]:
-    arenas: dict[str, Arena] = {}
+def arena(zygote, base, tmp_path_factory):
+    arenas = {}
 
-    def build(name: str) -> Arena:
+    def build(name):
         if name not in arenas:
             folder = tmp_path_factory.mktemp("arena")
             arenas[name] = Arena.build(SCENARIOS[name], zygote, base, folder)
@@ -96,13 +90,13 @@ def arena(
 
 
 @pytest.fixture
-def chosen(request: pytest.FixtureRequest) -> Callable[..., Iterator[Any]]:
+def chosen(request):
     """The attacks to try: ``few`` in the short form, in the long one as many as the time allows.
 
     ``share`` is the part of the long form's time that this test may take; None: try all.
     """
 
-    def choose(attacks: Sequence[T], few: int, share: float | None) -> Iterator[T]:
+    def choose(attacks, few, share):
         seed = request.node.nodeid if not SECONDS else None
         order = random.Random(seed).sample(attacks, len(attacks))
         if not SECONDS:
@@ -119,10 +113,10 @@ def chosen(request: pytest.FixtureRequest) -> Callable[..., Iterator[Any]]:
 
 
 @pytest.fixture
-def rounds() -> Callable[[float], Iterator[None]]:
+def rounds():
     """Once in the short form; in the long one again until its share of the time is used up."""
 
-    def repeat(share: float) -> Iterator[None]:
+    def repeat(share):
         end = time.monotonic() + share * SECONDS
         yield
         while time.monotonic() < end:
@@ -131,7 +125,7 @@ def rounds() -> Callable[[float], Iterator[None]]:
     return repeat
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter):
     if SECONDS and TALLY:
         terminalreporter.section("attacks")
         for kind, number in sorted(TALLY.items()):

@@ -1,17 +1,11 @@
 """Damaged files by the thousand, many in one process: a result or an error of ours for each."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
 import random
 import shutil
 import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +19,7 @@ from support.zygote import HANG, Zygote
 pytestmark = pytest.mark.slow
 LONG = "LABELGROVE_ATTACK" in os.environ
 # How each sample is read, and how many damaged copies the long form reads: 100,000 in all.
-SAMPLES: dict[str, tuple[int, str, tuple[str, ...]]] = {
+SAMPLES = {
     **{name: (4_000, task, rest) for name, (_, task, rest) in TEXTS.items()},
     "table.parquet": (4_000, "read_file", ("parquet",)),
     "odd.parquet": (2_000, "read_file", ("parquet",)),
@@ -37,7 +31,7 @@ SAMPLES: dict[str, tuple[int, str, tuple[str, ...]]] = {
 
 
 @pytest.fixture(scope="module")
-def samples(calibrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def samples(calibrated, tmp_path_factory):
     folder = tmp_path_factory.mktemp("samples")
     for name, (content, _, _) in TEXTS.items():
         (folder / name).write_text(content)
@@ -55,7 +49,7 @@ def samples(calibrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def write_table(folder: Path, name: str) -> None:
+def write_table(folder, name):
     """The samples that need a library."""
     if name.endswith(".parquet"):
         parquet = pytest.importorskip("pyarrow.parquet")
@@ -74,9 +68,7 @@ def write_table(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_damaged_copies(
-    samples: Path, zygote: Zygote, chosen: Any, tally: Counter[str], name: str
-) -> None:
+def test_damaged_copies(samples, zygote, chosen, tally, name):
     write_table(samples, name)
     number, task, rest = SAMPLES[name]
     files = 200 if LONG and not SANITIZED else 40
@@ -97,7 +89,7 @@ def test_damaged_copies(
 
 
 @pytest.fixture(scope="module")
-def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Zygote, Path]]:
+def networks(tmp_path_factory):
     """A process that knows torch, and models that need it or onnxruntime."""
     folder = tmp_path_factory.mktemp("networks")
     for file in tasks.MODELS.glob("*.zip"):
@@ -111,9 +103,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Zygote,
 
 
 @pytest.mark.long_attack
-def test_models_of_every_method(
-    networks: tuple[Zygote, Path], rounds: Callable[[float], Iterator[None]], tally: Counter[str]
-) -> None:
+def test_models_of_every_method(networks, rounds, tally):
     process, folder = networks
     models = sorted(path for path in folder.iterdir() if path.name != "forged")
     for number, _ in enumerate(rounds(0.1)):
@@ -129,7 +119,7 @@ def test_models_of_every_method(
         tally["hostile models of every method"] += 1
 
 
-def test_what_is_not_damaged_is_read(samples: Path, zygote: Zygote) -> None:
+def test_what_is_not_damaged_is_read(samples, zygote):
     forging.sign(samples / "model")
     for name in ("model", "rows.jsonl", "table.csv", "answers.jsonl", "labels.json", "labels.tsv"):
         _, task, rest = SAMPLES[name]

@@ -1,12 +1,5 @@
 """Killed and failing exports, with a stand-in for the graph; they need torch: long form only."""
 
-from __future__ import annotations
-
-from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from support import tasks
@@ -18,15 +11,15 @@ EXPORT = Scenario(["export", "neural", "--out", "model"], "model", again=("--for
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+def place(tmp_path_factory):
     pytest.importorskip("onnxscript")
-    base: Path = tmp_path_factory.mktemp("neural")
+    base = tmp_path_factory.mktemp("neural")
     tasks.unpack_neural(base)
     with Zygote("neural") as zygote:
         yield Arena.build(EXPORT, zygote, base, tmp_path_factory.mktemp("arena"))
 
 
-def test_kills_and_faults(place: Arena, chosen: Any, tally: Counter[str]) -> None:
+def test_kills_and_faults(place, chosen, tally):
     attacks = [("kill", at) for at in range(1, len(place.calls) + 1)]
     attacks += [(kind, at) for kind in FAULTS for at in range(1, place.counted(kind) + 1)]
     for kind, at in chosen(attacks, 0, 0.06):

@@ -1,22 +1,14 @@
 """When the disk is full or broken, a command ends with a sentence, and nothing is lost."""
 
-from __future__ import annotations
-
-from collections import Counter
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from support.scenarios import FAULTS, SCENARIOS, Arena
+from support.scenarios import FAULTS, SCENARIOS
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_faults_at_any_call(
-    arena: Callable[[str], Arena], chosen: Any, tally: Counter[str], name: str
-) -> None:
+def test_faults_at_any_call(arena, chosen, tally, name):
     place = arena(name)
     attacks = [(kind, at) for kind in FAULTS for at in range(1, place.counted(kind) + 1)]
     for kind, at in chosen(attacks, 1, 0.35 / len(SCENARIOS)):
@@ -31,9 +23,7 @@ def test_faults_at_any_call(
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_short_writes_are_continued(
-    arena: Callable[[str], Arena], chosen: Any, tally: Counter[str], name: str
-) -> None:
+def test_short_writes_are_continued(arena, chosen, tally, name):
     place = arena(name)
     for at in chosen(range(1, place.counted("short") + 1), 1, 0.04 / len(SCENARIOS)):
         folder = place.fresh()

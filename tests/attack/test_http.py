@@ -4,8 +4,6 @@ Each attack is a short form of one that stopped or bloated the service. No limit
 measurement: deadlines only end a hang, and memory may grow by far less than what is sent.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import struct
@@ -21,7 +19,7 @@ pytest.importorskip("httpx")
 
 import httpx
 
-from support.served_process import HANG, Server, is_ready, serving, wait_for
+from support.served_process import HANG, is_ready, serving, wait_for
 from support.services import check_problem
 
 pytestmark = [
@@ -32,7 +30,7 @@ SETTINGS = ("max_header_seconds=3", "max_connections_per_address=40", "max_secon
 HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
-def answer(connection: socket.socket) -> bytes:
+def answer(connection):
     """Everything that comes until the server closes."""
     received = b""
     while piece := connection.recv(65536):
@@ -40,7 +38,7 @@ def answer(connection: socket.socket) -> bytes:
     return received
 
 
-def send_until_refused(connection: socket.socket, piece: bytes, total: int) -> int:
+def send_until_refused(connection, piece, total):
     """Sends until the server stops reading, as a client does that does not listen meanwhile."""
     sent = 0
     with suppress(ConnectionError):
@@ -69,7 +67,7 @@ LINES = b"".join(b"X-%06d: %s\r\n" % (number, b"a" * 40) for number in range(100
         ),
     ],
 )
-def test_sixty_megabytes_of_headers(server: Server, beginning: bytes, piece: bytes) -> None:
+def test_sixty_megabytes_of_headers(server, beginning, piece):
     before = server.peak()
     with server.connect(beginning) as connection:
         send_until_refused(connection, piece, 60_000_000)
@@ -83,13 +81,13 @@ def test_sixty_megabytes_of_headers(server: Server, beginning: bytes, piece: byt
     server.works()
 
 
-def test_a_hundred_and_one_short_headers_are_too_many(server: Server) -> None:
+def test_a_hundred_and_one_short_headers_are_too_many(server):
     headers = [(f"x-{number}", "a") for number in range(101)]
     check_problem(server.client.get("/v1/model", headers=headers), 431, "headers-too-large")
     assert server.client.get("/v1/model", headers=headers[:90]).status_code == 200
 
 
-def test_half_sent_headers_are_given_up(server: Server) -> None:
+def test_half_sent_headers_are_given_up(server):
     with server.connect(b"GET /v1/model HTTP/1.1\r\nHost: local") as connection:
         received = answer(connection)
     assert received.startswith(b"HTTP/1.1 408 ") and b'"slow-headers"' in received
@@ -106,7 +104,7 @@ def test_half_sent_headers_are_given_up(server: Server) -> None:
         assert received.startswith(b"HTTP/1.1 200 ") and b"HTTP/1.1 408 " in received
 
 
-def test_a_byte_now_and_then_does_not_keep_a_connection(server: Server) -> None:
+def test_a_byte_now_and_then_does_not_keep_a_connection(server):
     with server.connect() as connection, suppress(ConnectionError):
         connection.settimeout(0.2)
         deadline = time.monotonic() + HANG
@@ -121,12 +119,12 @@ def test_a_byte_now_and_then_does_not_keep_a_connection(server: Server) -> None:
         assert received.startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_connection_that_says_nothing_is_closed_without_a_word(server: Server) -> None:
+def test_a_connection_that_says_nothing_is_closed_without_a_word(server):
     with server.connect() as connection:
         assert answer(connection) == b""
 
 
-def test_many_connections_of_one_address(model: Path) -> None:
+def test_many_connections_of_one_address(model):
     settings = (f"max_header_seconds={HANG}", "max_connections_per_address=40")
     with serving(model, *settings) as server, ExitStack() as stack:
         mine = [stack.enter_context(server.connect()) for _ in range(39)]
@@ -148,7 +146,7 @@ def test_many_connections_of_one_address(model: Path) -> None:
         wait_for(lambda: server.metric("open_connections") == 1)
 
 
-def test_descriptors_are_never_used_up(model: Path) -> None:
+def test_descriptors_are_never_used_up(model):
     settings = ("max_connections=9999", "max_connections_per_address=9999", "max_header_seconds=1")
     with serving(model, *settings, files=250) as server, ExitStack() as stack:
         for _ in range(600):
@@ -162,7 +160,7 @@ def test_descriptors_are_never_used_up(model: Path) -> None:
         assert "ulimit -n" in server.log.read_text()
 
 
-def test_garbage_behind_a_request(server: Server) -> None:
+def test_garbage_behind_a_request(server):
     body = b'{"texts": ["hat"], "k": 1}'
     whole = HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
     for garbage in (b"\0\1\2 garbage\r\n\r\n", os.urandom(4000) + b"\r\n\r\n", b"GET\r\n" * 999):
@@ -178,7 +176,7 @@ def test_garbage_behind_a_request(server: Server) -> None:
         assert answer(connection).count(b"HTTP/1.1 200 ") == 51
 
 
-def test_bad_requests_do_not_fill_the_log(server: Server) -> None:
+def test_bad_requests_do_not_fill_the_log(server):
     before, started = server.log.stat().st_size, time.monotonic()
     for _ in range(500):
         with server.connect(b"garbage\r\n\r\n") as connection:
@@ -187,7 +185,7 @@ def test_bad_requests_do_not_fill_the_log(server: Server) -> None:
     assert server.log.stat().st_size - before < 300 * (seconds + 2)
 
 
-def test_resets_in_the_middle_of_a_body(server: Server) -> None:
+def test_resets_in_the_middle_of_a_body(server):
     for _ in range(200):
         connection = server.connect(HEAD + b"Content-Length: 4000000\r\n\r\n" + b" " * 100_000)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -196,7 +194,7 @@ def test_resets_in_the_middle_of_a_body(server: Server) -> None:
     wait_for(lambda: server.metric("open_connections") == 1)
 
 
-def test_bodies_that_stop_half_way(server: Server) -> None:
+def test_bodies_that_stop_half_way(server):
     for path in (b"/v1/predict", b"/healthz"):  # a route that reads the body, one that does not
         head = HEAD.replace(b"/v1/predict", path)
         with server.connect(head + b"Content-Length: 100\r\n\r\n{") as connection:
@@ -204,7 +202,7 @@ def test_bodies_that_stop_half_way(server: Server) -> None:
         assert received.startswith(b"HTTP/1.1 408 " if b"predict" in path else b"HTTP/1.1 405 ")
 
 
-def test_a_client_that_does_not_read_its_answers(server: Server) -> None:
+def test_a_client_that_does_not_read_its_answers(server):
     request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     before = server.peak()
     with server.connect(buffer=4096) as connection:
@@ -217,9 +215,7 @@ def test_a_client_that_does_not_read_its_answers(server: Server) -> None:
 
 @pytest.mark.parametrize("closing", [b"", b"Connection: close\r\n"])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_refusal_can_be_read_by_clients_that_send_first(
-    server: Server, closing: bytes, chunked: bool
-) -> None:
+def test_a_refusal_can_be_read_by_clients_that_send_first(server, closing, chunked):
     size = 30_000_000
     before = server.peak()
     if chunked:

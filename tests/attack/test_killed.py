@@ -1,22 +1,14 @@
 """Whenever a command is killed, nothing is lost, and the same command again finishes the work."""
 
-from __future__ import annotations
-
-from collections import Counter
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from support.scenarios import SCENARIOS, Arena
+from support.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_killed_at_any_change_of_the_disk(
-    arena: Callable[[str], Arena], chosen: Any, tally: Counter[str], name: str
-) -> None:
+def test_killed_at_any_change_of_the_disk(arena, chosen, tally, name):
     place = arena(name)
     for at in chosen(range(1, len(place.calls) + 1), 2, None):
         folder = place.fresh()

@@ -1,14 +1,8 @@
 """When memory or threads run out, a command succeeds or says so in a sentence, and never hangs."""
 
-from __future__ import annotations
-
-from collections import Counter
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from support.scenarios import SCENARIOS, Arena
+from support.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.slow
 COMMANDS = ("train", "update over a model", "calibrate", "predict", "tune")
@@ -16,9 +10,7 @@ MEGABYTES = [*range(0, 24, 2), *range(24, 200, 16), 500]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_little_memory(
-    arena: Callable[[str], Arena], chosen: Any, tally: Counter[str], name: str
-) -> None:
+def test_little_memory(arena, chosen, tally, name):
     place = arena(name)
     for megabytes in chosen(MEGABYTES, 1, 0.04 / len(COMMANDS)):
         folder = place.fresh()
@@ -35,9 +27,7 @@ def test_little_memory(
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_no_thread_can_be_started(
-    arena: Callable[[str], Arena], tally: Counter[str], name: str
-) -> None:
+def test_no_thread_can_be_started(arena, tally, name):
     place = arena(name)
     folder = place.fresh()
     outcome = place.run(folder, limits={"threads": False})
@@ -46,7 +36,7 @@ def test_no_thread_can_be_started(
     tally["no threads"] += 1
 
 
-def test_threads_are_really_refused(arena: Callable[[str], Arena]) -> None:
+def test_threads_are_really_refused(arena):
     zygote = arena("train").zygote
     assert zygote("start_a_thread", limits={}).status == 0
     assert "can't start new thread" in zygote("start_a_thread", limits={"threads": False}).stderr

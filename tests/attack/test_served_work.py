@@ -1,17 +1,13 @@
 """Requests that cost much, and files that change below a real service."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import statistics
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pytest
 
@@ -21,8 +17,7 @@ pytest.importorskip("httpx")
 
 import httpx
 
-from labelgrove import Corpus
-from support.served_process import Server, serving, wait_for
+from support.served_process import serving, wait_for
 from support.services import check_problem
 
 pytestmark = [
@@ -33,16 +28,16 @@ SETTINGS = ("reload_seconds=0",)
 LONG = 199_000  # characters
 
 
-def costly(shop: Corpus) -> list[dict[str, object]]:
+def costly(shop):
     """One label takes as much work as possible: many words, or one with many positions."""
     assert shop.texts is not None
     texts = " ".join(shop.texts)[:LONG], "oak " * (LONG // 4)
     return [{"texts": [text], "k": 18, "explain": True} for text in texts]
 
 
-def test_predictions_do_not_wait_for_explanations(server: Server, shop: Corpus) -> None:
+def test_predictions_do_not_wait_for_explanations(server, shop):
     plain = {"texts": ["a chopping board of oak"], "k": 3}
-    seconds: list[float] = []
+    seconds = []
     with ThreadPoolExecutor(6) as pool:
         costs = [pool.submit(server.client.post, "/v1/predict", json=x) for x in costly(shop) * 3]
         while not any(cost.done() for cost in costs):
@@ -59,7 +54,7 @@ def test_predictions_do_not_wait_for_explanations(server: Server, shop: Corpus) 
             assert note.startswith("only the first 10,000 characters")
 
 
-def test_work_ends_when_its_client_leaves(server: Server, shop: Corpus) -> None:
+def test_work_ends_when_its_client_leaves(server, shop):
     body = costly(shop)[0] | {"k": 50}
     url = server.client.base_url.join("/v1/predict")
     before = server.cpu()
@@ -75,9 +70,7 @@ def test_work_ends_when_its_client_leaves(server: Server, shop: Corpus) -> None:
 
 
 @pytest.mark.long_attack
-def test_honest_clients_beside_hostile_ones(
-    model: Path, shop: Corpus, rounds: Any, tally: Counter[str]
-) -> None:
+def test_honest_clients_beside_hostile_ones(model, shop, rounds, tally):
     """Ten minutes in the long form; each kind of hostile client tries again and again."""
     head = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     costs, plain = costly(shop), {"texts": ["a chopping board of oak"], "k": 3}
@@ -85,13 +78,13 @@ def test_honest_clients_beside_hostile_ones(
     with serving(model, *settings) as server, ThreadPoolExecutor(6) as pool:
         url, end = server.client.base_url.join("/v1/predict"), Event()
 
-        def explain(number: int) -> None:
+        def explain(number):
             httpx.post(url, json=costs[number % 2], timeout=60)
 
-        def leave(number: int) -> None:
+        def leave(number):
             httpx.post(url, json=costs[number % 2], timeout=0.05)
 
-        def send(data: bytes) -> None:
+        def send(data):
             with server.connect(data) as connection:
                 connection.settimeout(10)
                 while connection.recv(65536):
@@ -108,14 +101,14 @@ def test_honest_clients_beside_hostile_ones(
             "large bodies": lambda number: httpx.post(url, content=b" " * 5_000_000, timeout=60),
         }
 
-        def attack(kind: str) -> None:
+        def attack(kind):
             while not end.is_set():
                 with suppress(httpx.TransportError, OSError):
                     hostile[kind](tally[kind])
                 tally[kind] += 1
 
         attacks = [pool.submit(attack, kind) for kind in hostile]
-        seconds: list[float] = []
+        seconds = []
         try:
             wait_for(lambda: all(tally[kind] for kind in hostile), server.process)
             early = server.memory()
@@ -138,7 +131,7 @@ def test_honest_clients_beside_hostile_ones(
     assert late < early + 100
 
 
-def test_every_route_notices_a_file_that_was_cut(model: Path, tmp_path: Path) -> None:
+def test_every_route_notices_a_file_that_was_cut(model, tmp_path):
     copy = shutil.copytree(model, tmp_path / "model")
     mapped = {file: file.read_bytes() for file in copy.rglob("*.safetensors")}
     settings = ("copy_mb=0", "reload_seconds=0.1")

@@ -1,14 +1,10 @@
 """A small corpus on disk, a model trained on it, and a way to run the real command."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +16,7 @@ COLOURS = ["red", "blue", "green", "black"]
 THINGS = ["shoe", "hat", "lamp", "chair", "table"]
 
 
-def documents(n: int, start: int = 0) -> list[dict[str, Any]]:
+def documents(n, start=0):
     rows = []
     for number in range(start, start + n):
         colour, thing = COLOURS[number % 4], THINGS[number % 5]
@@ -35,12 +31,10 @@ def documents(n: int, start: int = 0) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def run_process() -> Run:
+def run_process():
     """Runs the command in a process of its own, which costs a second or two."""
 
-    def run_command(
-        *arguments: object, check: bool = True, stdin: str | None = None, cwd: Path | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run_command(*arguments, check=True, stdin=None, cwd=None):
         done = subprocess.run(
             [sys.executable, "-m", "labelgrove", *map(str, arguments)],
             input=stdin,
@@ -57,13 +51,11 @@ def run_process() -> Run:
 
 
 @pytest.fixture(scope="session")
-def run(run_process: Run) -> Run:
+def run(run_process):
     """Runs the command in this process, unless it would limit this process's memory."""
     from labelgrove.cli import main
 
-    def run_command(
-        *arguments: object, check: bool = True, stdin: str | None = None, cwd: Path | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run_command(*arguments, check=True, stdin=None, cwd=None):
         if "--memory" in arguments:
             return run_process(*arguments, check=check, stdin=stdin, cwd=cwd)
         command = ["labelgrove", *map(str, arguments)]
@@ -86,7 +78,7 @@ def run(run_process: Run) -> Run:
         texts = []
         for stream in streams:
             stream.flush()
-            texts.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]
+            texts.append(stream.buffer.getvalue().decode())
         if check:
             assert code == 0, texts[1]
         return subprocess.CompletedProcess(command, code, *texts)
@@ -95,7 +87,7 @@ def run(run_process: Run) -> Run:
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """train.jsonl, dev.jsonl and the labels.tsv that names their labels."""
     path = tmp_path_factory.mktemp("corpus")
     write_jsonl(path / "train.jsonl", documents(100))
@@ -107,16 +99,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def model(folder: Path, run_process: Run) -> Path:
+def model(folder, run_process):
     run_process("train", folder / "train.jsonl", "--method", "linear", "--out", folder / "model")
     return folder / "model"
 
 
 @pytest.fixture
-def call(call_both: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str]]:
+def call(call_both):
     """The same, without standard output."""
 
-    def run(*arguments: object) -> tuple[int, str]:
+    def run(*arguments):
         code, _, said = call_both(*arguments)
         return code, said
 

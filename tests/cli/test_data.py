@@ -1,13 +1,11 @@
 """labelgrove data, as typed."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from labelgrove.cli.data import data
 from labelgrove.data.formats import read_corpus, read_label_table
@@ -15,12 +13,12 @@ from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import ConfigError, DataError
 
 
-def run(*words: object) -> Result:
+def run(*words):
     """Runs a verb; what it raises is the test's to see."""
     return CliRunner().invoke(data, [str(word) for word in words], catch_exceptions=False)
 
 
-def lines(path: Path) -> list[dict]:
+def lines(path):
     content = path.read_bytes()
     if path.suffix == ".gz":
         content = gzip.decompress(content)
@@ -28,7 +26,7 @@ def lines(path: Path) -> list[dict]:
 
 
 @pytest.fixture
-def corpus(tmp_path) -> Path:
+def corpus(tmp_path):
     """Twelve documents: two copies, an empty one, one without labels; names beside them."""
     folder = tmp_path / "in"
     folder.mkdir()

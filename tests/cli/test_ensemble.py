@@ -1,10 +1,6 @@
 """Several members in one config: trained, saved, predicted and evaluated like any other model."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +21,7 @@ C = 0.5
 
 
 @pytest.fixture(scope="module")
-def ensemble(run: Any, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ensemble(run, folder, tmp_path_factory):
     place = tmp_path_factory.mktemp("ensemble")
     (place / "ensemble.toml").write_text(CONFIG)
     flags = ["--config", place / "ensemble.toml", "--seed", 3, "--set", "tfidf.min_df=1"]
@@ -40,20 +36,20 @@ def ensemble(run: Any, folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     return place / "model"
 
 
-def test_members_share_stages(ensemble: Path) -> None:
+def test_members_share_stages(ensemble):
     log = (ensemble.parent / "run" / "log.jsonl").read_text().splitlines()
     made = [e["stage"] for e in map(json.loads, log) if e["kind"] == "stage_computing"]
     assert sorted(made) == ["ranker", "ranker", "tfidf", "tree", "tree"]
 
 
-def test_predict_and_evaluate(run: Any, ensemble: Path, folder: Path) -> None:
+def test_predict_and_evaluate(run, ensemble, folder):
     done = run("predict", ensemble, "-", "--k", 2, stdin="a red shoe\n")
     assert set(json.loads(done.stdout)["labels"]) == {"red things", "shoes"}
     done = run("evaluate", ensemble, folder / "dev.jsonl", "--json")
     assert json.loads(done.stdout)["P@1"] == 100.0
 
 
-def test_info_shows_the_members(run: Any, ensemble: Path) -> None:
+def test_info_shows_the_members(run, ensemble):
     shown = run("info", ensemble, "--verify", "--settings").stdout
     assert "linear, linear" in shown
     assert "[[members]]" in shown
@@ -63,7 +59,7 @@ def test_info_shows_the_members(run: Any, ensemble: Path) -> None:
     assert [m["random_state"] for m in told["params"]["members"]] == [3, 3]
 
 
-def test_a_wrong_key_of_a_member_is_an_error(run: Any, folder: Path, tmp_path: Path) -> None:
+def test_a_wrong_key_of_a_member_is_an_error(run, folder, tmp_path):
     (tmp_path / "e.toml").write_text(
         'method = "ensemble"\n[[members]]\nmethod = "linear"\nn_tree = 2\n'
     )

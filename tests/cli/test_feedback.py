@@ -1,10 +1,6 @@
 """labelgrove data feedback, and update --feedback."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import labelgrove
 from support.json_lines import write_jsonl
@@ -21,7 +17,7 @@ LINES = [
 ]
 
 
-def test_people_and_programs_read_the_statistics(run: Any, tmp_path: Path) -> None:
+def test_people_and_programs_read_the_statistics(run, tmp_path):
     file = write_jsonl(tmp_path / "said.jsonl", [*LINES, "cut off"])
     done = run("data", "feedback", file, "--by", "month")
     assert [line.split()[:2] for line in done.stdout.splitlines()[1:5]] == [
@@ -41,7 +37,7 @@ def test_people_and_programs_read_the_statistics(run: Any, tmp_path: Path) -> No
     assert facts["rejected"][0]["id"] == "c:red"
 
 
-def test_labels_cannot_rewrite_the_terminal(run: Any, tmp_path: Path) -> None:
+def test_labels_cannot_rewrite_the_terminal(run, tmp_path):
     names = {"c:purple": "\x1b[2J\x1b]0;owned\x07purple\r\x9b1m", "k:shoe": "[bold]shoes"}
     file = write_jsonl(tmp_path / "said.jsonl", [LINES[0] | {"names": names}])
     done = run("data", "feedback", file)
@@ -51,7 +47,7 @@ def test_labels_cannot_rewrite_the_terminal(run: Any, tmp_path: Path) -> None:
     assert "\\x1b[31m.jsonl" in done.stderr and "\x1b[31m.jsonl" not in done.stderr
 
 
-def test_a_model_learns_from_feedback(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
+def test_a_model_learns_from_feedback(run, folder, model, tmp_path):
     file = write_jsonl(tmp_path / "said.jsonl", LINES)
     flags = ["--feedback", file, "--train", folder / "train.jsonl", "--out", tmp_path / "taught"]
     result = json.loads(run("update", model, *flags, "--json").stdout)
@@ -60,17 +56,3 @@ def test_a_model_learns_from_feedback(run: Any, folder: Path, model: Path, tmp_p
     taught = labelgrove.load(tmp_path / "taught")
     assert taught.index_.names[-1] == "purple things"
     assert "c:purple" in taught.predict(["a purple shoe"], k=2).ids()[0]
-
-
-def test_mistakes(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
-    file = write_jsonl(tmp_path / "said.jsonl", LINES)
-    train = folder / "train.jsonl"
-    for flags, message in [
-        (["--feedback", file, train], "--feedback brings its own texts"),
-        (["--feedback", train], "is no file with feedback"),
-        (["--feedback", tmp_path / "nothing"], "does not exist"),
-    ]:
-        done = run("update", model, *flags, "--out", tmp_path / "x", check=False)
-        assert done.returncode == 1 and message in done.stderr, done.stderr
-    assert run("data", "feedback", train, check=False).returncode == 1
-    assert not (tmp_path / "x").exists()

@@ -1,10 +1,6 @@
 """Documents with fields on the command line: train, predict, evaluate, what is refused."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,14 +10,14 @@ from labelgrove.data.records import FieldNames
 FIELDS = ("--text-field", "title,abstract", "--field", "creator", "--field", "kind")
 
 
-def row(number: int) -> dict[str, Any]:
+def row(number):
     person = number % 3
     about = {"title": f"volume {number % 7}", "abstract": "the same words for all"}
     return {**about, "creator": [f"Person {person}"], "kind": "Book", "labels": [f"L{person}"]}
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fields")
     for name, numbers in {"train": range(90), "test": range(200, 212)}.items():
         lines = (json.dumps(row(number)) + "\n" for number in numbers)
@@ -30,13 +26,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(run: Any, files: Path) -> Path:
+def model(run, files):
     out = files / "model"
     run(*("train", files / "train.jsonl", *FIELDS, "--method", "linear", "--out", out), "--quiet")
     return out
 
 
-def test_a_model_knows_its_fields(run: Any, files: Path, model: Path) -> None:
+def test_a_model_knows_its_fields(run, files, model):
     names = FieldNames(("title", "abstract"), ("creator", "kind"))
     assert labelgrove.load(model).facts_.fields == names
     values = json.loads(run("evaluate", model, files / "test.jsonl", "--json").stdout)
@@ -49,7 +45,7 @@ def test_a_model_knows_its_fields(run: Any, files: Path, model: Path) -> None:
     assert same == lines
 
 
-def test_documents_without_fields_still_work(run: Any, files: Path, model: Path) -> None:
+def test_documents_without_fields_still_work(run, files, model):
     plain = files / "plain.txt"
     plain.write_text("volume 3\nPerson 1\n")
     answers = run("predict", model, plain, "-k", "1").stdout.splitlines()
@@ -61,7 +57,7 @@ def test_documents_without_fields_still_work(run: Any, files: Path, model: Path)
     assert "no document has a value in the field 'creator'" in done.stderr
 
 
-def test_misspelt_and_unknown_fields_are_errors(run: Any, files: Path, model: Path) -> None:
+def test_misspelt_and_unknown_fields_are_errors(run, files, model):
     train = ("train", files / "train.jsonl", "--text-field", "title", "--method", "linear")
     failed = run(*train, "--field", "creater", "--out", files / "none", check=False)
     assert "no document has a value in the field 'creater'; correct --field" in failed.stderr
@@ -75,7 +71,7 @@ def test_misspelt_and_unknown_fields_are_errors(run: Any, files: Path, model: Pa
     assert len(run("predict", *titles).stdout.splitlines()) == 12
 
 
-def test_people_see_which_fields_a_model_reads(run: Any, files: Path, model: Path) -> None:
+def test_people_see_which_fields_a_model_reads(run, files, model):
     facts = json.loads(run("info", model, "--json").stdout)
     assert (facts["text_fields"], facts["fields"]) == ("title, abstract", "creator, kind")
     planned = run("train", files / "train.jsonl", *FIELDS, "--method", "linear", "--plan")
@@ -90,7 +86,7 @@ def test_people_see_which_fields_a_model_reads(run: Any, files: Path, model: Pat
     assert "begins like a JSON object, but is none" in failed.stderr
 
 
-def test_data_commands_keep_the_fields(run: Any, files: Path, tmp_path: Path) -> None:
+def test_data_commands_keep_the_fields(run, files, tmp_path):
     run("data", "split", files / "train.jsonl", "--out", tmp_path / "parts", *FIELDS)
     written = [
         json.loads(line)
@@ -105,7 +101,7 @@ def test_data_commands_keep_the_fields(run: Any, files: Path, tmp_path: Path) ->
     assert json.loads(stats)["words_per_document"]["mean"] == 7
 
 
-def test_update_calibrate_and_tune_read_fields(run: Any, files: Path, model: Path) -> None:
+def test_update_calibrate_and_tune_read_fields(run, files, model):
     run("calibrate", model, files / "train.jsonl", "--out", files / "calibrated")
     assert labelgrove.load(files / "calibrated").calibration_ is not None
     more = files / "more.jsonl"

@@ -1,10 +1,6 @@
 """A matrix that comes with the texts, on the command line: folders, files, what is missing."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +13,11 @@ WORDS = ["red", "blue", "shoe", "hat", "lamp"]
 COLUMNS = 5
 
 
-def matrix(texts: list[str]) -> Any:
+def matrix(texts):
     return sparse.csr_array(np.array([[float(w in t) for w in WORDS] for t in texts], np.float32))
 
 
-def documents(count: int, start: int) -> tuple[list[str], Any]:
+def documents(count, start):
     numbers = range(start, start + count)
     texts = [f"a {WORDS[n % 2]} {WORDS[2 + n % 3]}, number {n}" for n in numbers]
     labels = [[float(n % 2 == 0), float(n % 2), *np.eye(3)[n % 3]] for n in numbers]
@@ -29,7 +25,7 @@ def documents(count: int, start: int) -> tuple[list[str], Any]:
 
 
 @pytest.fixture(scope="module")
-def pecos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pecos(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pecos")
     for part, (count, start) in {"trn": (60, 0), "tst": (12, 60)}.items():
         texts, labels = documents(count, start)
@@ -41,7 +37,7 @@ def pecos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(run: Any, pecos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def trained(run, pecos, tmp_path_factory):
     models = {}
     for source in ("auto", "own", "both"):
         models[source] = tmp_path_factory.mktemp("models") / source
@@ -60,9 +56,7 @@ def trained(run: Any, pecos: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.slow
-def test_a_folder_brings_its_matrix_to_every_command(
-    run: Any, pecos: Path, trained: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_folder_brings_its_matrix_to_every_command(run, pecos, trained, tmp_path):
     test = sparse.load_npz(pecos / "X.tst.npz")
     for source in ("auto", "both"):
         model = trained[source]
@@ -87,9 +81,7 @@ def test_a_folder_brings_its_matrix_to_every_command(
     assert labelgrove.load(tmp_path / "updated").facts_.documents == 120
 
 
-def test_a_model_of_texts_leaves_the_matrix_alone_and_says_so(
-    run: Any, pecos: Path, trained: dict[str, Path]
-) -> None:
+def test_a_model_of_texts_leaves_the_matrix_alone_and_says_so(run, pecos, trained):
     for command in ("predict", "evaluate"):
         done = run(command, trained["own"], pecos)
         assert "X.tst.npz: the matrix of features was not read" in done.stderr
@@ -99,10 +91,8 @@ def test_a_model_of_texts_leaves_the_matrix_alone_and_says_so(
 
 
 @pytest.mark.slow
-def test_what_is_missing_is_named(
-    run: Any, pecos: Path, trained: dict[str, Path], tmp_path: Path
-) -> None:
-    def refused(*arguments: object, stdin: str | None = None) -> str:
+def test_what_is_missing_is_named(run, pecos, trained, tmp_path):
+    def refused(*arguments, stdin=None):
         done = run(*arguments, check=False, stdin=stdin)
         assert done.returncode == 1
         return str(done.stderr)
@@ -147,9 +137,7 @@ def test_what_is_missing_is_named(
 
 
 @pytest.mark.slow
-def test_svmlight_files_without_a_header_get_the_columns_of_training(
-    run: Any, tmp_path: Path
-) -> None:
+def test_svmlight_files_without_a_header_get_the_columns_of_training(run, tmp_path):
     for part, (count, start) in {"train": (30, 0), "test": (4, 0)}.items():
         texts, labels = documents(count, start)
         rows = matrix(texts).toarray()
@@ -176,7 +164,7 @@ def test_svmlight_files_without_a_header_get_the_columns_of_training(
     run("report", tmp_path / "model", tmp_path, "--out", tmp_path / "report.html")
 
 
-def test_features_of_any_corpus_with_dev(run: Any, pecos: Path, tmp_path: Path) -> None:
+def test_features_of_any_corpus_with_dev(run, pecos, tmp_path):
     for part in ("trn", "tst"):
         corpus = labelgrove.read_corpus(pecos / f"X.{part}.txt")
         labelgrove.write_corpus(
@@ -193,7 +181,7 @@ def test_features_of_any_corpus_with_dev(run: Any, pecos: Path, tmp_path: Path) 
     assert isinstance(labelgrove.load(tmp_path / "model").read(matrix(["a hat"])), Features)
 
 
-def test_a_repository_file_with_rows_of_any_length(run: Any, tmp_path: Path) -> None:
+def test_a_repository_file_with_rows_of_any_length(run, tmp_path):
     """Counts as they come: long documents would drown the others."""
     for part, first in (("train", 0), ("test", 60)):
         lines = ["60 5 3"]

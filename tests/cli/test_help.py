@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 import typer
@@ -16,26 +14,10 @@ from labelgrove import cli
 from labelgrove.cli import COMMANDS, app, options
 from labelgrove.methods import METHODS
 
-MOST_OPTIONS = 70
 DATA = ["stats", "convert", "split", "sample", "make", "import", "feedback"]
-FOR_PROGRAMS = (
-    "train",
-    "evaluate",
-    "explain",
-    "calibrate",
-    "update",
-    "tune",
-    "bench",
-    "report",
-    "export",
-    "info",
-    "doctor",
-    "data stats",
-    "data feedback",
-)
 
 
-def _leaves(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(group, prefix=""):
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from _leaves(command, f"{prefix}{name} ")
@@ -43,28 +25,26 @@ def _leaves(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", command
 
 
-ROOT: Any = get_command(app)
+ROOT = get_command(app)
 LEAVES = dict(_leaves(ROOT))
 
 
-def _options(command: Any) -> list[Any]:
+def _options(command):
     return [param for param in command.params if param.param_type_name == "option"]
 
 
-def test_there_are_fifteen_commands() -> None:
+def test_there_are_fifteen_commands():
     assert tuple(ROOT.commands) == COMMANDS and len(COMMANDS) == 15
     assert list(ROOT.commands["data"].commands) == DATA
 
 
-def test_a_list_of_commands_without_their_flags_reads_the_same() -> None:
+def test_a_list_of_commands_without_their_flags_reads_the_same():
     listed = cli._app(COMMANDS, listed=True)
     outputs = [CliRunner().invoke(made, ["--help"]).output for made in (listed, app)]
     assert "train" in outputs[0] and outputs[0] == outputs[1]
 
 
-def test_a_command_that_is_not_first_is_more_than_listed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_that_is_not_first_is_more_than_listed(monkeypatch, capsys):
     monkeypatch.delattr(cli, "app")
     monkeypatch.setattr("sys.argv", ["labelgrove", "--", "info", "no such folder"])
     with pytest.raises(SystemExit, match="1"):
@@ -72,19 +52,8 @@ def test_a_command_that_is_not_first_is_more_than_listed(
     assert "no such folder" in capsys.readouterr().err
 
 
-def test_there_are_few_different_options() -> None:
-    names = {
-        name
-        for command in (ROOT, *LEAVES.values())
-        for option in _options(command)
-        for name in (*option.opts, *option.secondary_opts)
-        if name.startswith("--")
-    }
-    assert len(names) <= MOST_OPTIONS, sorted(names)
-
-
 @pytest.mark.parametrize("name", LEAVES)
-def test_every_command_has_an_example_and_panels(name: str) -> None:
+def test_every_command_has_an_example_and_panels(name):
     text = LEAVES[name].help or ""
     assert "Example: " in text
     assert f"labelgrove {name}" in text
@@ -94,8 +63,8 @@ def test_every_command_has_an_example_and_panels(name: str) -> None:
         assert "[" not in option.help, option.name  # rich would take it for markup
 
 
-def test_the_flags_that_matter_come_first() -> None:
-    def first(name: str) -> list[str]:
+def test_the_flags_that_matter_come_first():
+    def first(name):
         shown = [option.opts[0] for option in _options(LEAVES[name])]
         panels = [option.rich_help_panel for option in _options(LEAVES[name])]
         return shown[: panels.count(options.FIRST)] if panels[0] == options.FIRST else []
@@ -108,7 +77,7 @@ def test_the_flags_that_matter_come_first() -> None:
         assert 4 <= len(first(name)) <= options.MOST_FIRST
 
 
-def test_the_help_names_ten_methods() -> None:
+def test_the_help_names_ten_methods():
     names = options.METHODS.split(", ")
     assert len(names) == 10 and set(names) < set(METHODS)
     shown = next(option for option in LEAVES["train"].params if option.name == "method").help
@@ -118,13 +87,8 @@ def test_the_help_names_ten_methods() -> None:
     assert [name for name in METHODS if f"`{name}`" not in text] == []
 
 
-@pytest.mark.parametrize("name", FOR_PROGRAMS)
-def test_commands_with_results_print_json(name: str) -> None:
-    assert "as_json" in inspect.signature(LEAVES[name].callback).parameters
-
-
-def test_groups_of_flags_become_one_argument() -> None:
-    seen: list[Any] = []
+def test_groups_of_flags_become_one_argument():
+    seen = []
 
     def read(
         corpus: Annotated[Path, typer.Argument()],

@@ -1,14 +1,10 @@
 """Ctrl-C: the run folder keeps what was done, and going on gives the model of an unbroken run."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import signal
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,12 +37,12 @@ main()
 """
 
 
-def _with_signal() -> None:
+def _with_signal():
     """Commands in the background of a shell inherit that it ignores Ctrl-C."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def interrupted(hook: str, *arguments: object, code: int = 130) -> str:
+def interrupted(hook, *arguments, code=130):
     done = subprocess.run(
         [sys.executable, "-c", hook, *map(str, arguments)],
         capture_output=True,
@@ -59,7 +55,7 @@ def interrupted(hook: str, *arguments: object, code: int = 130) -> str:
     return done.stderr
 
 
-def advice(said: str) -> list[str]:
+def advice(said):
     """The arguments of the command that the message suggests."""
     command = re.search(r"Continue with:\n  (.*)", said)
     assert command is not None, said
@@ -69,15 +65,16 @@ def advice(said: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_linear_training_goes_on(
-    run: Any, folder: Path, model: Path, tmp_path: Path, kept: bool
-) -> None:
+def test_a_linear_training_goes_on(run, folder, model, tmp_path, kept):
     out = tmp_path / "m"
     flags = ["--run", tmp_path / "kept"] if kept else []
     said = interrupted(AT_STAGE, "train", folder / "train.jsonl", "--out", out, *flags)
     assert "Interrupted." in said
     assert "tfidf, tree" in said
     assert not out.exists()
+    if not kept:
+        refused = run("train", folder / "train.jsonl", "--out", out, check=False)
+        assert refused.returncode == 1 and "--resume" in refused.stderr
     done = run(*advice(said))
     assert "trained in" in done.stderr
     for name in ("ranker.safetensors", "tfidf.safetensors"):
@@ -87,9 +84,7 @@ def test_a_linear_training_goes_on(
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_auto_keeps_its_best_and_goes_on(
-    run: Any, folder: Path, tmp_path: Path, kept: bool
-) -> None:
+def test_auto_keeps_its_best_and_goes_on(run, folder, tmp_path, kept):
     out = tmp_path / "m"
     flags = ["--run", tmp_path / "kept"] if kept else []
     train = ["train", folder / "train.jsonl", "--out", out, *flags]
@@ -105,9 +100,7 @@ def test_auto_keeps_its_best_and_goes_on(
     assert not (tmp_path / "m.run").exists()
 
 
-def test_a_neural_training_goes_on_from_its_checkpoint(
-    run: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_neural_training_goes_on_from_its_checkpoint(run, folder, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # bits are the same at equal threads
     from support.tiny_encoders import make_encoder
@@ -128,14 +121,14 @@ def test_a_neural_training_goes_on_from_its_checkpoint(
     assert broken.read_bytes() == whole.read_bytes()
 
 
-def test_nothing_done_leaves_nothing(tmp_path: Path, folder: Path) -> None:
+def test_nothing_done_leaves_nothing(tmp_path, folder):
     hook = AT_STAGE.replace('"ranker"', '"tfidf"')
     said = interrupted(hook, "train", folder / "train.jsonl", "--out", tmp_path / "m")
     assert "Nothing was finished yet" in said
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_search_goes_on(run: Any, folder: Path, tmp_path: Path) -> None:
+def test_a_search_goes_on(run, folder, tmp_path):
     pytest.importorskip("optuna")
     arguments = ["tune", folder / "train.jsonl", "--dev", folder / "dev.jsonl", "--trials", 2]
     arguments += ["--out", tmp_path / "t.toml"]
@@ -146,7 +139,7 @@ def test_a_search_goes_on(run: Any, folder: Path, tmp_path: Path) -> None:
     assert "trial 0 " not in done.stdout
 
 
-def test_a_bench_goes_on(folder: Path, tmp_path: Path) -> None:
+def test_a_bench_goes_on(folder, tmp_path):
     config = tmp_path / "bench.toml"
     config.write_text('[[methods]]\nmethod = "linear"\n')
     hook = (
@@ -160,7 +153,7 @@ def test_a_bench_goes_on(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["predict", "evaluate"])
-def test_other_verbs_end_with_130(verb: str, folder: Path, model: Path) -> None:
+def test_other_verbs_end_with_130(verb, folder, model):
     hook = (
         "import os, signal; import labelgrove.exchange.loading as loading\n"
         "from labelgrove.cli import main\n"

@@ -1,18 +1,14 @@
 """Masks on the command line."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 
-def labels(done: Any) -> list[str]:
+def labels(done):
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
     return list(row["labels"])
 
 
-def test_allow_deny_files_and_scores(run: Any, model: Path, tmp_path: Path) -> None:
+def test_allow_deny_files_and_scores(run, model, tmp_path):
     text = "red shoe\n"
     few = ["--allow", "c:blue", "--allow", "hats"]
     assert set(labels(run("predict", model, "-", *few, stdin=text))) == {"blue things", "hats"}
@@ -26,11 +22,14 @@ def test_allow_deny_files_and_scores(run: Any, model: Path, tmp_path: Path) -> N
         "shoes",
         "lamps",
     }
+    every = json.loads(run("predict", model, "-", "--k", 9, stdin=text).stdout)["scores"]
+    some = json.loads(run("predict", model, "-", "--k", 9, "--threshold", 0.5, stdin=text).stdout)
+    assert len(every) == 9 and some["scores"] == [score for score in every if score >= 0.5]
     unknown = '{"text": "xyzzy"}\n'
     assert labels(run("predict", model, "-", "--threshold", 1, stdin=unknown)) == []
 
 
-def test_a_thesaurus_gives_groups(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
+def test_a_thesaurus_gives_groups(run, folder, model, tmp_path):
     broader = tmp_path / "broader.tsv"
     broader.write_text("".join(f"c:{c}\tcolours\n" for c in ("red", "blue", "green", "black")))
     flags = ["--label-tree", broader, "--allow", "colours", "--k", 9]

@@ -1,11 +1,8 @@
 """What is probably a mistake is said on the command line, with a remedy that works."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +13,11 @@ Call = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_measuring_on_the_training_data_is_said(
-    call: Call, call_both: Callable[..., tuple[int, str, str]], model: Path, folder: Path
-) -> None:
+def test_measuring_on_the_training_data_is_said(call, call_both, model, folder):
     code, table, _ = call_both("evaluate", model, folder / "train.jsonl")
     assert code == 0 and "were in the model's training data" in table
     code, table, _ = call_both("evaluate", model, folder / "dev.jsonl")
@@ -32,7 +27,7 @@ def test_measuring_on_the_training_data_is_said(
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "calibrate", "report"])
-def test_a_foreign_corpus_is_refused(call: Call, model: Path, verb: str) -> None:
+def test_a_foreign_corpus_is_refused(call, model, verb):
     rows = [{"text": f"some words {i} here", "labels": ["xyzzy", "plugh"]} for i in range(20)]
     data = write_jsonl(Path("foreign.jsonl"), rows)
     flags = [data] if verb == "evaluate" else [data, "--out", "out.html"]
@@ -40,9 +35,7 @@ def test_a_foreign_corpus_is_refused(call: Call, model: Path, verb: str) -> None
     assert code == 1 and "knows none of the labels" in said and "wrong file" in said
 
 
-def test_thresholds_that_cut_everything_are_said(call: Call, model: Path, folder: Path) -> None:
-    code, said = call("predict", model, folder / "dev.jsonl", "--threshold", 1.5)
-    assert code == 1 and "no label can reach 1.5" in said
+def test_thresholds_that_cut_everything_are_said(call, model, folder):
     flags = ["--threshold", 1, "--k", 100_000, "--out", "out.jsonl"]
     code, said = call(
         "predict", model, write_jsonl(Path("unknown.jsonl"), [{"text": "xyzzy"}]), *flags
@@ -52,7 +45,7 @@ def test_thresholds_that_cut_everything_are_said(call: Call, model: Path, folder
     assert "no document gets more" in said
 
 
-def test_weights_that_are_not_used_are_said(call: Call) -> None:
+def test_weights_that_are_not_used_are_said(call):
     rows = [{"text": f"word{i % 7} other", "labels": {f"l{i % 7}": 0.5 + i % 2}} for i in range(60)]
     code, said = call("train", write_jsonl(Path("train.jsonl"), rows), "--out", "m")
     assert code == 0 and "weights from 0.5 to 1.5" in said and "ranker.label_weights=cost" in said
@@ -61,38 +54,15 @@ def test_weights_that_are_not_used_are_said(call: Call) -> None:
     assert code == 0 and "weights from" not in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "remedy"),
-    [
-        (["train", "TRAIN", "--out", "m", "--set", "C=2"], "did you mean ranker.C?"),
-        (["predict", "MODEL", "DEV", "--deny", "deny.txt"], "write @deny.txt"),
-        (["predict", "MODEL", "a red shoe"], "echo 'a text' | labelgrove predict MODEL -"),
-        (["train", "other.jsonl", "--out", "m"], "--text-field"),
-        (["train", "comma.jsonl", "--out", "m"], "a comma too many at character"),
-    ],
-)
-def test_advice_that_works(
-    call: Call, model: Path, folder: Path, arguments: list[str], remedy: str
-) -> None:
-    Path("deny.txt").write_text("sale\n")
-    write_jsonl(Path("other.jsonl"), [{"body": "words", "tags": ["a"]}])
-    Path("comma.jsonl").write_text('{"text": "words", "labels": ["a",]}\n')
-    places = {"MODEL": model, "TRAIN": folder / "train.jsonl", "DEV": folder / "dev.jsonl"}
-    code, said = call(*[places.get(argument, argument) for argument in arguments])
-    assert code == 1 and remedy in " ".join(said.split())
-
-
-def test_tune_without_optuna_says_so_before_it_begins(
-    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tune_without_optuna_says_so_before_it_begins(call, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     code, said = call("tune", folder / "train.jsonl", "--out", "best.toml", "--trials", 1)
     assert code == 1 and "pip install 'optuna" in said
     assert "tuning linear" not in said and "documents" not in said.partition("error")[0]
 
 
-def test_warnings_of_others_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[Any] = []
+def test_warnings_of_others_stay_as_they_are(monkeypatch):
+    shown = []
     monkeypatch.setattr(cli, "_usual_show", lambda *arguments: shown.append(arguments))
     cli._show_warning("of another library", DeprecationWarning, "file.py", 3)
     assert shown == [("of another library", DeprecationWarning, "file.py", 3, None, None)]

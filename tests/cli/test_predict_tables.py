@@ -1,11 +1,7 @@
 """predict on tables: what it reads of them, what it says of them, and what it writes beside."""
 
-from __future__ import annotations
-
 import csv
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,14 +14,14 @@ ROWS = [
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path):
     file = tmp_path / "goods.csv"
     with file.open("w", encoding="utf-8", newline="") as lines:
         csv.writer(lines).writerows(ROWS)
     return file
 
 
-def test_what_predict_says_it_can_do(run: Any, model: Path, table: Path, tmp_path: Path) -> None:
+def test_what_predict_says_it_can_do(run, model, table, tmp_path):
     out = tmp_path / "labels.csv"
     said = run("predict", model, table, "--out", out, "-k", 2).stderr.splitlines()
     assert f"3 documents -> {out}" in said
@@ -37,9 +33,7 @@ def test_what_predict_says_it_can_do(run: Any, model: Path, table: Path, tmp_pat
         assert "labels_field" not in said and "without labels" not in said
 
 
-def test_a_table_keeps_the_columns_of_its_input(
-    run: Any, model: Path, table: Path, tmp_path: Path
-) -> None:
+def test_a_table_keeps_the_columns_of_its_input(run, model, table, tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("openpyxl")
     frame = pandas.read_csv(table).fillna("")
@@ -63,9 +57,7 @@ def test_a_table_keeps_the_columns_of_its_input(
         assert written["price"].astype(float).to_list()[::2] == [12.5, 3, 9]
 
 
-def test_texts_without_a_telling_word_are_marked_and_counted(
-    run: Any, model: Path, table: Path
-) -> None:
+def test_texts_without_a_telling_word_are_marked_and_counted(run, model, table):
     done = run("predict", model, table, "-k", 2)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row.get("unknown", False) for row in rows] == [False, True, False]

@@ -1,10 +1,6 @@
 """labelgrove report, as people call it."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,22 +10,20 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def predictions(
-    run: Any, folder: Path, model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def predictions(run, folder, model, tmp_path_factory):
     file = tmp_path_factory.mktemp("predictions") / "p.jsonl"
     run("predict", model, folder / "dev.jsonl", "--k", 10, "--out", file)
     return file
 
 
-def parsed(file: Path) -> Page:
+def parsed(file):
     html = file.read_text(encoding="utf-8")
     page = Page(html)
     page.check(html)
     return page
 
 
-def test_a_report_agrees_with_evaluate(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
+def test_a_report_agrees_with_evaluate(run, folder, model, tmp_path):
     out = tmp_path / "report.html"
     done = run("report", model, folder / "dev.jsonl", "--out", out, "--json")
     assert f"report: {out}" in done.stderr
@@ -45,9 +39,7 @@ def test_a_report_agrees_with_evaluate(run: Any, folder: Path, model: Path, tmp_
     assert size.endswith("iB")
 
 
-def test_other_runs_may_be_models_or_files(
-    run: Any, folder: Path, model: Path, predictions: Path, tmp_path: Path
-) -> None:
+def test_other_runs_may_be_models_or_files(run, folder, model, predictions, tmp_path):
     data, out = folder / "dev.jsonl", tmp_path / "report.html"
     few = tmp_path / "few.jsonl"
     few.write_text('{"text": "a red shoe", "labels": ["c:red", "new"]}\n' * 3)
@@ -62,8 +54,8 @@ def test_other_runs_may_be_models_or_files(
 
 
 def test_a_predictions_file_takes_frequencies_from_the_training_corpus(
-    run: Any, folder: Path, predictions: Path, tmp_path: Path
-) -> None:
+    run, folder, predictions, tmp_path
+):
     data, file = folder / "dev.jsonl", predictions
     out = tmp_path / "a.html"
     run("report", file, data, "--out", out)
@@ -75,24 +67,7 @@ def test_a_predictions_file_takes_frequencies_from_the_training_corpus(
     assert round(100 * json.loads(done.stdout)["runs"][0]["values"]["PSP@5"], 4) == psp
 
 
-def test_errors_come_before_the_work(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
-    out = tmp_path / "report.html"
-    out.write_text("mine")
-    data = [folder / "dev.jsonl"]
-    done = run("report", model, *data, "--out", out, check=False)
-    assert done.returncode == 1 and "add --force to replace it" in done.stderr
-    assert out.read_text() == "mine"
-    new = ["--out", tmp_path / "new.html"]
-    done = run("report", tmp_path / "nothing", *data, *new, check=False)
-    assert done.returncode == 1 and "nothing" in done.stderr and "Traceback" not in done.stderr
-    done = run("report", model, *new, check=False)
-    assert done.returncode == 2 and "Missing argument 'DATA'" in done.stderr
-    assert "Example:" in run("report", "--help").stdout
-
-
-def test_slices_are_read_from_fields_that_the_model_does_not_know(
-    run: Any, folder: Path, model: Path, tmp_path: Path
-) -> None:
+def test_slices_are_read_from_fields_that_the_model_does_not_know(run, folder, model, tmp_path):
     lines = (folder / "dev.jsonl").read_text(encoding="utf-8").splitlines()
     data, out = tmp_path / "dev.jsonl", tmp_path / "report.html"
     rows = [

@@ -1,12 +1,8 @@
 """labelgrove serve: the real command with several worker processes, and what it refuses."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,9 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_one_process_serves_and_stops_when_asked(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_process_serves_and_stops_when_asked(model, monkeypatch):
     monkeypatch.setenv("LABELGROVE_TOKEN", "abc")
     with serving(model, "max_k=2", token="abc") as server:
         client = server.client
@@ -34,9 +28,7 @@ def test_one_process_serves_and_stops_when_asked(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_service_that_everybody_can_reach_says_so(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_that_everybody_can_reach_says_so(model, tmp_path, monkeypatch):
     note = "note: everybody who can reach 0.0.0.0 can ask this service and write feedback"
     for arguments, token, open_to_all in (
         (("--host", "0.0.0.0"), None, True),
@@ -51,9 +43,7 @@ def test_a_service_that_everybody_can_reach_says_so(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("workers", [1, 2])
-def test_other_names_and_links_out_of_the_folder_are_refused(
-    model: Path, tmp_path: Path, workers: int
-) -> None:
+def test_other_names_and_links_out_of_the_folder_are_refused(model, tmp_path, workers):
     copy = tmp_path / "model"
     shutil.copytree(model, copy)
     (tmp_path / "secret").write_text("of this machine", encoding="utf-8")
@@ -68,7 +58,7 @@ def test_other_names_and_links_out_of_the_folder_are_refused(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_several_workers_answer_as_one(model: Path, tmp_path: Path) -> None:
+def test_several_workers_answer_as_one(model, tmp_path):
     token = tmp_path / "token"
     token.write_text("a long secret\n", encoding="utf-8")
     flags = ("--workers", "2", "--token-file", str(token))
@@ -84,7 +74,7 @@ def test_several_workers_answer_as_one(model: Path, tmp_path: Path) -> None:
             assert server.metric('texts_total{model="model"}') == before + 40
 
 
-def test_several_models_over_several_workers(model: Path, tmp_path: Path) -> None:
+def test_several_models_over_several_workers(model, tmp_path):
     (tmp_path / "models").mkdir()
     for name in ("a", "b"):
         shutil.copytree(model, tmp_path / "models" / name)
@@ -109,7 +99,7 @@ def test_several_models_over_several_workers(model: Path, tmp_path: Path) -> Non
     assert len((said / "b.jsonl").read_text(encoding="utf-8").splitlines()) == 20
 
 
-def test_what_cannot_be_served_is_said_in_a_sentence(run: Any, model: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_served_is_said_in_a_sentence(run, model, tmp_path):
     (tmp_path / "empty").write_text("\n", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for arguments, words in (

@@ -1,11 +1,8 @@
 """Corpora in shards, worked on in this process; tests/engines has the same with Ray."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +15,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def shards(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shards(folder, tmp_path_factory):
     path = tmp_path_factory.mktemp("shards")
     lines = (folder / "dev.jsonl").read_text().splitlines(keepends=True)
     for number, first in enumerate(range(0, len(lines), 8)):
@@ -26,9 +23,7 @@ def shards(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_predictions_of_shards_are_those_of_the_whole(
-    model: Path, folder: Path, shards: Path, tmp_path: Path, run: Run
-) -> None:
+def test_predictions_of_shards_are_those_of_the_whole(model, folder, shards, tmp_path, run):
     run("predict", model, folder / "dev.jsonl", "--k", 3, "--out", tmp_path / "whole.jsonl")
     done = run(
         *("predict", model, shards, "--k", 3),
@@ -41,24 +36,7 @@ def test_predictions_of_shards_are_those_of_the_whole(
     assert done.stderr.startswith("20 documents")
 
 
-@pytest.mark.parametrize("flag", ["", "--intervals", "--filter"])
-def test_figures_of_shards_are_those_of_the_whole(
-    flag: str, model: Path, folder: Path, shards: Path, run: Run, tmp_path: Path
-) -> None:
-    (tmp_path / "pairs").write_text("0 0\n12 1\n19 2\n")
-    values = {"": (), "--intervals": (20,), "--filter": (tmp_path / "pairs",)}
-    given = [flag, *values[flag]] if flag else []
-    asked = ("--metric", "P@1,nDCG@3,PSP@5,macro-F1@5", *given, "--json")
-    whole = json.loads(run("evaluate", model, folder / "dev.jsonl", *asked).stdout)
-    done = run("evaluate", model, f"{shards}/part-*.jsonl", "--engine", "local", *asked)
-    assert "part-*.jsonl: 20 documents" in done.stderr
-    parts = json.loads(done.stdout)
-    for key in ("seconds", "cpu_seconds"):
-        del whole[key], parts[key]
-    assert whole == parts
-
-
-def test_workers_with_a_network_ask_for_a_gpu() -> None:
+def test_workers_with_a_network_ask_for_a_gpu():
     pytest.importorskip("torch")
     network = create("cascadexml", {})
     assert asks_for_gpu(network, "auto") and asks_for_gpu(network, "cuda")
@@ -66,32 +44,7 @@ def test_workers_with_a_network_ask_for_a_gpu() -> None:
     assert not asks_for_gpu(network, "cpu") and not asks_for_gpu(Linear(), "auto")
 
 
-def test_training_documents_in_shards_are_noticed(model: Path, folder: Path, run: Run) -> None:
-    train = folder / "train.jsonl"
-    done = run("evaluate", model, train, "--engine", "local", "--json")
-    assert "all of these documents were in the model's training data" in done.stdout
-
-
-def test_flags_that_do_not_fit_are_errors(
-    model: Path, folder: Path, shards: Path, tmp_path: Path, run: Run
-) -> None:
-    for arguments, message in (
-        (("predict", model, shards, "--engine", "local"), "give --out FOLDER"),
-        (("predict", model, shards, "--workers", 2), "need --engine ray"),
-        (("evaluate", model, shards, "--address", "auto"), "need --engine ray"),
-        (("predict", model, shards, "--engine", "dask", "--out", tmp_path / "x"), "local, ray"),
-        (("evaluate", folder / "dev.jsonl", shards, "--engine", "local"), "takes a model"),
-        (
-            ("predict", model, shards, "--engine", "local", "--out", folder / "dev.jsonl"),
-            "cannot be made",
-        ),
-    ):
-        done = run(*arguments, check=False)
-        assert done.returncode == 1
-        assert message in done.stderr
-
-
-def test_training_on_shards_gives_the_same_model(folder: Path, tmp_path: Path, run: Run) -> None:
+def test_training_on_shards_gives_the_same_model(folder, tmp_path, run):
     lines = (folder / "train.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "in").mkdir()
     for number, first in enumerate(range(0, len(lines), 30)):
@@ -107,20 +60,3 @@ def test_training_on_shards_gives_the_same_model(folder: Path, tmp_path: Path, r
     assert_same_bits(whole, parts)
     assert parts.index_.names[0] == "black things"
     assert not (tmp_path / "parts.run").exists()
-
-
-@pytest.mark.slow
-def test_what_cannot_be_trained_on_shards_is_said(shards: Path, tmp_path: Path, run: Run) -> None:
-    for flags, message in (
-        (("--method", "neighbours"), "--engine: trains linear and its settings"),
-        (("--memory", "8G"), "--memory: does not work with --engine"),
-        (("--plan",), "--plan: does not work with --engine"),
-        (("--features", "x.npz"), "leave out --features"),
-    ):
-        done = run(
-            *("train", shards, "--engine", "local", "--out", tmp_path / "model", *flags),
-            check=False,
-        )
-        assert done.returncode == 1
-        assert message in done.stderr
-    assert list(tmp_path.iterdir()) == []

@@ -1,11 +1,8 @@
 """info, doctor, demo and the frame around all verbs."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +10,7 @@ import labelgrove
 from labelgrove.cli import doctor
 
 
-def test_info_shows_method_labels_and_params(run: Any, model: Path) -> None:
+def test_info_shows_method_labels_and_params(run, model):
     facts = json.loads(run("info", model, "--verify", "--json").stdout)
     assert facts["method"] == "linear"
     assert facts["labels"] == 9
@@ -26,7 +23,7 @@ def test_info_shows_method_labels_and_params(run: Any, model: Path) -> None:
     assert "[ranker]" in run("info", model, "--settings").stdout
 
 
-def test_doctor_tells_kernels_threads_and_extras(run: Any) -> None:
+def test_doctor_tells_kernels_threads_and_extras(run):
     found = json.loads(run("doctor", "--json").stdout)
     assert found["packages"]["labelgrove"] == labelgrove.__version__
     assert found["kernels"]["threads"] >= 1
@@ -34,9 +31,7 @@ def test_doctor_tells_kernels_threads_and_extras(run: Any) -> None:
     assert "kernels" in run("doctor").stdout
 
 
-def test_doctor_lists_every_extra_and_what_it_lacks(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_lists_every_extra_and_what_it_lacks(run, monkeypatch):
     project = Path(__file__).parents[2] / "pyproject.toml"
     extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
     assert json.loads(run("doctor", "--json").stdout)["extras"].keys() == extras.keys()
@@ -53,9 +48,7 @@ def test_doctor_lists_every_extra_and_what_it_lacks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("error", ["OSError", "ImportError", "RuntimeError"])
-def test_doctor_survives_a_torch_that_does_not_import(
-    run_process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
-) -> None:
+def test_doctor_survives_a_torch_that_does_not_import(run_process, tmp_path, monkeypatch, error):
     (tmp_path / "torch.py").write_text(f"raise {error}('libcudart.so.13: cannot open')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = json.loads(run_process("doctor", "--json").stdout)
@@ -63,7 +56,7 @@ def test_doctor_survives_a_torch_that_does_not_import(
     assert "reinstall" in found["torch"]["problem"]
 
 
-def test_demo_prints_a_table_and_examples(run: Any, tmp_path: Path) -> None:
+def test_demo_prints_a_table_and_examples(run, tmp_path):
     done = run("demo", "--documents", 400, "--labels", 50, cwd=tmp_path)
     for word in ("P@1", "P@5", "nDCG@5", "PSP@5", "training", "documents/s", "model size"):
         assert word in done.stdout, word
@@ -71,5 +64,5 @@ def test_demo_prints_a_table_and_examples(run: Any, tmp_path: Path) -> None:
     assert "labelgrove predict runs/demo-model" in done.stdout
 
 
-def test_version(run: Any) -> None:
+def test_version(run):
     assert run("--version").stdout.strip() == f"labelgrove {labelgrove.__version__}"

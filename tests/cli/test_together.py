@@ -1,11 +1,8 @@
 """Networks with --engine, in this process; tests/engines has the same with workers of Ray."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,13 +20,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder(tmp_path_factory):
     return make_encoder(tmp_path_factory.mktemp("tiny") / "encoder", "bert")
 
 
-def test_a_network_learns_from_shards_what_it_learns_from_one_file(
-    encoder: Path, tmp_path: Path, run: Run
-) -> None:
+def test_a_network_learns_from_shards_what_it_learns_from_one_file(encoder, tmp_path, run):
     whole, shards = write_shards(tmp_path, 60, 25)
     train = ("--method", "lightxml", *flags(settings("lightxml", encoder)), "--dev", whole)
     run("train", whole, *train, "--out", tmp_path / "one")
@@ -50,9 +45,7 @@ def test_a_network_learns_from_shards_what_it_learns_from_one_file(
         np.testing.assert_array_equal(array, arrays(load(tmp_path / "file"))[key], err_msg=key)
 
 
-def test_what_workers_cannot_train_is_said_before_they_start(
-    encoder: Path, tmp_path: Path, run: Run
-) -> None:
+def test_what_workers_cannot_train_is_said_before_they_start(encoder, tmp_path, run):
     _, shards = write_shards(tmp_path, 60, 25)
     method = ("--method", "lightxml", *flags(settings("lightxml", encoder)))
     for source, given, message in (

@@ -1,22 +1,17 @@
 """Trees and dense rows from files, as far as the command line itself is concerned."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import labelgrove
 from labelgrove.cli.common import load_model
-from labelgrove.cli.train import check_takes
 from labelgrove.cli.training_data import TrainingData
 from labelgrove.errors import ConfigError, UnsupportedError
 
 
-def test_a_thesaurus_becomes_the_tree(run: Any, folder: Path, tmp_path: Path) -> None:
+def test_a_thesaurus_becomes_the_tree(run, folder, tmp_path):
     labels = json.loads((folder / "train.jsonl").read_text().splitlines()[0])["labels"]
     file = tmp_path / "broader.tsv"
     file.write_text(
@@ -33,7 +28,7 @@ def test_a_thesaurus_becomes_the_tree(run: Any, folder: Path, tmp_path: Path) ->
     assert set(model.predict(["red shoe"], k=2).ids()[0]) == set(labels)
 
 
-def test_labels_that_only_the_table_has(run: Any, folder: Path, tmp_path: Path) -> None:
+def test_labels_that_only_the_table_has(run, folder, tmp_path):
     table = tmp_path / "table.tsv"
     table.write_text("c:red\tred\nk:sundial\tsundial of a garden\nk:anvil\tanvil\n")
     train = ["train", folder / "train.jsonl", "--method", "linear", "--labels", table]
@@ -57,9 +52,7 @@ def test_labels_that_only_the_table_has(run: Any, folder: Path, tmp_path: Path) 
         ("c:red\ty\n", ["--method", "linear", "--set", "n_trees=2"], "n_trees: must be 1"),
     ],
 )
-def test_trees_that_do_not_fit(
-    run: Any, folder: Path, tmp_path: Path, content: str, flags: list[str], message: str
-) -> None:
+def test_trees_that_do_not_fit(run, folder, tmp_path, content, flags, message):
     file = tmp_path / "tree.tsv"
     file.write_text(content)
     arguments = ["train", folder / "train.jsonl", "--label-tree", file, "--out", tmp_path / "m"]
@@ -80,9 +73,7 @@ def test_trees_that_do_not_fit(
         (None, "dense.npy: does not exist"),
     ],
 )
-def test_dense_files_that_do_not_fit(
-    run: Any, folder: Path, tmp_path: Path, content: Any, message: str
-) -> None:
+def test_dense_files_that_do_not_fit(run, folder, tmp_path, content, message):
     file = tmp_path / "dense.npy"
     if isinstance(content, bytes):
         file.write_bytes(content)
@@ -94,9 +85,7 @@ def test_dense_files_that_do_not_fit(
     assert message in done.stderr
 
 
-def test_models_without_a_dense_block_say_so(
-    run: Any, model: Path, folder: Path, tmp_path: Path
-) -> None:
+def test_models_without_a_dense_block_say_so(run, model, folder, tmp_path):
     np.save(tmp_path / "d.npy", np.ones((20, 2)))
     given = [model, folder / "dev.jsonl", "--dense", tmp_path / "d.npy"]
     done = run("predict", *given, check=False)
@@ -104,19 +93,17 @@ def test_models_without_a_dense_block_say_so(
     assert "fitted on texts alone" in done.stderr
 
 
-def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(call_both, tmp_path, monkeypatch):
     class ReadsText:
         method = "lightxml"
 
         takes = frozenset[str]()
 
     file = tmp_path / "dense.npy"
-    with pytest.raises(UnsupportedError, match="--dense: the method lightxml cannot use it"):
-        check_takes(ReadsText(), {"dense": file})
-    with pytest.raises(UnsupportedError, match=r"--label-tree: .* leave it out or train linear"):
-        check_takes(ReadsText(), {"dense": None, "label_tree": file})
+    train = ("train", file, "--method", "neighbours", "--out", tmp_path / "m")
+    for flag in ("--dense", "--label-tree"):
+        code, _, said = call_both(*train, flag, file)
+        assert code == 1 and f"{flag}: the method neighbours cannot use it; leave it" in said
     for data in ({"dense": [file, file]}, {"dev": file, "dense": [file]}):
         with pytest.raises(ConfigError, match="--dense: give a file for each of TRAIN"):
             TrainingData(corpus=file, **data).check()

@@ -1,11 +1,7 @@
 """What train says before and after the work, for people and for programs; and tune's verb."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +9,7 @@ import labelgrove
 from labelgrove.core.callbacks import RichProgress
 
 
-def test_plan_alone_writes_nothing(call_both: Any, folder: Path, tmp_path: Path) -> None:
+def test_plan_alone_writes_nothing(call_both, folder, tmp_path):
     before = sorted(folder.iterdir())
     code, out, said = call_both(
         "train", folder / "train.jsonl", "--method", "linear", "--plan", "--json"
@@ -28,7 +24,7 @@ def test_plan_alone_writes_nothing(call_both: Any, folder: Path, tmp_path: Path)
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_plan_without_an_estimate_measures_nothing(call_both: Any, folder: Path) -> None:
+def test_a_plan_without_an_estimate_measures_nothing(call_both, folder):
     code, out, said = call_both(
         "train", folder / "train.jsonl", "--method", "linear", "--plan", "--no-estimate", "--json"
     )
@@ -36,7 +32,7 @@ def test_a_plan_without_an_estimate_measures_nothing(call_both: Any, folder: Pat
     assert "plan: linear on 100 documents" in said and "time" not in said
 
 
-def test_the_plan_is_of_the_method_asked_for(call_both: Any, folder: Path) -> None:
+def test_the_plan_is_of_the_method_asked_for(call_both, folder):
     train = ["train", folder / "train.jsonl", "--plan", "--json", "--quiet"]
     code, out, said = call_both(*train, "--method", "parabel", "--set", "tree.max_leaf_size=2")
     assert (code, said) == (0, "")
@@ -45,7 +41,7 @@ def test_the_plan_is_of_the_method_asked_for(call_both: Any, folder: Path) -> No
     assert plan["tree"] == [2, 4, 8, 9]
 
 
-def test_the_summary_says_what_to_do_next(call_both: Any, folder: Path, tmp_path: Path) -> None:
+def test_the_summary_says_what_to_do_next(call_both, folder, tmp_path):
     out = tmp_path / "a model"
     dev = folder / "dev.jsonl"
     train = ["train", folder / "train.jsonl", "--out", out, "--dev", dev]
@@ -59,12 +55,9 @@ def test_the_summary_says_what_to_do_next(call_both: Any, folder: Path, tmp_path
     assert f"labelgrove evaluate '{out}' {dev}" in end
     assert f"labelgrove serve '{out}'" in end
     assert not re.search("PSP|peak memory|stage:", said)
-    _, _, said = call_both(*train, "--force", "--verbose")
-    for detail in ("PSP@5", "nDCG@5", "peak memory: ", "stage: linear: ranker "):
-        assert detail in said
 
 
-def test_the_summary_for_programs(call_both: Any, folder: Path, tmp_path: Path) -> None:
+def test_the_summary_for_programs(call_both, folder, tmp_path):
     train = ["train", folder / "train.jsonl", "--out", tmp_path / "m", "--json", "--quiet"]
     code, out, said = call_both(*train, "--method", "linear", "--dev", folder / "dev.jsonl")
     assert (code, said) == (0, "")
@@ -77,35 +70,30 @@ def test_the_summary_for_programs(call_both: Any, folder: Path, tmp_path: Path) 
     assert told["peak_memory_bytes"] > 0
 
 
-def test_the_summary_says_what_was_not_computed_again(
-    call_both: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_the_summary_says_what_was_not_computed_again(call_both, folder, tmp_path):
     train = ["train", folder / "train.jsonl", "--run", tmp_path / "run", "--no-estimate"]
     train += ["--method", "linear"]
     _, out, _ = call_both(*train, "--out", tmp_path / "a", "--json")
     assert json.loads(out)["reused"] == []
-    _, _, said = call_both(*train, "--out", tmp_path / "b", "--set", "ranker.C=2", "--verbose")
-    assert re.findall(r"^stage: (\w+)", said, re.MULTILINE) == ["ranker"]
-    assert "reused: tfidf, tree" in said
+    _, out, _ = call_both(*train, "--out", tmp_path / "b", "--set", "ranker.C=2", "--json")
+    assert json.loads(out)["reused"] == ["tfidf", "tree"]
     assert labelgrove.load(tmp_path / "b").timings_["tree"].reused
 
 
-def test_a_dev_part_that_was_learnt_from_is_noticed(
-    call_both: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_a_dev_part_that_was_learnt_from_is_noticed(call_both, folder, tmp_path):
     train = ["train", folder / "train.jsonl", "--out", tmp_path / "m", "--no-estimate"]
     _, _, said = call_both(*train, "--dev", folder / "train.jsonl")
     assert "100 of 100 texts are also in" in said
 
 
-def test_without_dev_it_says_so(call_both: Any, folder: Path, tmp_path: Path) -> None:
+def test_without_dev_it_says_so(call_both, folder, tmp_path):
     train = ["train", folder / "train.jsonl", "--out", tmp_path / "m"]
     _, _, said = call_both(*train, "--method", "linear")
     assert "nothing was measured" in said and "evaluate" in said
 
 
 @pytest.mark.slow
-def test_without_a_method_several_are_tried(call_both: Any, folder: Path, tmp_path: Path) -> None:
+def test_without_a_method_several_are_tried(call_both, folder, tmp_path):
     train = ["train", folder / "train.jsonl", "--no-estimate"]
     code, out, said = call_both(*train, "--out", tmp_path / "m", "--budget", "10m", "--json")
     told = json.loads(out)
@@ -129,9 +117,7 @@ def test_without_a_method_several_are_tried(call_both: Any, folder: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_neural_methods_stand_beside_the_linear_one(
-    call_both: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_neural_methods_stand_beside_the_linear_one(call_both, folder, tmp_path):
     pytest.importorskip("torch")
     from support.tiny_encoders import make_encoder
 
@@ -161,9 +147,7 @@ def test_neural_methods_stand_beside_the_linear_one(
 
 
 @pytest.mark.slow
-def test_a_learnt_ensemble_stands_beside_its_members(
-    call_both: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_a_learnt_ensemble_stands_beside_its_members(call_both, folder, tmp_path):
     config = tmp_path / "both.toml"
     members = '[[members]]\nmethod = "linear"\n[[members]]\nmethod = "ova"\n'
     config.write_text(f'method = "ensemble"\nrule = "learnt"\nheld_out = 0.2\n{members}')
@@ -171,17 +155,15 @@ def test_a_learnt_ensemble_stands_beside_its_members(
     _, out, _ = call_both(*train, "--out", tmp_path / "m", "--json")
     told = json.loads(out)
     assert set(told["held_out"]) == {"ensemble", "1 linear", "2 linear"}
-    _, _, said = call_both(*train, "--out", tmp_path / "m", "--verbose")
+    assert told["rule"] and len(told["weights"]) == 2
+    _, _, said = call_both(*train, "--out", tmp_path / "m")
     assert "which chose it" in said and "2 linear" in said
-    assert f"members are combined by {told['rule']} with weights" in said
 
 
 @pytest.mark.slow
-def test_tune_writes_a_config_that_train_takes(
-    call_both: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tune_writes_a_config_that_train_takes(call_both, folder, tmp_path, monkeypatch):
     pytest.importorskip("optuna")
-    stages: list[str] = []
+    stages = []
     monkeypatch.setattr(RichProgress, "__call__", lambda _, event: stages.append(event.stage))
     out = tmp_path / "tuned.toml"
     tune = ["tune", folder / "train.jsonl", "--dev", folder / "dev.jsonl", "--out", out]
@@ -206,7 +188,7 @@ def test_tune_writes_a_config_that_train_takes(
 
 
 @pytest.mark.slow
-def test_tune_takes_spaces_from_files(call_both: Any, folder: Path, tmp_path: Path) -> None:
+def test_tune_takes_spaces_from_files(call_both, folder, tmp_path):
     pytest.importorskip("optuna")
     space = tmp_path / "space.toml"
     tune = ["tune", folder / "train.jsonl", "--config", space, "--trials", 1, "--json"]

@@ -1,11 +1,7 @@
 """Several processes that train one model from the command line."""
 
-from __future__ import annotations
-
 import json
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,12 +19,12 @@ pytestmark = [
 ]
 
 
-def test_two_processes_train_one_model_through_one_run_folder(tmp_path: Path) -> None:
+def test_two_processes_train_one_model_through_one_run_folder(tmp_path):
     texts, labels = planted(60)
     rows = (json.dumps({"text": t, "labels": y}) for t, y in zip(texts, labels, strict=True))
     (tmp_path / "train.jsonl").write_text("\n".join(rows))
     encoder = make_encoder(tmp_path / "encoder", "bert")
-    train: list[Any] = ["-m", "labelgrove", "train", tmp_path / "train.jsonl"]
+    train = ["-m", "labelgrove", "train", tmp_path / "train.jsonl"]
     train += ["--method", "cascadexml", "--device", "cpu"]
     train += ["--set", f"encoder.encoder={encoder}", "--set", "encoder.max_tokens=8"]
     train += ["--set", "training.epochs=2", "--set", "training.batch_size=8"]

@@ -1,10 +1,6 @@
 """labelgrove update: a grown model in a new folder."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import labelgrove
 from support.json_lines import write_jsonl
@@ -15,9 +11,7 @@ NEW = [
 ]
 
 
-def test_documents_and_labels_go_into_a_new_folder(
-    run: Any, folder: Path, model: Path, tmp_path: Path
-) -> None:
+def test_documents_and_labels_go_into_a_new_folder(run, folder, model, tmp_path):
     data = write_jsonl(tmp_path / "new.jsonl", NEW)
     table = tmp_path / "new_labels.tsv"
     table.write_text("k:sofa\tsofas\nk:chair\tchairs\nk:item\titems\tblue item\n")
@@ -36,7 +30,7 @@ def test_documents_and_labels_go_into_a_new_folder(
     assert "c:black" in answer.stdout
 
 
-def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
+def test_what_people_read(run, model, tmp_path):
     data = write_jsonl(tmp_path / "new.jsonl", NEW)
     done = run("update", model, data, "--out", tmp_path / "grown", "--set", "retrain=new")
     assert "12 documents: 1 label added, 0 retrained" in done.stderr
@@ -56,22 +50,7 @@ def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
     )
 
 
-def test_mistakes(run: Any, model: Path, tmp_path: Path) -> None:
-    data = write_jsonl(tmp_path / "new.jsonl", NEW)
-    for flags, message in [
-        (["--out", tmp_path / "x"], "nothing to learn"),
-        ([data, "--out", model], "add --force"),
-        ([data, *2 * ["--dense", data], "--out", tmp_path / "x"], "--dense: give a file for each"),
-        ([data, "--out", tmp_path / "x", "--set", "cautoin=1"], "caution"),
-    ]:
-        done = run("update", model, *flags, check=False)
-        assert done.returncode == 1 and message in done.stderr
-    assert not (tmp_path / "x").exists()
-
-
-def test_files_of_two_forms_are_told_apart(
-    run: Any, folder: Path, model: Path, tmp_path: Path
-) -> None:
+def test_files_of_two_forms_are_told_apart(run, folder, model, tmp_path):
     data = tmp_path / "new.tsv"
     data.write_text("Titel\tlabels\na red sofa\tc:red|k:sofa\n", encoding="utf-8")
     flags = [data, "--text-field", "Titel", "--out", tmp_path / "grown"]
@@ -81,9 +60,7 @@ def test_files_of_two_forms_are_told_apart(
     assert "give all of them as corpus (--train)" in run("update", model, *flags).stderr
 
 
-def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(
-    run: Any, model: Path, tmp_path: Path
-) -> None:
+def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(run, model, tmp_path):
     data = write_jsonl(tmp_path / "new.jsonl", NEW)
     table = tmp_path / "new_labels.tsv"
     table.write_text("k:unheard\tzzyzx\n")

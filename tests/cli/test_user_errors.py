@@ -1,23 +1,23 @@
 """Whatever a user gets wrong is told in a sentence or two, with the right exit code."""
 
-from __future__ import annotations
-
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 
 from labelgrove import cli
+from support.json_lines import write_jsonl
 
 Call = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def place(tmp_path: Path, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, folder, model, monkeypatch):
     """A folder with a corpus, a model, and much that is neither."""
     shutil.copytree(model, tmp_path / "model")
     for name in ("train.jsonl", "dev.jsonl", "labels.tsv"):
@@ -32,7 +32,7 @@ def place(tmp_path: Path, folder: Path, model: Path, monkeypatch: pytest.MonkeyP
     return tmp_path
 
 
-def sentence(said: str) -> str:
+def sentence(said):
     """The error as one line; it has no traceback and is short."""
     assert "Traceback" not in said
     error = said.partition("error: ")[2]
@@ -67,9 +67,7 @@ CORPUS_VERBS = {
         ("typed.jsonl", "line 1: field 'text' must be a string, but is a number"),
     ],
 )
-def test_corpora_that_are_none(
-    call: Call, place: Path, verb: str, corpus: str, reason: str
-) -> None:
+def test_corpora_that_are_none(call, place, verb, corpus, reason):
     code, said = call(*(corpus if a == "CORPUS" else a for a in CORPUS_VERBS[verb]))
     assert code == 1
     assert reason in sentence(said)
@@ -79,13 +77,13 @@ def test_corpora_that_are_none(
 
 
 @pytest.mark.parametrize("verb", ["train", "plan", "evaluate", "calibrate", "report", "tune"])
-def test_corpora_without_labels(call: Call, place: Path, verb: str) -> None:
+def test_corpora_without_labels(call, place, verb):
     code, said = call(*("unlabelled.jsonl" if a == "CORPUS" else a for a in CORPUS_VERBS[verb]))
     assert code == 1
     assert "label" in sentence(said)
 
 
-def broken_models(place: Path) -> dict[str, Path]:
+def broken_models(place):
     """Model folders, each damaged in another way."""
     folders = {
         name: Path(shutil.copytree(place / "model", place / name))
@@ -109,8 +107,8 @@ def broken_models(place: Path) -> dict[str, Path]:
 
 
 @pytest.mark.slow
-def test_folders_that_are_no_models(call: Call, place: Path) -> None:
-    verbs: dict[str, list[Any]] = {
+def test_folders_that_are_no_models(call, place):
+    verbs = {
         "predict": ["predict", "MODEL", "dev.jsonl"],
         "evaluate": ["evaluate", "MODEL", "dev.jsonl"],
         "info": ["info", "MODEL", "--verify"],
@@ -142,7 +140,7 @@ def test_folders_that_are_no_models(call: Call, place: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_places_that_cannot_be_written(call: Call, place: Path, arguments: list[str]) -> None:
+def test_places_that_cannot_be_written(call, place, arguments):
     code, said = call(*arguments)
     assert code == 1
     named = [word for word in ("train.jsonl", "dir", "dev.jsonl") if word in sentence(said)]
@@ -150,61 +148,104 @@ def test_places_that_cannot_be_written(call: Call, place: Path, arguments: list[
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "reason"),
+    ("command", "code", "reason"),
     [
-        (["predict", "model", "dev.jsonl", "--k", "0"], 2, "--k"),
-        (["predict", "model", "dev.jsonl", "--threshold", "auto"], 1, "labelgrove calibrate"),
-        (["evaluate", "nowhere", "dev.jsonl"], 1, "nowhere: does not exist; the folder contains"),
-        (["data", "convert", "dev.jsonl", "dev.xlsx"], 1, ".parquet"),
-        (["predict", "model", "dev.jsonl", "--k", "many"], 2, "--k"),
-        (["explain", "model", "--text", "x", "--k", "0"], 2, "--k"),
-        (["predict", "model", "dev.jsonl", "--allow", "nobody"], 1, "nobody"),
-        (["predict", "model", "dev.jsonl", "--deny", "@missing.txt"], 1, "missing.txt"),
-        (["predict", "model", "dev.jsonl", "--threshold", "high"], 1, "a number or auto"),
-        (["predict", "model", "dev.jsonl", "--deny", "red thing"], 1, "did you mean 'red things'"),
-        (["explain", "model", "--text", "red", "--label", "nobody"], 1, "nobody"),
-        (["evaluate", "model", "dev.jsonl", "--metric", "Q@1"], 1, "Q"),
-        (["evaluate", "model", "dev.jsonl", "--metric", "P@0"], 1, "P@0"),
-        (["evaluate", "train.jsonl", "dev.jsonl"], 1, "train.jsonl"),
-        (["train", "train.jsonl"], 2, "--out"),
-        (["train", "train.jsonl", "--out", "o", "--config", "missing.toml"], 1, "missing.toml"),
-        (["train", "train.jsonl", "--out", "o", "--config", "train.jsonl"], 1, "TOML"),
-        (["train", "train.jsonl", "--out", "o", "--dense", "binary.jsonl"], 1, "binary.jsonl"),
-        (["train", "train.jsonl", "--out", "o", "--label-tree", "dir"], 1, "dir"),
-        (["train", "train.jsonl", "--out", "o", "--labels", "binary.jsonl"], 1, "binary.jsonl"),
-        (["train", "train.jsonl", "--out", "o", "--seed", "-1"], 2, "--seed"),
-        (["train", "train.jsonl", "--out", "o", "--format", "word"], 1, "word"),
-        (["train", "train.jsonl", "--out", "o", "--text-field", "body"], 1, "body"),
-        (["train", "train.jsonl", "--out", "o", "--set", "ranker.treshold=1"], 1, "did you mean"),
-        (["train", "train.jsonl", "--out", "o", "--set", "ranker.C=-1"], 1, "ranker.C"),
-        (["train", "train.jsonl", "--out", "o", "--set", "nonsense"], 1, "table.key=value"),
-        (["train", "train.jsonl", "--out", "o", "--method", "liner"], 1, "did you mean 'linear'?"),
-        (["train", "train.jsonl", "--out", "o", "--memory", "1K"], 1, "memory"),
-        (["train", "train.jsonl", "--out", "o", "--memory", "much"], 1, "8G"),
-        (["train", "train.jsonl", "--out", "o", "--device", "abacus"], 1, "auto, cpu or cuda"),
-        (["train", "train.jsonl", "--out", "o", "--labels", "no-such.tsv"], 1, "no-such.tsv"),
-        (["tune", "train.jsonl", "--budget", "soon"], 1, "10m"),
-        (["tune", "train.jsonl", "--metric", "Q@1"], 1, "Q"),
-        (["tune", "train.jsonl", "--config", "missing.toml"], 1, "missing.toml"),
-        (["export", "model"], 1, "give --out FOLDER or --hub NAME"),
-        (["export", "model", "--out", "o", "--set", "licence=mit"], 1, "for the card of --hub"),
-        (["export", "model", "--hub", "a/b", "--set", "license=mit"], 1, "did you mean licence"),
-        (["bench", "--config", "missing.toml", "--data", "."], 1, "missing.toml"),
-        (["bench", "--device", "abacus", "--config", "c", "--data", "."], 1, "auto, cpu or cuda"),
-        (["tune", "train.jsonl", "--device", "abacus"], 1, "auto, cpu or cuda"),
-        (["nonsense"], 2, "nonsense"),
-        (["data", "nonsense"], 2, "nonsense"),
-        (["info"], 2, "MODEL"),
+        ("predict model dev.jsonl --k 0", 2, "--k"),
+        ("predict model dev.jsonl --threshold auto", 1, "labelgrove calibrate"),
+        ("evaluate nowhere dev.jsonl", 1, "nowhere: does not exist; the folder contains"),
+        ("data convert dev.jsonl dev.xlsx", 1, ".parquet"),
+        ("predict model dev.jsonl --k many", 2, "--k"),
+        ("explain model --text x --k 0", 2, "--k"),
+        ("predict model dev.jsonl --allow nobody", 1, "nobody"),
+        ("predict model dev.jsonl --deny @missing.txt", 1, "missing.txt"),
+        ("predict model dev.jsonl --threshold high", 1, "a number or auto"),
+        ("predict model dev.jsonl --deny 'red thing'", 1, "did you mean 'red things'"),
+        ("explain model --text red --label nobody", 1, "nobody"),
+        ("evaluate model dev.jsonl --metric Q@1", 1, "Q"),
+        ("evaluate model dev.jsonl --metric P@0", 1, "P@0"),
+        ("evaluate train.jsonl dev.jsonl", 1, "train.jsonl"),
+        ("train train.jsonl", 2, "--out"),
+        ("train train.jsonl --out o --config missing.toml", 1, "missing.toml"),
+        ("train train.jsonl --out o --config train.jsonl", 1, "TOML"),
+        ("train train.jsonl --out o --dense binary.jsonl", 1, "binary.jsonl"),
+        ("train train.jsonl --out o --label-tree dir", 1, "dir"),
+        ("train train.jsonl --out o --labels binary.jsonl", 1, "binary.jsonl"),
+        ("train train.jsonl --out o --seed -1", 2, "--seed"),
+        ("train train.jsonl --out o --format word", 1, "word"),
+        ("train train.jsonl --out o --text-field body", 1, "body"),
+        ("train train.jsonl --out o --set ranker.treshold=1", 1, "did you mean"),
+        ("train train.jsonl --out o --set ranker.C=-1", 1, "ranker.C"),
+        ("train train.jsonl --out o --set nonsense", 1, "table.key=value"),
+        ("train train.jsonl --out o --method liner", 1, "did you mean 'linear'?"),
+        ("train train.jsonl --out o --memory 1K", 1, "memory"),
+        ("train train.jsonl --out o --memory much", 1, "8G"),
+        ("train train.jsonl --out o --device abacus", 1, "auto, cpu or cuda"),
+        ("train train.jsonl --out o --labels no-such.tsv", 1, "no-such.tsv"),
+        ("tune train.jsonl --budget soon", 1, "10m"),
+        ("tune train.jsonl --metric Q@1", 1, "Q"),
+        ("tune train.jsonl --config missing.toml", 1, "missing.toml"),
+        ("export model", 1, "give --out FOLDER or --hub NAME"),
+        ("export model --out o --set licence=mit", 1, "for the card of --hub"),
+        ("export model --hub a/b --set license=mit", 1, "did you mean licence"),
+        ("bench --config missing.toml --data .", 1, "missing.toml"),
+        ("bench --device abacus --config c --data .", 1, "auto, cpu or cuda"),
+        ("tune train.jsonl --device abacus", 1, "auto, cpu or cuda"),
+        ("nonsense", 2, "nonsense"),
+        ("data nonsense", 2, "nonsense"),
+        ("info", 2, "MODEL"),
+        ("calibrate model dev.jsonl --set kind=platt", 1, "kind: must be one of auto, isotonic"),
+        ("calibrate model dev.jsonl --target 2", 1, "target: must be"),
+        ("calibrate model dev.jsonl --out model", 1, "exists"),
+        ("calibrate model dev.jsonl --target F1", 1, "target: must be micro-F1"),
+        ("calibrate model dev.jsonl --target high", 1, "--target high: must be a number"),
+        ("evaluate model dev.jsonl --metric P@1,F1@set", 1, "F1@set: the model must be calib"),
+        ("update model --out o", 1, "nothing to learn"),
+        ("update model dev.jsonl --out model", 1, "add --force"),
+        ("update model dev.jsonl --dense a --dense a --out o", 1, "--dense: give a file for each"),
+        ("update model dev.jsonl --set cautoin=1 --out o", 1, "caution"),
+        ("update model train.jsonl --feedback said.jsonl --out o", 1, "brings its own texts"),
+        ("update model --feedback train.jsonl --out o", 1, "is no file with feedback"),
+        ("update model --feedback nothing --out o", 1, "does not exist"),
+        ("data feedback train.jsonl", 1, "is no file with feedback"),
+        ("explain model --text red --label pink", 1, "unknown label 'pink'"),
+        ("explain model --text '' ", 1, "no text to explain"),
+        ("explain model --text red --dense rows.npy", 1, "there is only one text"),
+        ("explain model --text red --top 0", 2, "--top"),
+        ("report model dev.jsonl --out train.jsonl", 1, "add --force to replace it"),
+        ("report model --out o", 2, "Missing argument 'DATA'"),
+        ("predict model dir --engine local", 1, "give --out FOLDER"),
+        ("predict model dir --workers 2", 1, "need --engine ray"),
+        ("predict model dir --address auto", 1, "need --engine ray"),
+        ("predict model train.jsonl --engine dask --out dir", 1, "local, ray"),
+        ("predict model train.jsonl --engine local --out dev.jsonl", 1, "cannot be made"),
+        (
+            "train train.jsonl --engine local --out o --method neighbours",
+            1,
+            "trains linear and its settings",
+        ),
+        ("train train.jsonl --engine local --out o --memory 8G", 1, "--memory: does not work"),
+        ("train train.jsonl --engine local --out o --plan", 1, "--plan: does not work"),
+        ("train train.jsonl --engine local --out o --features x.npz", 1, "leave out --features"),
+        ("train train.jsonl --out o --set C=2", 1, "did you mean ranker.C?"),
+        ("predict model dev.jsonl --deny deny.txt", 1, "write @deny.txt"),
+        ("predict model 'a red shoe'", 1, "echo 'a text' | labelgrove predict MODEL -"),
+        ("train other.jsonl --out o", 1, "--text-field"),
+        ("train comma.jsonl --out o", 1, "a comma too many at character"),
+        ("predict model dev.jsonl --threshold 1.5", 1, "no label can reach 1.5"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_wrong_words(call: Call, place: Path, arguments: list[str], code: int, reason: str) -> None:
-    got, said = call(*arguments)
+def test_wrong_words(call, place, command, code, reason):
+    np.save(place / "rows.npy", np.ones((2, 3), np.float32))
+    write_jsonl(place / "said.jsonl", [{"text": "x", "labels": [], "suggestions": []}])
+    (place / "deny.txt").write_text("sale\n")
+    (place / "other.jsonl").write_text('{"body": "words", "tags": ["a"]}\n')
+    (place / "comma.jsonl").write_text('{"text": "words", "labels": ["a",]}\n')
+    got, said = call(*shlex.split(command))
     assert "Traceback" not in said
     assert (got, reason in " ".join(said.split())) == (code, True), said
     if code == 1:
         sentence(said)
-    assert not (place / "o").exists()
+    assert not (place / "o").exists() and not (place / "o.run").exists()
 
 
 @pytest.mark.parametrize(
@@ -219,13 +260,8 @@ def test_wrong_words(call: Call, place: Path, arguments: list[str], code: int, r
         ),
     ],
 )
-def test_memory_that_runs_out(
-    error: Exception,
-    reason: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def fails() -> None:
+def test_memory_that_runs_out(error, reason, monkeypatch, capsys):
+    def fails():
         raise error
 
     monkeypatch.setattr(cli, "app", fails)
@@ -234,8 +270,8 @@ def test_memory_that_runs_out(
     assert stopped.value.code == 1 and reason in capsys.readouterr().err
 
 
-def test_other_faults_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> None:
+def test_other_faults_keep_their_traceback(monkeypatch):
+    def fails():
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(cli, "app", fails)

@@ -1,6 +1,5 @@
 """The command line with --engine ray, on a cluster of two nodes."""
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -39,16 +38,6 @@ def test_predictions_have_the_bytes_of_one_process(cluster, folder, tmp_path, ca
     assert [file.name for file in files] == [f"part-{number}.jsonl" for number in range(5)]
     parts = b"".join(file.read_bytes() for file in files)
     assert parts == (tmp_path / "whole.jsonl").read_bytes()
-
-
-def test_figures_are_those_of_one_process(cluster, folder, call):
-    model, asked = folder / "model", ("--metric", "P@1,nDCG@3,PSP@5,macro-F1@5", "--json")
-    ray = ("--engine", "ray", "--address", cluster.address)
-    whole = json.loads(call("evaluate", model, folder / "test.jsonl", *asked))
-    parts = json.loads(call("evaluate", model, f"{folder}/shards/*.jsonl", *ray, *asked))
-    for key in ("seconds", "cpu_seconds"):
-        del whole[key], parts[key]
-    assert whole == parts
 
 
 def test_a_bad_shard_is_named(cluster, folder, tmp_path, call):

@@ -1,12 +1,7 @@
 """The client gives what the model gives."""
 
-from __future__ import annotations
-
 import pickle
 import threading
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +18,7 @@ TEXTS = ["this red hat", "a blue lamp", "", 'grüne 🪑 "chair"', "this black t
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def paths(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     fitted().save(folder / "plain")
     rows = [{"title": f"volume {n % 5}", "creator": f"Person {n % 3}"} for n in range(60)]
@@ -33,18 +28,18 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def service(paths: dict[str, Path], tmp_path_factory: Any) -> Iterator[Any]:
+def service(paths, tmp_path_factory):
     said = tmp_path_factory.mktemp("said")
     with running(paths, max_texts=2, max_body=2000, token="s3cret", feedback=said) as client:
         client.said = said
         yield client
 
 
-def ask(service: Any, model: str | None = None, **options: Any) -> Client:
+def ask(service, model=None, **options):
     return Client(f"{service.base_url}/", model=model, **{"token": "s3cret"} | options)
 
 
-def test_predictions_are_the_models_over_several_requests(service: Any) -> None:
+def test_predictions_are_the_models_over_several_requests(service):
     got, expected = ask(service).predict(TEXTS * 5, k=3), fitted().predict(TEXTS * 5, k=3)
     assert got.ids() == expected.ids() and got.names() == expected.names()
     assert got.scores == pytest.approx(expected.scores, abs=1e-6)
@@ -52,7 +47,7 @@ def test_predictions_are_the_models_over_several_requests(service: Any) -> None:
     assert len(got.index) == len({label for row in got.ids() for label in row})
 
 
-def test_options_are_the_models(service: Any) -> None:
+def test_options_are_the_models(service):
     client, model = ask(service), fitted()
     for options in (
         {"allow": ["colours"]},
@@ -64,7 +59,7 @@ def test_options_are_the_models(service: Any) -> None:
     assert len(client.predict([])) == 0
 
 
-def test_documents_may_be_frames_and_mappings(service: Any) -> None:
+def test_documents_may_be_frames_and_mappings(service):
     pandas = pytest.importorskip("pandas")
     client = ask(service)
     frame = pandas.DataFrame({"text": TEXTS})
@@ -82,7 +77,7 @@ def test_documents_may_be_frames_and_mappings(service: Any) -> None:
         client.predict("a text")
 
 
-def test_the_service_is_described(service: Any) -> None:
+def test_the_service_is_described(service):
     client = ask(service, "fields")
     assert [model["name"] for model in client.models()] == ["plain", "fields"]
     assert client.facts()["name"] == "fields" and ask(service).facts()["name"] == "plain"
@@ -91,14 +86,14 @@ def test_the_service_is_described(service: Any) -> None:
     assert "s3cret" not in repr(client)
 
 
-def test_feedback_is_sent(service: Any) -> None:
+def test_feedback_is_sent(service):
     client = ask(service)
     client.feedback("a hat", ["hat"], suggestions=client.predict(["a hat"], k=2)[0], threshold=0.3)
     line = (service.said / "plain.jsonl").read_text(encoding="utf-8")
     assert '"labels":["hat"]' in line and line.count('"score":') == 2
 
 
-def test_refusals_are_errors_with_the_services_words(service: Any) -> None:
+def test_refusals_are_errors_with_the_services_words(service):
     for client, status, code in (
         (ask(service, "nothing"), 404, "no-model"),
         (ask(service, token="wrong"), 401, "no-token"),
@@ -119,10 +114,10 @@ def test_refusals_are_errors_with_the_services_words(service: Any) -> None:
         Client("localhost:8000")
 
 
-def test_a_busy_service_is_asked_again(paths: dict[str, Path]) -> None:
+def test_a_busy_service_is_asked_again(paths):
     busy, go_on = threading.Event(), threading.Event()
 
-    def wait(texts: Any) -> None:
+    def wait(texts):
         if texts == ["first"]:
             busy.set()
             go_on.wait(60)

@@ -1,10 +1,7 @@
 """Connections are counted in total and by address, and fit below the limit of open files."""
 
-from __future__ import annotations
-
 import logging
 import resource
-from typing import Any
 
 import pytest
 
@@ -16,13 +13,13 @@ from labelgrove.serve.settings import ServeParams
 pytestmark = pytest.mark.slow
 
 
-def limits(total: int = 4, each: int = 2) -> ConnectionLimits:
+def limits(total=4, each=2):
     return ConnectionLimits(
         ServeParams(max_connections=total, max_connections_per_address=each), Metrics()
     )
 
 
-def test_one_address_cannot_take_all_connections() -> None:
+def test_one_address_cannot_take_all_connections():
     connections = limits()
     assert [connections.enter("192.0.2.1") is None for _ in range(4)] == [True, True, False, False]
     assert connections.enter("192.0.2.2") is None and connections.enter(None) is None
@@ -34,14 +31,14 @@ def test_one_address_cannot_take_all_connections() -> None:
     assert "labelgrove_open_connections 4.0\n" in connections.metrics.text()
 
 
-def test_hosts_with_many_ipv6_addresses_count_once() -> None:
+def test_hosts_with_many_ipv6_addresses_count_once():
     connections = limits()
     assert connections.enter("2001:db8::1") is None and connections.enter("2001:db8::2") is None
     assert connections.enter("2001:db8::ffff:3") is not None
     assert connections.enter("2001:db8:0:1::1") is None
 
 
-def test_addresses_that_left_are_forgotten() -> None:
+def test_addresses_that_left_are_forgotten():
     connections = limits()
     for number in range(100):
         assert connections.enter(f"192.0.2.{number}") is None
@@ -49,9 +46,7 @@ def test_addresses_that_left_are_forgotten() -> None:
     assert not connections._addresses
 
 
-def test_few_descriptors_lower_the_limit(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_few_descriptors_lower_the_limit(monkeypatch, caplog):
     monkeypatch.setattr(connection_limits, "_open_descriptors", lambda: 20)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, 256))
     with caplog.at_level(logging.WARNING):
@@ -61,8 +56,8 @@ def test_few_descriptors_lower_the_limit(
     assert "ulimit -n" in caplog.text
 
 
-def test_the_soft_limit_is_raised_as_far_as_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    descriptors: dict[str, Any] = {"now": (256, 4096)}
+def test_the_soft_limit_is_raised_as_far_as_needed(monkeypatch):
+    descriptors = {"now": (256, 4096)}
     monkeypatch.setattr(connection_limits, "_open_descriptors", lambda: 20)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: descriptors["now"])
     monkeypatch.setattr(resource, "setrlimit", lambda kind, new: descriptors.update(now=new))

@@ -1,7 +1,5 @@
 """Somebody overwrites the files of a model that is being served."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -9,10 +7,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,13 +29,13 @@ BODY = {"texts": ["this red hat"], "k": 2}
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path):
     fitted().save(tmp_path / "model")
     return tmp_path / "model"
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def temporary(tmp_path, monkeypatch):
     """Another TMPDIR, here and in processes that tests start."""
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -49,24 +45,24 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.fixture
-def copies_folder(tmp_path: Path) -> Path:
+def copies_folder(tmp_path):
     folder = tmp_path / "copies"
     folder.mkdir()
     return folder
 
 
-def shorten(model: Path) -> None:
+def shorten(model):
     for file in model.rglob("*.safetensors"):
         os.truncate(file, 0)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_files_cut_under_load_end_nothing(model: Path, temporary: Path, workers: int) -> None:
+def test_files_cut_under_load_end_nothing(model, temporary, workers):
     stop = threading.Event()
     with serving(model, "reload_seconds=0.05", arguments=("--workers", str(workers))) as server:
         expected = server.client.post("/v1/predict", json=BODY).json()["predictions"]
 
-        def ask() -> int:
+        def ask():
             asked = 0
             while not stop.is_set() or asked < 20:
                 response = server.client.post("/v1/predict", json=BODY)
@@ -96,7 +92,7 @@ def test_files_cut_under_load_end_nothing(model: Path, temporary: Path, workers:
     assert not list(temporary.iterdir())  # nothing is left behind
 
 
-def test_a_model_in_place_is_refused_once_it_is_overwritten(model: Path) -> None:
+def test_a_model_in_place_is_refused_once_it_is_overwritten(model):
     with running(model, reload_seconds=0.05) as client:
         assert client.post("/v1/predict", json=BODY).status_code == 200
         shorten(model)
@@ -109,11 +105,11 @@ def test_a_model_in_place_is_refused_once_it_is_overwritten(model: Path) -> None
         assert client.post("/v1/predict", json=BODY).status_code == 200
 
 
-def test_a_change_during_a_batch_is_noticed_after_it(model: Path) -> None:
+def test_a_change_during_a_batch_is_noticed_after_it(model):
     served = Served.load(model)
     predict = served._model.predict
 
-    def and_touch(texts: Any, **options: Any) -> Any:
+    def and_touch(texts, **options):
         predictions = predict(texts, **options)
         os.utime(next(model.rglob("*.safetensors")), ns=(1, 1))
         return predictions
@@ -124,7 +120,7 @@ def test_a_change_during_a_batch_is_noticed_after_it(model: Path) -> None:
     assert caught.value.code == "model-changed"
 
 
-def test_a_folder_that_is_replaced_as_a_whole_is_no_change(model: Path) -> None:
+def test_a_folder_that_is_replaced_as_a_whole_is_no_change(model):
     served = Served.load(model)
     fitted(prefix="new ").save(model, overwrite=True)
     assert not served.changed
@@ -132,7 +128,7 @@ def test_a_folder_that_is_replaced_as_a_whole_is_no_change(model: Path) -> None:
     assert not served.changed and served.answer(Options(1), ["a red hat"])[1]
 
 
-def test_open_files_are_closed_again(model: Path) -> None:
+def test_open_files_are_closed_again(model):
     files = OpenFiles(model, ["manifest.json", "nothing"])
     (descriptor,) = files._descriptors
     os.fstat(descriptor)
@@ -141,9 +137,7 @@ def test_open_files_are_closed_again(model: Path) -> None:
         os.fstat(descriptor)
 
 
-def test_copies_are_shared_and_large_models_are_not_copied(
-    model: Path, copies_folder: Path
-) -> None:
+def test_copies_are_shared_and_large_models_are_not_copied(model, copies_folder):
     manifest = read_manifest(model, kind="model")
     megabytes = sum(file.stat().st_size for file in model.rglob("*.*")) / 1e6
     copies = Copies(copies_folder, megabytes + 0.001)
@@ -159,9 +153,7 @@ def test_copies_are_shared_and_large_models_are_not_copied(
     assert not copy.exists()
 
 
-def test_a_copy_of_a_damaged_folder_is_refused_by_its_own_name(
-    model: Path, copies_folder: Path
-) -> None:
+def test_a_copy_of_a_damaged_folder_is_refused_by_its_own_name(model, copies_folder):
     file = next(model.rglob("*.safetensors"))
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     with pytest.raises(ModelFormatError, match=f"^{model}.*altered") as caught:
@@ -171,9 +163,7 @@ def test_a_copy_of_a_damaged_folder_is_refused_by_its_own_name(
 
 
 @pytest.mark.parametrize("claimed", [10, 3 << 30, -(3 << 30)])
-def test_nothing_is_copied_before_its_size_is_checked(
-    model: Path, copies_folder: Path, claimed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_copied_before_its_size_is_checked(model, copies_folder, claimed, monkeypatch):
     file = next(model.rglob("*.safetensors"))
     os.truncate(file, 3 << 30)  # a sparse file, which would fill the disk as a copy
     files = read_manifest(model, kind="model")["files"]
@@ -187,9 +177,7 @@ def test_nothing_is_copied_before_its_size_is_checked(
         ModelFolder(model, copies=Copies(copies_folder, 512))
 
 
-def test_links_out_of_the_folder_are_not_copied(
-    model: Path, tmp_path: Path, copies_folder: Path
-) -> None:
+def test_links_out_of_the_folder_are_not_copied(model, tmp_path, copies_folder):
     file = next(model.rglob("*.json"))
     shutil.move(file, tmp_path / "elsewhere")
     file.symlink_to(tmp_path / "elsewhere")
@@ -198,12 +186,9 @@ def test_links_out_of_the_folder_are_not_copied(
 
 
 def test_without_room_for_a_copy_the_model_is_mapped_in_place(
-    model: Path,
-    copies_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def full(*files: Any) -> None:
+    model, copies_folder, monkeypatch, caplog
+):
+    def full(*files):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shutil, "copyfile", full)
@@ -213,7 +198,7 @@ def test_without_room_for_a_copy_the_model_is_mapped_in_place(
     assert served.answer(Options(1), ["a red hat"])[1]
 
 
-def test_folders_of_killed_services_are_removed(temporary: Path) -> None:
+def test_folders_of_killed_services_are_removed(temporary):
     code = (
         "import time; from labelgrove.serve.copies import own_folder\n"
         "with own_folder() as folder:\n    print(folder, flush=True); time.sleep(9999)"

@@ -1,9 +1,6 @@
 """Texts to try come from the model's card, whatever is in it."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +29,7 @@ widget:
 """
 
 
-def test_the_texts_of_a_card_are_told(tmp_path: Path) -> None:
+def test_the_texts_of_a_card_are_told(tmp_path):
     fitted().save(tmp_path / "model")
     (tmp_path / "model" / "README.md").write_text(CARD, encoding="utf-8")
     expected = [
@@ -46,7 +43,7 @@ def test_the_texts_of_a_card_are_told(tmp_path: Path) -> None:
         assert client.get("/v1/model").json()["examples"] == expected
 
 
-def test_a_generated_card_has_them(tmp_path: Path) -> None:
+def test_a_generated_card_has_them(tmp_path):
     pytest.importorskip("huggingface_hub")
     from labelgrove.exchange.card import model_card
 
@@ -79,12 +76,12 @@ ALIASES = "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 20)}]}}\n" fo
         '---\nwidget:\n- text: "' + "[" * 30_000 + '"\n---\n',
     ],
 )
-def test_cards_without_texts(tmp_path: Path, card: str) -> None:
+def test_cards_without_texts(tmp_path, card):
     (tmp_path / "README.md").write_text(card, encoding="utf-8")
     assert card_examples(tmp_path) == []
 
 
-def test_only_a_few_and_no_other_file(tmp_path: Path) -> None:
+def test_only_a_few_and_no_other_file(tmp_path):
     card = tmp_path / "README.md"
     assert card_examples(tmp_path) == []
     card.write_text("---\nwidget:\n" + "- text: x\n" * 50 + "---\n", encoding="utf-8")

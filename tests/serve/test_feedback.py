@@ -1,17 +1,12 @@
 """Feedback is kept line by line, whatever happens on the way."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import fcntl
 import json
 import os
 import stat
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,25 +19,25 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("feedback") / "new" / "folder"
 
 
 @pytest.fixture(scope="module")
-def kept(model_path: Path, folder: Path) -> Iterator[Any]:
+def kept(model_path, folder):
     with running({"a": model_path, "b": model_path}, feedback=folder, max_k=4) as client:
         yield client
 
 
-def append(feedback: FeedbackFile, entry: dict[str, Any]) -> None:
+def append(feedback, entry):
     asyncio.run(feedback.append(entry))
 
 
-def lines(file: Path) -> list[Any]:
+def lines(file):
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_an_entry_says_what_was_shown_and_chosen(kept: Any, folder: Path) -> None:
+def test_an_entry_says_what_was_shown_and_chosen(kept, folder):
     model = kept.get("/v1/models/b").json()
     assert model["feedback"]
     body = {
@@ -81,12 +76,12 @@ def test_an_entry_says_what_was_shown_and_chosen(kept: Any, folder: Path) -> Non
         ({"text": "x", "labels": [], "who": "me"}, "who"),
     ],
 )
-def test_entries_that_do_not_fit_are_refused(kept: Any, body: Any, field: str) -> None:
+def test_entries_that_do_not_fit_are_refused(kept, body, field):
     problem = check_problem(kept.post("/v1/feedback", json=body), 422, "invalid-request")
     assert problem["errors"][0]["field"] == field
 
 
-def test_labels_that_the_model_does_not_have_are_named(kept: Any, folder: Path) -> None:
+def test_labels_that_the_model_does_not_have_are_named(kept, folder):
     before = (folder / "a.jsonl").read_bytes()
     for body in (
         {"text": "x", "labels": ["zebra"]},
@@ -99,13 +94,13 @@ def test_labels_that_the_model_does_not_have_are_named(kept: Any, folder: Path) 
     assert (folder / "a.jsonl").read_bytes() == before
 
 
-def test_it_is_off_unless_asked_for(client: Any) -> None:
+def test_it_is_off_unless_asked_for(client):
     assert client.get("/v1/model").json()["feedback"] is False
     response = client.post("/v1/feedback", json={"text": "x", "labels": ["red"]})
     assert "--feedback" in check_problem(response, 404, "no-feedback")["detail"]
 
 
-def test_a_full_file_takes_no_more(model_path: Path, tmp_path: Path) -> None:
+def test_a_full_file_takes_no_more(model_path, tmp_path):
     with running(model_path, feedback=tmp_path, max_feedback_mb=0.001) as client:
         body = {"text": "x" * 300, "labels": ["red"]}
         statuses = [client.post("/v1/feedback", json=body).status_code for _ in range(4)]
@@ -117,7 +112,7 @@ def test_a_full_file_takes_no_more(model_path: Path, tmp_path: Path) -> None:
         assert len(lines(tmp_path / "model.jsonl")) == 1
 
 
-def test_a_line_that_a_crash_cut_off_stays_alone(tmp_path: Path) -> None:
+def test_a_line_that_a_crash_cut_off_stays_alone(tmp_path):
     file = tmp_path / "x.jsonl"
     file.write_bytes(b'{"n": 1}\n{"n": 2, "te')
     append(FeedbackFile(file, 1), {"n": 3})
@@ -125,12 +120,12 @@ def test_a_line_that_a_crash_cut_off_stays_alone(tmp_path: Path) -> None:
     assert file.read_bytes() == b'{"n": 1}\n{"n": 2, "te\n{"n":3}\n{"n":4}\n'
 
 
-def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_whole_lines(tmp_path, monkeypatch):
     feedback = FeedbackFile(tmp_path / "x.jsonl", 1)
     append(feedback, {"n": 1})
     write = os.write
 
-    def half(file: int, data: bytes) -> int:
+    def half(file, data):
         if len(data) > 4:
             return write(file, data[:4])
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -143,8 +138,8 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
     assert lines(feedback.path) == [{"n": 1}, {"n": 3}]
 
 
-def test_many_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
-    async def work(first: int) -> None:  # as a worker process does
+def test_many_writers_do_not_mix_their_lines(tmp_path):
+    async def work(first):  # as a worker process does
         file = FeedbackFile(tmp_path / "x.jsonl", 10)
         entries = [{"n": n, "text": "x" * 5000} for n in range(first, 80, 4)]
         await asyncio.gather(*(file.append(entry) for entry in entries))
@@ -154,9 +149,7 @@ def test_many_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
     assert sorted(line["n"] for line in lines(tmp_path / "x.jsonl")) == list(range(80))
 
 
-def test_a_lock_held_elsewhere_stops_feedback_and_nothing_else(
-    model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_held_elsewhere_stops_feedback_and_nothing_else(model_path, tmp_path, monkeypatch):
     monkeypatch.setattr("labelgrove.serve.feedback.LOCK_SECONDS", 1.0)
     body = {"text": "x", "labels": ["red"]}
     with running(model_path, feedback=tmp_path) as client, ThreadPoolExecutor(40) as pool:
@@ -174,7 +167,7 @@ def test_a_lock_held_elsewhere_stops_feedback_and_nothing_else(
     assert len(lines(tmp_path / "model.jsonl")) == 1
 
 
-def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="choose another --feedback folder"):
         FeedbackFile(tmp_path / "file" / "x.jsonl", 1)

@@ -1,17 +1,12 @@
 """Documents with fields over HTTP and on the page."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from labelgrove import Linear, load, records
-from labelgrove.serve.served import ModelFolder
-from support.browsing import names, visiting
+from labelgrove.serve.served import ModelFolder, Options
+from support.browsing import find, names, visiting
 from support.services import check_problem, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -25,7 +20,7 @@ ASKED = {"title": "volume 1", "creator": ["Person 2"]}
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fields")
     documents = records(ROWS, text=["title", "abstract"], fields="creator")
     Linear().fit(documents, LABELS).save(folder / "model")
@@ -35,16 +30,16 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fields_client(path: Path) -> Iterator[Any]:
+def fields_client(path):
     with running(path, max_text_chars=500, max_k=20) as client:
         yield client
 
 
-def predict(client: Any, *documents: Any, **options: Any) -> Any:
+def predict(client, *documents, **options):
     return client.post("/v1/predict", json={"texts": documents, **options})
 
 
-def test_a_document_is_a_text_or_an_object(fields_client: Any, path: Path) -> None:
+def test_a_document_is_a_text_or_an_object(fields_client, path):
     documents = [ASKED, "volume 1", {"abstract": "same", "creator": "person 0"}]
     answers = predict(fields_client, *documents, k=3).json()["predictions"]
     expected = load(path).predict(documents, k=3)
@@ -56,9 +51,7 @@ def test_a_document_is_a_text_or_an_object(fields_client: Any, path: Path) -> No
     assert why["reasons"][0]["text"] == "creator: person 2" and not why["reasons"][0]["spans"]
 
 
-def test_documents_that_the_model_does_not_read_are_refused(
-    fields_client: Any, client: Any
-) -> None:
+def test_documents_that_the_model_does_not_read_are_refused(fields_client, client):
     for document, detail in [
         ({"title": "x", "creater": "Person 2"}, "document 0 has the field 'creater'"),
         ({"creator": "Person 2"}, "document 0 has no text"),
@@ -74,16 +67,15 @@ def test_documents_that_the_model_does_not_read_are_refused(
     assert client.get("/v1/model").json()["fields"] is None
 
 
-def test_similar_documents_are_read_with_their_fields(path: Path) -> None:
+def test_similar_documents_are_read_with_their_fields(path):
     folder = ModelFolder(path, threads=1, train=path.parent / "train.jsonl")
     assert folder.current.documents is not None
     text = folder.current._model.documents([ASKED])[0]
-    rows: list[list[dict[str, Any]]] = [[{"id": "L2"}]]
-    folder.current._add_reasons([text], rows, lambda: True)
+    _, rows = folder.current.answer(Options(1, allow=("L2",), explain=True), [text])
     assert "creator: person 2" in rows[0][0]["why"]["neighbours"][0]["terms"]
 
 
-def test_the_page_has_boxes_for_the_fields(browser: Any, fields_client: Any) -> None:
+def test_the_page_has_boxes_for_the_fields(browser, fields_client):
     expected = predict(fields_client, ASKED, k=3).json()["predictions"][0]
     with visiting(browser, fields_client.base_url) as visit:
         page = visit.page
@@ -92,8 +84,7 @@ def test_the_page_has_boxes_for_the_fields(browser: Any, fields_client: Any) -> 
         assert not page.is_visible("#holds")
         page.fill("#field-title", "volume 1")
         page.fill("#field-creator", "Person 2; Nobody")
-        page.click("#find")
-        page.wait_for_selector(".why .word")
+        find(page, ".why .word")
         assert names(page)[0].startswith(expected[0]["name"])
         assert "creator: person 2" in page.locator(".why .words .word").all_inner_texts()
         assert page.locator(".reading blockquote").first.inner_text() == "volume 1"
@@ -102,7 +93,6 @@ def test_the_page_has_boxes_for_the_fields(browser: Any, fields_client: Any) -> 
             "#files",
             {"name": "rows.jsonl", "mimeType": "application/json", "buffer": lines.encode()},
         )
-        page.click("#find")
-        page.wait_for_selector("text=6 of 6 texts answered")
+        find(page, "text=6 of 6 texts answered")
         best = page.locator("table.batch tbody tr .chips li:first-child").all_inner_texts()
         assert [name.split()[0] for name in best] == [own[0] for own in LABELS[:6]]

@@ -1,11 +1,6 @@
 """A service on loopback answers only to its own names."""
 
-from __future__ import annotations
-
 import socket
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +13,7 @@ ODD = ("[::1]evil.com", "[::1]evil.com:8000", "[::1]:evil.com", "localhost:80:80
 
 
 @pytest.fixture(scope="module")
-def kept(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def kept(model_path, tmp_path_factory):
     folder = tmp_path_factory.mktemp("kept")
     with running(model_path, feedback=folder) as client:
         client.file = folder / "model.jsonl"
@@ -26,7 +21,7 @@ def kept(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.parametrize("bound", ["127.0.0.1", "localhost", "::1", "127.0.0.2"])
-def test_loopback_answers_to_its_own_names(bound: str) -> None:
+def test_loopback_answers_to_its_own_names(bound):
     own = {"localhost", "127.0.0.1", "[::1]", f"[{bound}]" if ":" in bound else bound}
     assert set(allowed_hosts(bound) or ()) == own
     assert set(allowed_hosts(bound, ["Proxy.Example.org"]) or ()) == own | {"proxy.example.org"}
@@ -34,18 +29,18 @@ def test_loopback_answers_to_its_own_names(bound: str) -> None:
 
 
 @pytest.mark.parametrize("bound", ["0.0.0.0", "::", "192.0.2.1", "labels.example.org"])
-def test_elsewhere_any_name_goes_unless_some_are_given(bound: str) -> None:
+def test_elsewhere_any_name_goes_unless_some_are_given(bound):
     assert allowed_hosts(bound) is None
     assert allowed_hosts(bound, ["labels.example.org:8000"]) == ["labels.example.org"]
 
 
 @pytest.mark.parametrize("name", ["", "http://x", "a b", "*.example.org", "grün.example"])
-def test_names_that_are_none_are_refused(name: str) -> None:
+def test_names_that_are_none_are_refused(name):
     with pytest.raises(ConfigError, match="--host-header"):
         allowed_hosts("127.0.0.1", [name])
 
 
-def test_other_names_are_refused_before_anything_is_told(model_path: Path) -> None:
+def test_other_names_are_refused_before_anything_is_told(model_path):
     with running(model_path, hosts=allowed_hosts("127.0.0.1")) as client:
         for good in ("localhost", "LOCALHOST:1234", "127.0.0.1:8000", "[::1]:80", "localhost."):
             assert client.get("/v1/model", headers={"host": good}).status_code == 200
@@ -89,9 +84,7 @@ def test_other_names_are_refused_before_anything_is_told(model_path: Path) -> No
         ({"content-type": None, "origin": "http://evil.example"}, 403),
     ],
 )
-def test_other_sites_cannot_send_anything(
-    kept: Any, headers: dict[str, str | None], status: int
-) -> None:
+def test_other_sites_cannot_send_anything(kept, headers, status):
     host = f"{kept.base_url.host}:{kept.base_url.port}"
     sent = {"content-type": "application/json"} | headers
     given = {name: value.format(host=host) for name, value in sent.items() if value is not None}
@@ -109,7 +102,7 @@ def test_other_sites_cannot_send_anything(
     assert kept.options("/v1/feedback", headers=given).status_code == 405  # nor may they ask
 
 
-def test_no_answer_may_be_read_as_another_kind(model_path: Path) -> None:
+def test_no_answer_may_be_read_as_another_kind(model_path):
     with running(model_path, token="abc") as client:
         for route in ("/v1/model", "/healthz", "/nothing", "/", "/page/main.js"):
             answer = client.get(route)

@@ -1,12 +1,7 @@
 """The log of requests and their ids; repeated messages are written once per second."""
 
-from __future__ import annotations
-
 import json
 import logging
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,12 +12,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def lines() -> Iterator[list[dict[str, Any]]]:
+def lines():
     """What is logged, in the order in which requests end."""
-    written: list[dict[str, Any]] = []
+    written = []
 
     class Reading(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
+        def emit(self, record):
             written.append(json.loads(record.getMessage()))
 
     handler = Reading()
@@ -34,14 +29,14 @@ def lines() -> Iterator[list[dict[str, Any]]]:
     access.setLevel(before)
 
 
-def ask(client: Any) -> None:
+def ask(client):
     body = {"texts": ["a secret hat"]}
     assert client.post("/v1/models/a/predict", json=body).status_code == 200
     assert client.get("/v1/labels", params={"q": "secret"}).status_code == 200
     assert client.get("/nowhere").status_code == 404
 
 
-def test_a_line_per_request_without_texts(model_path: Path, lines: list[dict[str, Any]]) -> None:
+def test_a_line_per_request_without_texts(model_path, lines):
     with running({"a": model_path, "b": model_path}, default="b", access_log=True) as client:
         ask(client)
     assert [(line["route"], line["model"], line["status"]) for line in lines] == [
@@ -50,23 +45,18 @@ def test_a_line_per_request_without_texts(model_path: Path, lines: list[dict[str
         ("other", None, 404),
     ]
     first = lines[0]
-    assert (first["method"], first["path"], first["client"]) == (
-        "POST",
-        "/v1/models/a/predict",
-        "127.0.0.1",
-    )
+    assert (first["method"], first["path"]) == ("POST", "/v1/models/a/predict")
+    assert first["client"] == "127.0.0.1"
     assert first["ms"] > 0 and first["bytes"] > 10 and first["time"].endswith("+00:00")
     assert len({line["id"] for line in lines}) == 3
     assert "secret" not in json.dumps(lines)
-
-
-def test_nothing_is_written_unless_asked_for(model_path: Path, lines: list[dict[str, Any]]) -> None:
-    with running({"a": model_path}) as client:
+    lines.clear()
+    with running({"a": model_path}) as client:  # nothing is written unless it is asked for
         ask(client)
     assert lines == []
 
 
-def test_every_answer_has_an_id(client: Any) -> None:
+def test_every_answer_has_an_id(client):
     for path in ("/v1/model", "/healthz", "/", "/nowhere"):
         given = client.get(path, headers={"x-request-id": "proxy-7.x_Y"})
         assert given.headers["x-request-id"] == "proxy-7.x_Y"
@@ -77,7 +67,7 @@ def test_every_answer_has_an_id(client: Any) -> None:
         assert answer.headers["x-request-id"] != forged
 
 
-def test_it_goes_to_standard_output_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_goes_to_standard_output_once(capsys):
     before = access.handlers[:], access.level, access.propagate
     access.handlers.clear()
     try:
@@ -89,13 +79,13 @@ def test_it_goes_to_standard_output_once(capsys: pytest.CaptureFixture[str]) -> 
         access.handlers[:], access.level, access.propagate = before
 
 
-def test_a_message_is_written_once_per_second() -> None:
+def test_a_message_is_written_once_per_second():
     now = [100.0]
-    lines: list[str] = []
+    lines = []
     logger = logging.Logger("strangers")
     logger.addFilter(OncePerSecond(lambda: now[0]))
     handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: lines.append(record.getMessage())
     logger.addHandler(handler)
     for number in range(2048):
         logger.error(f"socket.accept() out of system resource\nsocket: {number}")
@@ -111,7 +101,7 @@ def test_a_message_is_written_once_per_second() -> None:
     ]
 
 
-def test_messages_that_never_repeat_do_not_pile_up() -> None:
+def test_messages_that_never_repeat_do_not_pile_up():
     once = OncePerSecond(lambda: 0.0)
     for number in range(5000):
         record = logging.LogRecord("x", logging.ERROR, "", 0, f"{number}", None, None)
@@ -119,7 +109,7 @@ def test_messages_that_never_repeat_do_not_pile_up() -> None:
     assert len(once._last) < 2000
 
 
-def test_loggers_are_limited_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loggers_are_limited_once(monkeypatch):
     for name in NOISY:
         monkeypatch.setattr(logging.getLogger(name), "filters", [])
     limit_logs()

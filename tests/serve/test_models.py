@@ -1,16 +1,11 @@
 """Several models in one service."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from labelgrove.errors import ConfigError
-from labelgrove.serve.models import Models, NamedModel
+from labelgrove.serve.models import Models, NamedModel, Source
 from labelgrove.serve.served import ModelFolder
+from labelgrove.serve.settings import ServeParams
 from support.served_process import wait_for
 from support.services import check_problem, fitted, running
 
@@ -19,7 +14,7 @@ TEXT = "this red hat"
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def paths(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for name in ("a", "b"):
         fitted(prefix=f"{name} ").save(folder / name)
@@ -27,18 +22,18 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def two(paths: dict[str, Path]) -> Iterator[Any]:
+def two(paths):
     with running(paths, default="b", max_k=9) as client:
         yield client
 
 
-def best(client: Any, route: str, **options: Any) -> str:
+def best(client, route, **options):
     response = client.post(route, json={"texts": [TEXT], **options})
     assert response.status_code == 200, response.text
     return str(response.json()["predictions"][0][0]["name"])
 
 
-def test_each_model_answers_under_its_name_and_one_under_none(two: Any) -> None:
+def test_each_model_answers_under_its_name_and_one_under_none(two):
     assert best(two, "/v1/models/a/predict").startswith("a ")
     assert best(two, "/v1/models/b/predict").startswith("b ")
     assert best(two, "/v1/predict").startswith("b ")
@@ -56,7 +51,7 @@ def test_each_model_answers_under_its_name_and_one_under_none(two: Any) -> None:
     assert "b Lamp goods" in two.get("/v1/labels?q=lamp").text
 
 
-def test_an_unknown_name_gets_the_list(two: Any) -> None:
+def test_an_unknown_name_gets_the_list(two):
     body = {"texts": [TEXT]}
     for response in (
         two.post("/v1/models/c/predict", json=body),
@@ -70,14 +65,14 @@ def test_an_unknown_name_gets_the_list(two: Any) -> None:
         assert problem["detail"] == "there is no model 'c'; there is a or b"
 
 
-def test_limits_hold_for_every_model(two: Any) -> None:
+def test_limits_hold_for_every_model(two):
     for route in ("/v1/models/a/predict", "/v1/models/b/predict", "/v1/predict"):
         body = {"texts": ["x"], "k": 10}
         problem = check_problem(two.post(route, json=body), 422, "invalid-request")
         assert problem["errors"][0]["field"] == "k"
 
 
-def test_numbers_are_by_model(two: Any) -> None:
+def test_numbers_are_by_model(two):
     best(two, "/v1/models/a/predict")
     text = two.get("/metrics").text
     for route in ('model="a",route="/v1/models/{name}/predict"', 'model="b",route="/v1/predict"'):
@@ -87,7 +82,7 @@ def test_numbers_are_by_model(two: Any) -> None:
         assert f'method="linear",name="{name}"}} 1.0' in text
 
 
-def test_a_new_model_replaces_only_its_own(tmp_path: Path) -> None:
+def test_a_new_model_replaces_only_its_own(tmp_path):
     paths = {name: tmp_path / name for name in ("a", "b")}
     for name, path in paths.items():
         fitted(prefix=f"{name} ").save(path)
@@ -103,10 +98,11 @@ def test_a_new_model_replaces_only_its_own(tmp_path: Path) -> None:
         assert loaded in client.get("/metrics").text
 
 
-def test_names_must_differ_and_the_default_exist(model_path: Path) -> None:
+def test_names_must_differ_and_the_default_exist(model_path):
     folder = ModelFolder(model_path)
+    a, b = (NamedModel(Source(name, model_path), folder, ServeParams()) for name in "ab")
     with pytest.raises(ConfigError, match="no model 'c', only a or b"):
-        Models([NamedModel("a", folder), NamedModel("b", folder)], "c")
-    for wrong in ([], [NamedModel("a", folder), NamedModel("a", folder)]):
+        Models([a, b], "c")
+    for wrong in ([], [a, a]):
         with pytest.raises(ConfigError, match="each with a name of its own"):
             Models(wrong)

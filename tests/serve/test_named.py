@@ -1,7 +1,5 @@
 """Names of models, and what the command line says of each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from labelgrove.serve.named import files_by_model, listed, named_models
 pytestmark = pytest.mark.slow
 
 
-def test_models_are_called_as_given_or_as_their_folders(tmp_path: Path) -> None:
+def test_models_are_called_as_given_or_as_their_folders(tmp_path):
     for name in ("models/fi", "models/en", "models/unfinished", "one", "x=y"):
         (tmp_path / name).mkdir(parents=True)
         if name != "models/unfinished":
@@ -31,7 +29,7 @@ def test_models_are_called_as_given_or_as_their_folders(tmp_path: Path) -> None:
     }
 
 
-def test_names_that_do_not_fit_are_refused() -> None:
+def test_names_that_do_not_fit_are_refused():
     with pytest.raises(ConfigError, match="two models are called 'm'"):
         named_models(["a/m", "b/m"])
     for name in ("", "a b", "a/b", "-a", "x" * 65, "ä"):
@@ -39,7 +37,7 @@ def test_names_that_do_not_fit_are_refused() -> None:
             named_models([f"{name}=model"])
 
 
-def test_files_belong_to_a_model() -> None:
+def test_files_belong_to_a_model():
     assert files_by_model(["x=y.html"], ["one"], "--report") == {"one": Path("x=y.html")}
     assert files_by_model(["b=t.jsonl"], ["a", "b"], "--train") == {"b": Path("t.jsonl")}
     for wrong in ("t.jsonl", "c=t.jsonl"):
@@ -47,5 +45,5 @@ def test_files_belong_to_a_model() -> None:
             files_by_model([wrong], ["a", "b"], "--train")
 
 
-def test_long_lists_are_cut() -> None:
+def test_long_lists_are_cut():
     assert listed([str(n) for n in range(30)], 3) == "0, 1, 2 or 27 others"

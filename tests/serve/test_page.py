@@ -1,110 +1,95 @@
 """The page in a real browser, against the real service."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from labelgrove import Corpus, Linear, calibrate
-from support.browsing import TEXT, ask, names, visiting
+from labelgrove import Linear, calibrate
+from support.browsing import TEXT, ask, find, names, visiting
 from support.services import running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
-def service(browser: Any, shop_model: Path) -> Iterator[Any]:
+def service(browser, shop_model):
     with running(shop_model) as client:
         yield client
 
 
-def test_a_text_gets_ranked_labels_with_reasons(browser: Any, service: Any) -> None:
+def test_a_text_gets_ranked_labels_with_reasons(page, service):
     request = {"texts": [TEXT], "k": 10}
     expected = service.post("/v1/predict", json=request).json()["predictions"][0]
     best = {"texts": [TEXT], "k": 1, "explain": True}
     why = service.post("/v1/predict", json=best).json()["predictions"][0][0]["why"]
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        ask(page)
-        for shown, label in zip(names(page), expected, strict=True):
-            assert shown.startswith(label["name"])
-        scores = page.locator(".ranking .label > .number").all_inner_texts()
-        assert scores[0] == f"{expected[0]['score']:.2f}"
-        assert "not calibrated" in page.inner_text("#results")
-        assert page.locator("#live").inner_text().startswith(f"10 labels. Best: {why['name']}")
-        # The whole text, with marks where the service says that words counted.
-        assert page.locator(".reading blockquote").first.inner_text() == TEXT
-        marked = page.locator(".reading blockquote mark").all_inner_texts()
-        strong = [piece for piece in why["highlights"] if abs(piece[2]) >= 0.03]
-        assert marked == [TEXT[start:end] for start, end, _ in strong]
-        words = page.locator(".why .words .word").all_inner_texts()
-        assert words == [reason["text"] for reason in why["reasons"][:8]]
-        assert page.locator(".why .path li").count() == len(why["paths"][0]["steps"])
+    ask(page)
+    for shown, label in zip(names(page), expected, strict=True):
+        assert shown.startswith(label["name"])
+    scores = page.locator(".ranking .label > .number").all_inner_texts()
+    assert scores[0] == f"{expected[0]['score']:.2f}"
+    assert "not calibrated" in page.inner_text("#results")
+    assert page.locator("#live").inner_text().startswith(f"10 labels. Best: {why['name']}")
+    # The whole text, with marks where the service says that words counted.
+    assert page.locator(".reading blockquote").first.inner_text() == TEXT
+    marked = page.locator(".reading blockquote mark").all_inner_texts()
+    strong = [piece for piece in why["highlights"] if abs(piece[2]) >= 0.03]
+    assert marked == [TEXT[start:end] for start, end, _ in strong]
+    words = page.locator(".why .words .word").all_inner_texts()
+    assert words == [reason["text"] for reason in why["reasons"][:8]]
+    assert page.locator(".why .path li").count() == len(why["paths"][0]["steps"])
 
 
-def test_percentages_are_rounded_to_the_nearest(browser: Any, service: Any) -> None:
+def test_percentages_are_rounded_to_the_nearest(page):
     values = {0.627: "63 %", 0.9949: "99 %", 0.0996: "10 %", 0.0627: "6 %", 0.001: "<1 %", 0: "0 %"}
-    with visiting(browser, service.base_url) as visit:
-        shown = visit.page.evaluate(
-            """(values) => import("/page/dom.js").then(
-                ({ score }) => values.map((value) => score(value, "probability")))""",
-            list(values),
-        )
-        assert shown == list(values.values())
-        # What is shown is what counts: a label with the line's number is not below it.
-        line = """([score, least]) => import("/page/dom.js").then(({ reaches, lowest }) =>
-            [reaches(score, least, "probability"), score >= lowest(least, "probability")])"""
-        for score, least, above in (
-            (0.346, 0.3477, True),
-            (0.344, 0.3477, False),
-            (0.3, 0.3, True),
-        ):
-            assert visit.page.evaluate(line, [score, least]) == [above, above]
+    shown = page.evaluate(
+        """(values) => import("/page/dom.js").then(
+            ({ score }) => values.map((value) => score(value, "probability")))""",
+        list(values),
+    )
+    assert shown == list(values.values())
+    # What is shown is what counts: a label with the line's number is not below it.
+    line = """([score, least]) => import("/page/dom.js").then(({ reaches, lowest }) =>
+        [reaches(score, least, "probability"), score >= lowest(least, "probability")])"""
+    for score, least, above in (
+        (0.346, 0.3477, True),
+        (0.344, 0.3477, False),
+        (0.3, 0.3, True),
+    ):
+        assert page.evaluate(line, [score, least]) == [above, above]
 
 
-def test_k_and_minimum_score_are_sent(browser: Any, service: Any) -> None:
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        page.fill("#k", "3")
-        ask(page)
-        assert len(names(page)) == 3
-        assert page.locator(".below, .threshold").count() == 0
-        page.fill("#least", "1.5")
-        page.click("#find")
-        page.wait_for_selector("text=No label reaches the minimum score")
-        assert page.locator(".ranking .below").count() == len(names(page)) == 3
-        assert page.locator(".tick :checked").count() == 0
-        page.check("input[value=lines]")
-        page.fill("#text", f"{TEXT}\n{TEXT}")
-        page.click("#find")
-        page.wait_for_selector("text=no label can reach 1.5")
-        page.check("input[value=one]")
-        page.fill("#text", TEXT)
-        page.fill("#k", "0")
-        page.click("#find")
-        assert "whole number from 1 to 100" in page.inner_text("#ask-problem")
-        assert page.input_value("#text") == TEXT
-        for field, value in {"#k": "3", "#least": "1", "#text": "xyzzy"}.items():
-            page.fill(field, value)
-        page.click("#find")
-        page.wait_for_selector("text=No word of this text tells the model anything")
-        request = {"texts": ["xyzzy"], "k": 3}
-        (expected,) = service.post("/v1/predict", json=request).json()["predictions"]
-        for shown, label in zip(names(page), expected, strict=True):
-            assert shown.startswith(label["name"])
-        assert page.locator(".tick :checked").count() == 0
+def test_k_and_minimum_score_are_sent(page, service):
+    page.fill("#k", "3")
+    ask(page)
+    assert len(names(page)) == 3
+    assert page.locator(".below, .threshold").count() == 0
+    page.fill("#least", "1.5")
+    find(page, "text=No label reaches the minimum score")
+    assert page.locator(".ranking .below").count() == len(names(page)) == 3
+    assert page.locator(".tick :checked").count() == 0
+    page.check("input[value=lines]")
+    find(page, "text=no label can reach 1.5", f"{TEXT}\n{TEXT}")
+    page.check("input[value=one]")
+    page.fill("#text", TEXT)
+    page.fill("#k", "0")
+    page.click("#find")
+    assert "whole number from 1 to 100" in page.inner_text("#ask-problem")
+    assert page.input_value("#text") == TEXT
+    for field, value in {"#k": "3", "#least": "1", "#text": "xyzzy"}.items():
+        page.fill(field, value)
+    find(page, "text=No word of this text tells the model anything")
+    request = {"texts": ["xyzzy"], "k": 3}
+    (expected,) = service.post("/v1/predict", json=request).json()["predictions"]
+    for shown, label in zip(names(page), expected, strict=True):
+        assert shown.startswith(label["name"])
+    assert page.locator(".tick :checked").count() == 0
 
 
-def test_calibrated_scores_are_chances(
-    browser: Any, shop: Corpus, tmp_path: Path, shop_model: Path
-) -> None:
+def test_calibrated_scores_are_chances(browser, shop, tmp_path, shop_model):
     calibrated = Linear.load(shop_model)
     calibrate(calibrated, shop)
     calibrated.save(tmp_path / "calibrated")
@@ -132,24 +117,21 @@ def test_calibrated_scores_are_chances(
         visit.page.wait_for_selector(f"text=/^Below {best} %/")
         # In a table they are pale, unless a minimum leaves them out.
         visit.page.check("input[value=lines]")
-        visit.page.fill("#text", f"{TEXT}\n" * 3)
-        visit.page.click("#find")
-        visit.page.wait_for_selector(f"text=/Labels below {best} %.* are pale/")
+        find(visit.page, f"text=/Labels below {best} %.* are pale/", f"{TEXT}\n" * 3)
         for chips, above in ((".chip:not(.below)", True), (".chip.below", False)):
             numbers = visit.page.locator(f".batch {chips} .muted").all_inner_texts()
             assert numbers
             values = [int(re.sub(r"\D", "", shown)) for shown in numbers]
             assert min(values) >= best if above else max(values) < best
         visit.page.fill("#least", "30")
-        visit.page.click("#find")
-        visit.page.wait_for_selector("text=3 of 3 texts answered")
+        find(visit.page, "text=3 of 3 texts answered")
         assert "pale" not in visit.page.inner_text("#results")
         assert visit.page.locator(".chip.below").count() == 0
         visit.page.goto(f"{client.base_url}/#/model")
         assert "Best threshold" in visit.page.inner_text("#model-facts")
 
 
-def drop(page: Any, name: str, content: str) -> None:
+def drop(page, name, content):
     """What a browser does when a file is dropped on the form."""
     files = page.evaluate_handle(
         """([name, content]) => {
@@ -162,7 +144,7 @@ def drop(page: Any, name: str, content: str) -> None:
     page.dispatch_event("#ask", "drop", {"dataTransfer": files})
 
 
-def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -> None:
+def test_a_dropped_table_becomes_a_table_of_labels(browser, service):
     texts = ["A kettle, of oak", '"Quoted" hat\nin two lines', "=1+1 oak"] + ["lamp"] * 70
     table = io.StringIO()
     writer = csv.writer(table)
@@ -177,8 +159,7 @@ def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -
         drop(page, "goods.csv", table.getvalue())
         page.wait_for_selector("text=73 texts")
         assert page.locator("#text-column option:checked").inner_text() == "text"
-        page.click("#find")
-        page.wait_for_selector("text=73 of 73 texts answered")
+        find(page, "text=73 of 73 texts answered")
         first = page.locator(".batch tbody tr").first
         assert texts[0] in first.inner_text() and expected[0][0]["name"] in first.inner_text()
         row = page.locator(".batch tbody tr").nth(3)
@@ -212,27 +193,24 @@ def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -
         assert page.input_value("#text") == "typed before"
 
 
-def test_other_files(browser: Any, service: Any) -> None:
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        drop(page, "one.txt", "A kettle\nof copper")
-        visit.wait_until("document.getElementById('text').value !== ''")
-        assert page.input_value("#text") == "A kettle\nof copper"
-        lines = [{"id": number, "text": f"hat {number}"} for number in range(3)]
-        drop(page, "some.jsonl", "\n".join(map(json.dumps, lines)) + "\n\n")
-        page.wait_for_selector("text=3 texts")
-        drop(page, "bad.jsonl", '{"text": "x"}\n{"text": ')
-        page.wait_for_selector("text=bad.jsonl, line 2: this is not JSON")
-        drop(page, "picture.png", "x")
-        page.wait_for_selector("text=reads .xlsx, .csv, .tsv, .jsonl and .txt")
-        page.click("text=Remove")
-        page.check("input[value=lines]")
-        page.click("#find")
-        page.wait_for_selector("text=2 of 2 texts answered")
+def test_other_files(visit, page):
+    drop(page, "one.txt", "A kettle\nof copper")
+    visit.wait_until("document.getElementById('text').value !== ''")
+    assert page.input_value("#text") == "A kettle\nof copper"
+    lines = [{"id": number, "text": f"hat {number}"} for number in range(3)]
+    drop(page, "some.jsonl", "\n".join(map(json.dumps, lines)) + "\n\n")
+    page.wait_for_selector("text=3 texts")
+    drop(page, "bad.jsonl", '{"text": "x"}\n{"text": ')
+    page.wait_for_selector("text=bad.jsonl, line 2: this is not JSON")
+    drop(page, "picture.png", "x")
+    page.wait_for_selector("text=reads .xlsx, .csv, .tsv, .jsonl and .txt")
+    page.click("text=Remove")
+    page.check("input[value=lines]")
+    find(page, "text=2 of 2 texts answered")
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_tables_are_read_as_python_writes_them(browser: Any, service: Any, delimiter: str) -> None:
+def test_tables_are_read_as_python_writes_them(browser, service, delimiter):
     rows = [["a", 'say "hi"', "two\nlines"], ["", " x ", "\r\n"], ["1,2;3\t4", '"', "end"]]
     for line_end in ("\n", "\r\n"):
         written = io.StringIO()
@@ -244,7 +222,7 @@ def test_tables_are_read_as_python_writes_them(browser: Any, service: Any, delim
             assert visit.page.evaluate(script, [unfinished, delimiter]) == rows
 
 
-def test_labels_are_searched_and_left_out(browser: Any, service: Any) -> None:
+def test_labels_are_searched_and_left_out(browser, service):
     best = service.post("/v1/predict", json={"texts": [TEXT], "k": 1}).json()["predictions"][0][0]
     with visiting(browser, service.base_url, "labels") as visit:
         page = visit.page
@@ -261,7 +239,7 @@ def test_labels_are_searched_and_left_out(browser: Any, service: Any) -> None:
         page.wait_for_selector("text=No label has this in its name or id")
 
 
-def test_the_tree_is_walked_with_keys(browser: Any, service: Any) -> None:
+def test_the_tree_is_walked_with_keys(browser, service):
     tree = service.get("/v1/tree").json()
     with visiting(browser, service.base_url, "tree") as visit:
         page = visit.page
@@ -282,101 +260,91 @@ def test_the_tree_is_walked_with_keys(browser: Any, service: Any) -> None:
         assert page.evaluate("document.activeElement.dataset.node") == tree["children"][-1]["id"]
 
 
-def test_a_label_is_shown_in_the_tree(browser: Any, service: Any) -> None:
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        ask(page)
-        best = page.locator(".ranking .name").first.inner_text()
-        page.click("text=For experts")
-        page.click("text=Show in the tree")
-        sought = page.wait_for_selector(".sought .name").inner_text()
-        assert best.startswith(sought)
-        assert page.evaluate("document.activeElement.classList.contains('sought')")
-        page.go_back()
-        assert page.is_visible(".ranking")
-        page.click("text=Leave this label out")
-        first = f"document.querySelector('.ranking')?.innerText.startsWith({json.dumps(best)})"
-        visit.wait_until(f"{first} === false")
-        visit.wait_until("document.activeElement.classList.contains('label')")
+def test_a_label_is_shown_in_the_tree(visit, page):
+    ask(page)
+    best = page.locator(".ranking .name").first.inner_text()
+    page.click("text=For experts")
+    page.click("text=Show in the tree")
+    sought = page.wait_for_selector(".sought .name").inner_text()
+    assert best.startswith(sought)
+    assert page.evaluate("document.activeElement.classList.contains('sought')")
+    page.go_back()
+    assert page.is_visible(".ranking")
+    page.click("text=Leave this label out")
+    first = f"document.querySelector('.ranking')?.innerText.startsWith({json.dumps(best)})"
+    visit.wait_until(f"{first} === false")
+    visit.wait_until("document.activeElement.classList.contains('label')")
 
 
-def test_of_two_ways_into_the_tree_the_later_one_is_shown(browser: Any, service: Any) -> None:
+def test_of_two_ways_into_the_tree_the_later_one_is_shown(page, service):
     tree = service.get("/v1/tree").json()
     label = service.get("/v1/labels").json()["labels"][0]["id"]
-    held: list[Any] = []
+    held = []
 
-    def hold_the_first(route: Any) -> None:
+    def hold_the_first(route):
         if held:
             route.continue_()
         else:
             held.append(route)
 
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        page.wait_for_selector("#find:enabled")
-        page.route("**/v1/tree?*", hold_the_first)
-        page.evaluate("location.hash = '#/tree'")
-        page.wait_for_selector("#tree[aria-busy]")
-        page.evaluate("(label) => { location.hash = `#/tree?label=${label}` }", label)
-        page.wait_for_selector(".sought")
-        with page.expect_response("**/v1/tree?*"):
-            held[0].continue_()
-        page.wait_for_timeout(100)
-        assert page.locator("#tree > [role=treeitem]").count() == len(tree["children"])
-
-
-def test_of_two_texts_the_one_that_was_chosen_last_is_shown(browser: Any, service: Any) -> None:
-    held: list[Any] = []
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        page.check("input[value=lines]")
-        page.fill("#text", "a copper kettle\na sofa of oak")
-        page.click("#find")
-        page.wait_for_selector("text=2 of 2 texts answered")
-        page.route("**/v1/predict", lambda route: held.append(route), times=1)
-        page.locator(".excerpt", has_text="copper kettle").click()
-        page.wait_for_selector("#find[aria-busy]")
-        page.locator(".excerpt", has_text="sofa of oak").click()
-        page.wait_for_selector(".reading")
+    page.wait_for_selector("#find:enabled")
+    page.route("**/v1/tree?*", hold_the_first)
+    page.evaluate("location.hash = '#/tree'")
+    page.wait_for_selector("#tree[aria-busy]")
+    page.evaluate("(label) => { location.hash = `#/tree?label=${label}` }", label)
+    page.wait_for_selector(".sought")
+    with page.expect_response("**/v1/tree?*"):
         held[0].continue_()
-        page.wait_for_timeout(300)
-        assert page.inner_text(".reading blockquote") == "a sofa of oak"
+    page.wait_for_timeout(100)
+    assert page.locator("#tree > [role=treeitem]").count() == len(tree["children"])
 
 
-def test_keys_alone_are_enough(browser: Any, service: Any) -> None:
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        page.wait_for_selector("#summary:has-text('knows')")
+def test_of_two_texts_the_one_that_was_chosen_last_is_shown(page):
+    held = []
+    page.check("input[value=lines]")
+    find(page, "text=2 of 2 texts answered", "a copper kettle\na sofa of oak")
+    page.route("**/v1/predict", lambda route: held.append(route), times=1)
+    page.locator(".excerpt", has_text="copper kettle").click()
+    page.wait_for_selector("#find[aria-busy]")
+    page.locator(".excerpt", has_text="sofa of oak").click()
+    page.wait_for_selector(".reading")
+    held[0].continue_()
+    page.wait_for_timeout(300)
+    assert page.inner_text(".reading blockquote") == "a sofa of oak"
 
-        def tab_to(selector: str, most: int = 30) -> None:
-            for _ in range(most):
-                page.keyboard.press("Tab")
-                if page.evaluate("(s) => document.activeElement.matches(s)", selector):
-                    ring = "getComputedStyle(document.activeElement).outlineStyle"
-                    assert page.evaluate(ring) != "none" or "choice" in selector
-                    return
-            raise AssertionError(f"{selector} was not reached")
 
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")  # the link past the head
-        assert page.evaluate("document.activeElement.id") == "main"
-        tab_to("#text", 2)
-        page.keyboard.type("a kettle of copper")
-        tab_to("#which summary")
-        page.keyboard.press("Enter")
-        tab_to("#allow input")
-        page.keyboard.type("purpl")
-        page.wait_for_selector("#allow [role=option]")
-        page.keyboard.press("ArrowDown")
-        option = page.locator("#allow [aria-selected=true] span").first.inner_text()
-        page.keyboard.press("Enter")
-        assert page.locator("#allow .chip").inner_text().startswith(option)
-        page.keyboard.press("Control+Enter")
-        page.wait_for_selector(".ranking .why .links")
-        assert len(names(page)) == 1
-        tab_to(".label")
-        page.keyboard.press("Escape")
-        assert not page.is_visible(".why")
-        assert page.evaluate("document.activeElement.matches('.label')")
-        page.keyboard.press("Enter")
-        assert page.is_visible(".why")
+def test_keys_alone_are_enough(page):
+    page.wait_for_selector("#summary:has-text('knows')")
+
+    def tab_to(selector, most=30):
+        for _ in range(most):
+            page.keyboard.press("Tab")
+            if page.evaluate("(s) => document.activeElement.matches(s)", selector):
+                ring = "getComputedStyle(document.activeElement).outlineStyle"
+                assert page.evaluate(ring) != "none" or "choice" in selector
+                return
+        raise AssertionError(f"{selector} was not reached")
+
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # the link past the head
+    assert page.evaluate("document.activeElement.id") == "main"
+    tab_to("#text", 2)
+    page.keyboard.type("a kettle of copper")
+    tab_to("#which summary")
+    page.keyboard.press("Enter")
+    tab_to("#allow input")
+    page.keyboard.type("purpl")
+    page.wait_for_selector("#allow [role=option]")
+    page.keyboard.press("ArrowDown")
+    option = page.locator("#allow [aria-selected=true] span").first.inner_text()
+    page.keyboard.press("Enter")
+    assert page.locator("#allow .chip").inner_text().startswith(option)
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".ranking .why .links")
+    assert len(names(page)) == 1
+    tab_to(".label")
+    page.keyboard.press("Escape")
+    assert not page.is_visible(".why")
+    assert page.evaluate("document.activeElement.matches('.label')")
+    page.keyboard.press("Enter")
+    assert page.is_visible(".why")

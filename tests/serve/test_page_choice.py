@@ -1,18 +1,14 @@
 """The page with several models, and what people do with labels: tick, add, copy, send."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from labelgrove import Corpus, LabelIndex, Linear
-from support.browsing import names, violations, visiting
+from support.browsing import find, names, violations, visiting
 from support.services import COLOURS, THINGS, fitted, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -22,7 +18,7 @@ CARD = "---\nwidget:\n- text: this blue lamp\n- text: this green chair\n---\n"
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def paths(tmp_path_factory):
     """A model whose labels are URIs, and one with other names and ids."""
     folder = tmp_path_factory.mktemp("models")
     labels = [*COLOURS, *THINGS]
@@ -41,31 +37,29 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def said(tmp_path_factory):
     return tmp_path_factory.mktemp("said")
 
 
 @pytest.fixture(scope="module")
-def service(browser: Any, paths: dict[str, Path], said: Path) -> Iterator[Any]:
+def service(browser, paths, said):
     with running(paths, feedback=said) as client:
         yield client
 
 
-def ask(page: Any, text: str = TEXT, least: str = "0.5") -> None:
+def ask(page, text=TEXT, least="0.5"):
     page.wait_for_selector("#find:enabled")
     page.fill("#least", least)
-    page.fill("#text", text)
-    page.click("#find")
-    page.wait_for_selector(".choosing")
+    find(page, ".choosing", text)
     if page.viewport_size["width"] > 1120:
         page.wait_for_selector(".why .links")
 
 
-def chosen(page: Any) -> list[str]:
+def chosen(page):
     return [chip.split("\n")[0] for chip in page.locator(".choosing .chip").all_inner_texts()]
 
 
-def test_labels_are_ticked_added_and_copied(browser: Any, service: Any) -> None:
+def test_labels_are_ticked_added_and_copied(browser, service):
     with visiting(browser, service.base_url, **CLIPBOARD) as visit:
         page = visit.page
         ask(page)
@@ -84,7 +78,7 @@ def test_labels_are_ticked_added_and_copied(browser: Any, service: Any) -> None:
         assert not page.get_by_label("Choose Red, goods").is_checked()
         page.get_by_label("Choose Red, goods").check()
 
-        def copied(format: str) -> str:
+        def copied(format):
             page.select_option(".copying select", format)
             page.click(".copying button")
             page.wait_for_selector(".copying :text('Copied')")
@@ -101,19 +95,18 @@ def test_labels_are_ticked_added_and_copied(browser: Any, service: Any) -> None:
         assert float(table[1]["score"]) == objects[1]["score"] > 0.5
 
 
-def test_ids_that_are_addresses_are_links(browser: Any, service: Any) -> None:
-    with visiting(browser, service.base_url) as visit:
-        ask(visit.page)
-        link = visit.page.locator(".why a.id").first
-        assert str(link.get_attribute("href")).startswith("http://example.org/")
-        assert link.get_attribute("target") == "_blank"
-        assert "noopener" in str(link.get_attribute("rel"))
-        visit.page.select_option("#which-model", "words")
-        visit.page.wait_for_selector(".why span.id")
-        assert visit.page.locator(".ranking a.id").count() == 0
+def test_ids_that_are_addresses_are_links(page):
+    ask(page)
+    link = page.locator(".why a.id").first
+    assert str(link.get_attribute("href")).startswith("http://example.org/")
+    assert link.get_attribute("target") == "_blank"
+    assert "noopener" in str(link.get_attribute("rel"))
+    page.select_option("#which-model", "words")
+    page.wait_for_selector(".why span.id")
+    assert page.locator(".ranking a.id").count() == 0
 
 
-def test_feedback_is_told_of_and_sent(browser: Any, service: Any, said: Path) -> None:
+def test_feedback_is_told_of_and_sent(browser, service, said):
     with visiting(browser, service.base_url) as visit:
         page = visit.page
         ask(page)
@@ -135,7 +128,7 @@ def test_feedback_is_told_of_and_sent(browser: Any, service: Any, said: Path) ->
     assert second["labels"] == []
 
 
-def test_an_operator_may_have_suggestions_ticked(browser: Any, paths: dict[str, Path]) -> None:
+def test_an_operator_may_have_suggestions_ticked(browser, paths):
     with (
         running(paths["words"], ticked=True) as client,
         visiting(browser, client.base_url) as visit,
@@ -144,9 +137,7 @@ def test_an_operator_may_have_suggestions_ticked(browser: Any, paths: dict[str, 
         assert sorted(chosen(visit.page)) == ["Hat goods", "Red goods"]
 
 
-def test_a_table_of_texts_is_gone_through_and_saved(
-    browser: Any, paths: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_table_of_texts_is_gone_through_and_saved(browser, paths, tmp_path):
     """From an Excel file to a file of chosen labels; what was chosen survives everything else."""
     book = pytest.importorskip("openpyxl").Workbook()
     texts = ["this red hat", "this blue lamp", "this green chair"]
@@ -162,8 +153,7 @@ def test_a_table_of_texts_is_gone_through_and_saved(
         page.set_input_files("#files", tmp_path / "texts.xlsx")
         page.wait_for_selector("text=3 texts")
         assert page.locator("#text-column option:checked").inner_text() == "text"
-        page.click("#find")
-        page.wait_for_selector("text=3 of 3 texts answered")
+        find(page, "text=3 of 3 texts answered")
         page.locator(".excerpt").first.click()
         page.get_by_label("Choose Red goods").check()
         page.click("text=Back to all texts")  # without a word to anybody
@@ -185,7 +175,7 @@ def test_a_table_of_texts_is_gone_through_and_saved(
         assert page.is_hidden("#kept")
 
 
-def test_a_service_without_feedback_says_so(browser: Any, paths: dict[str, Path]) -> None:
+def test_a_service_without_feedback_says_so(browser, paths):
     with running(paths["words"]) as client, visiting(browser, client.base_url) as visit:
         ask(visit.page)
         assert "It does not keep them." in visit.page.inner_text("footer")
@@ -196,9 +186,7 @@ def test_a_service_without_feedback_says_so(browser: Any, paths: dict[str, Path]
         assert not any("feedback" in url for url in visit.requests)
 
 
-def test_feedback_that_is_refused_can_be_sent_again(
-    browser: Any, paths: dict[str, Path], tmp_path: Path
-) -> None:
+def test_feedback_that_is_refused_can_be_sent_again(browser, paths, tmp_path):
     limits = {"feedback": tmp_path, "max_feedback_mb": 0.000_001}
     with running(paths["words"], **limits) as client, visiting(browser, client.base_url) as visit:
         ask(visit.page)
@@ -208,62 +196,53 @@ def test_feedback_that_is_refused_can_be_sent_again(
         assert visit.page.is_hidden("#kept")
 
 
-def test_examples_of_the_card_are_offered(browser: Any, service: Any) -> None:
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        page.click("text=this green chair")
-        page.wait_for_selector(".ranking")
-        assert page.input_value("#text") == "this green chair"
-        assert {"Green, goods", "Chair, goods"} == set(names(page)[:2])
+def test_examples_of_the_card_are_offered(page):
+    page.click("text=this green chair")
+    page.wait_for_selector(".ranking")
+    assert page.input_value("#text") == "this green chair"
+    assert {"Green, goods", "Chair, goods"} == set(names(page)[:2])
 
 
-def test_a_model_is_chosen_and_asked_the_same(browser: Any, service: Any) -> None:
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        ask(page)
-        page.select_option("#which-model", "words")
-        page.wait_for_url("**/?model=words**")
-        page.wait_for_selector(".ranking >> text=Red goods")
-        assert page.input_value("#text") == TEXT
-        page.goto(f"{service.base_url}/?model=words#/model")
-        page.wait_for_selector("#model-facts >> text=words")
-        page.goto(f"{service.base_url}/?model=words#/labels")
-        page.wait_for_selector("#label-list >> text=Red goods")
-        page.select_option("#which-model", "uris")
-        page.wait_for_selector("#label-list >> text=Red, goods")
-        assert "model=" not in page.url
-        page.goto(f"{service.base_url}/?model=nothing")
-        page.wait_for_selector("text=there is no model 'nothing'; there is uris or words")
-        page.click("text=Try again")
-        page.wait_for_selector("#summary:has-text('knows')")
+def test_a_model_is_chosen_and_asked_the_same(page, service):
+    ask(page)
+    page.select_option("#which-model", "words")
+    page.wait_for_url("**/?model=words**")
+    page.wait_for_selector(".ranking >> text=Red goods")
+    assert page.input_value("#text") == TEXT
+    page.goto(f"{service.base_url}/?model=words#/model")
+    page.wait_for_selector("#model-facts >> text=words")
+    page.goto(f"{service.base_url}/?model=words#/labels")
+    page.wait_for_selector("#label-list >> text=Red goods")
+    page.select_option("#which-model", "uris")
+    page.wait_for_selector("#label-list >> text=Red, goods")
+    assert "model=" not in page.url
+    page.goto(f"{service.base_url}/?model=nothing")
+    page.wait_for_selector("text=there is no model 'nothing'; there is uris or words")
+    page.click("text=Try again")
+    page.wait_for_selector("#summary:has-text('knows')")
 
 
-def test_two_models_are_compared(browser: Any, service: Any) -> None:
+def test_two_models_are_compared(page, service):
     body = {"texts": [TEXT], "k": 4}
     expected = [
         service.post(f"/v1/models/{name}/predict", json=body).json()["predictions"][0]
         for name in ("uris", "words")
     ]
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        page.wait_for_selector("#find:enabled")
-        page.select_option("#against", "words")
-        page.fill("#k", "4")
-        page.fill("#text", TEXT)
-        page.click("#find")
-        page.wait_for_selector(".pair")
-        for section, labels in zip(page.locator(".pair section").all(), expected, strict=True):
-            shown = section.locator(".name").all_inner_texts()
-            assert shown == [label["name"] for label in labels]
-        assert page.locator(".pair h3").all_inner_texts() == ["uris", "words"]
-        assert "0 labels of 4 in both lists" in page.inner_text("#results")
-        page.route("**/v1/models/words/predict", lambda route: route.fulfill(status=500, json={}))
-        page.click("#find")
-        page.wait_for_selector("text=One of the models did not answer")
-        assert page.locator(".pair section").first.locator(".name").count() == 4
+    page.wait_for_selector("#find:enabled")
+    page.select_option("#against", "words")
+    page.fill("#k", "4")
+    find(page, ".pair", TEXT)
+    for section, labels in zip(page.locator(".pair section").all(), expected, strict=True):
+        shown = section.locator(".name").all_inner_texts()
+        assert shown == [label["name"] for label in labels]
+    assert page.locator(".pair h3").all_inner_texts() == ["uris", "words"]
+    assert "0 labels of 4 in both lists" in page.inner_text("#results")
+    page.route("**/v1/models/words/predict", lambda route: route.fulfill(status=500, json={}))
+    find(page, "text=One of the models did not answer")
+    assert page.locator(".pair section").first.locator(".name").count() == 4
 
 
-def test_a_request_is_copied_as_curl(browser: Any, service: Any) -> None:
+def test_a_request_is_copied_as_curl(browser, service):
     with visiting(browser, service.base_url, **CLIPBOARD) as visit:
         page = visit.page
         ask(page, "this red 'hat'")
@@ -274,38 +253,19 @@ def test_a_request_is_copied_as_curl(browser: Any, service: Any) -> None:
         assert """"texts":["this red '\\''hat'\\''"]""" in command and '"threshold":0.5' in command
 
 
-def test_a_phone_shows_all_of_it(browser: Any, service: Any) -> None:
-    phone = {"viewport": {"width": 360, "height": 740}}
-    with visiting(browser, service.base_url, **phone) as visit:
-        page = visit.page
-        for shown in (".choosing", ".pair"):
-            if shown == ".pair":
-                page.select_option("#against", "words")
-                page.click("#find")
-                page.wait_for_selector(shown)
-            else:
-                ask(page)
-                assert page.locator(".below").count() > 3
-            assert page.evaluate("document.documentElement.scrollWidth") <= 360
-
-
 @pytest.mark.parametrize("place", ["try", "labels", "tree", "model", "compare", "many"])
-def test_nothing_is_wrong_by_the_rules_of_axe(browser: Any, service: Any, place: str) -> None:
+def test_nothing_is_wrong_by_the_rules_of_axe(browser, service, place):
     view = "try" if place in ("compare", "many") else place
     with visiting(browser, service.base_url, view) as visit:
         page = visit.page
         if place == "compare":
             page.wait_for_selector("#find:enabled")
             page.select_option("#against", "words")
-            page.fill("#text", TEXT)
-            page.click("#find")
-            page.wait_for_selector(".pair")
+            find(page, ".pair", TEXT)
         elif place == "many":
             page.wait_for_selector("#find:enabled")
             page.check("input[value=lines]")
-            page.fill("#text", f"{TEXT}\nxyzzy\n{TEXT}")
-            page.click("#find")
-            page.wait_for_selector("text=3 of 3 texts answered")
+            find(page, "text=3 of 3 texts answered", f"{TEXT}\nxyzzy\n{TEXT}")
         elif place == "try":
             ask(page)
             page.click("#which summary")
@@ -314,3 +274,4 @@ def test_nothing_is_wrong_by_the_rules_of_axe(browser: Any, service: Any, place:
                 {"labels": "#label-list li", "tree": "#tree li"}.get(place, ".fact")
             )
         assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360  # of a phone, the last

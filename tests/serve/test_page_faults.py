@@ -1,25 +1,22 @@
 """The page where things go wrong: a busy or lost service, limits, a token, markup in names."""
 
-from __future__ import annotations
-
 import re
 import threading
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from support.browsing import TEXT, ask, names, visiting
+from support.browsing import TEXT, ask, find, names, visiting
 from support.services import fitted, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
-def test_a_busy_service_is_told_of_and_asked_again(browser: Any, shop_model: Path) -> None:
+def test_a_busy_service_is_told_of_and_asked_again(browser, shop_model):
     go_on = threading.Event()
 
-    def wait_once(texts: Any) -> None:
+    def wait_once(texts):
         if texts == ["first"]:
             go_on.wait(30)
 
@@ -36,8 +33,7 @@ def test_a_busy_service_is_told_of_and_asked_again(browser: Any, shop_model: Pat
             first.start()
             while 'waiting_texts{model="model"} 1' not in client.get("/metrics").text:
                 pass
-            page.click("#find")
-            page.wait_for_selector("text=The service is busy")
+            find(page, "text=The service is busy")
             assert "wait 1 second" in page.inner_text("#ask-problem")
             assert page.input_value("#text") == TEXT
             go_on.set()
@@ -47,13 +43,11 @@ def test_a_busy_service_is_told_of_and_asked_again(browser: Any, shop_model: Pat
             assert not page.is_visible("#ask-problem")
 
 
-def test_many_texts_wait_for_a_busy_service_and_go_on_after_a_fault(
-    browser: Any, shop_model: Path
-) -> None:
+def test_many_texts_wait_for_a_busy_service_and_go_on_after_a_fault(browser, shop_model):
     answers = [429, None, 500, None]  # None: the service's own answer
     problem = {"detail": "texts are waiting", "code": "overloaded"}
 
-    def meddle(route: Any) -> None:
+    def meddle(route):
         status = answers.pop(0) if answers else None
         if status is None:
             route.continue_()
@@ -64,9 +58,8 @@ def test_many_texts_wait_for_a_busy_service_and_go_on_after_a_fault(
         page = visit.page
         page.route("**/v1/predict", meddle)
         page.check("input[value=lines]")
-        page.fill("#text", "\n".join(f"kettle {number}" for number in range(60)))
-        page.click("#find")
-        page.wait_for_selector("text=Continuing automatically")
+        lines = "\n".join(f"kettle {number}" for number in range(60))
+        find(page, "text=Continuing automatically", lines)
         page.wait_for_selector("text=32 of 60 texts answered")
         assert "The service failed" in page.inner_text("#ask-problem")
         page.click("text=Go on")
@@ -74,7 +67,7 @@ def test_many_texts_wait_for_a_busy_service_and_go_on_after_a_fault(
         assert not page.is_visible("#ask-problem")
 
 
-def test_limits_and_a_lost_connection_are_sentences(browser: Any, shop_model: Path) -> None:
+def test_limits_and_a_lost_connection_are_sentences(browser, shop_model):
     limits = {"max_body": 3000, "max_text_chars": 500}
     with running(shop_model, **limits) as client, visiting(browser, client.base_url) as visit:
         page = visit.page
@@ -82,14 +75,10 @@ def test_limits_and_a_lost_connection_are_sentences(browser: Any, shop_model: Pa
             ("word " * 800, "too much for one request"),
             ("word " * 200, "did not accept this: texts[0]"),
         ]:
-            page.fill("#text", text)
-            page.click("#find")
-            page.wait_for_selector(f"text={words}")
+            find(page, f"text={words}", text)
             assert page.input_value("#text") == text
         page.context.set_offline(True)
-        page.fill("#text", TEXT)
-        page.click("#find")
-        page.wait_for_selector("text=cannot be reached")
+        find(page, "text=cannot be reached", TEXT)
         page.context.set_offline(False)
         page.get_by_role("button", name="Try again").click()
         page.wait_for_selector(".ranking")
@@ -98,9 +87,7 @@ def test_limits_and_a_lost_connection_are_sentences(browser: Any, shop_model: Pa
         assert page.input_value("#text") == TEXT
 
 
-def test_the_token_is_asked_for_once_though_requests_are_answered_late(
-    browser: Any, shop_model: Path
-) -> None:
+def test_the_token_is_asked_for_once_though_requests_are_answered_late(browser, shop_model):
     with running(shop_model, token="s3cret") as client, visiting(browser, client.base_url) as visit:
         page, held = visit.page, []
         page.route("**/v1/models", lambda route: held.append(route))
@@ -114,9 +101,7 @@ def test_the_token_is_asked_for_once_though_requests_are_answered_late(
         assert page.locator("#token-dialog[open]").count() == 0
 
 
-def test_the_token_is_asked_for_and_kept_for_the_tab(
-    browser: Any, shop_model: Path, tmp_path: Path
-) -> None:
+def test_the_token_is_asked_for_and_kept_for_the_tab(browser, shop_model, tmp_path):
     report = tmp_path / "report.html"
     report.write_text("<p>A report</p>", encoding="utf-8")
     with (
@@ -153,7 +138,7 @@ def test_the_token_is_asked_for_and_kept_for_the_tab(
         assert "s3cret" not in page.evaluate("JSON.stringify(sessionStorage)")
 
 
-def test_markup_in_labels_and_texts_is_text(browser: Any, tmp_path: Path) -> None:
+def test_markup_in_labels_and_texts_is_text(browser, tmp_path):
     prefix = "<img src=x onerror=alert(1)>"
     fitted(prefix=prefix).save(tmp_path / "model")
     with running(tmp_path / "model") as client, visiting(browser, client.base_url) as visit:

@@ -1,11 +1,7 @@
 """The page's files and the report, as they are sent."""
 
-from __future__ import annotations
-
 import os
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +13,7 @@ from support.services import check_problem, running
 pytestmark = pytest.mark.slow
 
 
-def test_the_page_and_its_files_are_sent_under_a_strict_policy(client: Any) -> None:
+def test_the_page_and_its_files_are_sent_under_a_strict_policy(client):
     page = client.get("/")
     assert page.status_code == 200 and page.text.startswith("<!DOCTYPE html>")
     files = {file.name for file in FOLDER.iterdir() if file.suffix in TYPES}
@@ -34,7 +30,7 @@ def test_the_page_and_its_files_are_sent_under_a_strict_policy(client: Any) -> N
     check_problem(client.get("/page/../app.py"), 404, "not-found")
 
 
-def test_every_file_that_is_named_exists() -> None:
+def test_every_file_that_is_named_exists():
     """Names in the page, and imports between modules; none of another host."""
     for file in FOLDER.iterdir():
         text = file.read_text(encoding="utf-8")
@@ -46,7 +42,7 @@ def test_every_file_that_is_named_exists() -> None:
         assert not re.search(r"\son\w+=|style=|<script>", text) or file.suffix != ".html"
 
 
-def test_every_element_that_scripts_look_for_exists() -> None:
+def test_every_element_that_scripts_look_for_exists():
     ids = set(re.findall(r'id="([^"]+)"', (FOLDER / "index.html").read_text(encoding="utf-8")))
     modules = ["main.js"]  # and what it imports
     for name in modules:
@@ -57,13 +53,13 @@ def test_every_element_that_scripts_look_for_exists() -> None:
     assert set(modules) | {"theme.js"} == {file.name for file in FOLDER.glob("*.js")}
 
 
-def test_the_page_can_be_left_out(model_path: Path) -> None:
+def test_the_page_can_be_left_out(model_path):
     with running(model_path, page=False) as client:
         check_problem(client.get("/"), 404, "not-found")
         check_problem(client.get("/page/main.js"), 404, "not-found")
 
 
-def test_with_a_token_the_page_is_open_and_the_model_is_not(model_path: Path) -> None:
+def test_with_a_token_the_page_is_open_and_the_model_is_not(model_path):
     with running(model_path, token="s3cret") as client:
         assert client.get("/").status_code == client.get("/page/main.js").status_code == 200
         for path in ("/report", "/v1/tree", "/v1/model", "/page", "/pages/x"):
@@ -71,7 +67,7 @@ def test_with_a_token_the_page_is_open_and_the_model_is_not(model_path: Path) ->
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_the_report(model_path: Path, tmp_path: Path, given: bool) -> None:
+def test_the_report(model_path, tmp_path, given):
     report = tmp_path / "report.html"
     report.write_text("<!DOCTYPE html><h1>A report</h1>", encoding="utf-8")
     with running(model_path, report=report if given else None) as client:
@@ -88,9 +84,7 @@ def test_the_report(model_path: Path, tmp_path: Path, given: bool) -> None:
         check_problem(client.get("/report"), 404, "no-report")
 
 
-def test_a_served_report_has_its_search_box_and_runs_no_other_script(
-    model_path: Path, tmp_path: Path, browser: Any
-) -> None:
+def test_a_served_report_has_its_search_box_and_runs_no_other_script(model_path, tmp_path, browser):
     pytest.importorskip("matplotlib")
     from labelgrove.experiments.report import write_report
 
@@ -113,7 +107,7 @@ def test_a_served_report_has_its_search_box_and_runs_no_other_script(
         assert visit.page.evaluate("typeof strange") == "undefined"
 
 
-def test_a_link_in_a_model_folder_is_not_followed(model_path: Path, tmp_path: Path) -> None:
+def test_a_link_in_a_model_folder_is_not_followed(model_path, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("of this machine", encoding="utf-8")
     report = tmp_path / "report.html"

@@ -1,15 +1,9 @@
 """How the page looks in a real browser: themes, phones, motion."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from labelgrove import Linear
-from support.browsing import visiting
+from support.browsing import find, visiting
 from support.services import running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -23,20 +17,18 @@ VIEWS = tuple(FILLED)
 
 
 @pytest.fixture(scope="module")
-def service(browser: Any, model_path: Path) -> Iterator[Any]:
+def service(browser, model_path):
     with running(model_path) as client:
         yield client
 
 
-def open_all(visit: Any, view: str, text: str = "this red hat") -> Any:
+def open_all(visit, view, text="this red hat"):
     """A view with something in it."""
     page = visit.page
     page.goto(f"{visit.address}/#/{view}")
     page.wait_for_selector("#summary:has-text('knows')", state="attached")
     if view == "try":
-        page.fill("#text", text)
-        page.click("#find")
-        page.wait_for_selector(".ranking")
+        find(page, ".ranking", text)
         if page.viewport_size["width"] < 1120:
             assert page.is_hidden(".why")  # it would push the other labels away
             page.locator(".label").first.click()
@@ -46,7 +38,7 @@ def open_all(visit: Any, view: str, text: str = "this red hat") -> Any:
     return page
 
 
-def test_light_and_dark_follow_the_system_until_chosen(browser: Any, service: Any) -> None:
+def test_light_and_dark_follow_the_system_until_chosen(browser, service):
     ground = "getComputedStyle(document.body).backgroundColor"
     with visiting(browser, service.base_url, color_scheme="dark") as visit:
         page = visit.page
@@ -62,7 +54,7 @@ def test_light_and_dark_follow_the_system_until_chosen(browser: Any, service: An
         assert page.evaluate(ground) == light
 
 
-def test_a_phone_needs_no_scrolling_sideways(browser: Any, service: Any) -> None:
+def test_a_phone_needs_no_scrolling_sideways(browser, service):
     text = "this red hat " + "x" * 400
     phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
     with visiting(browser, service.base_url, **phone) as visit:
@@ -74,8 +66,7 @@ def test_a_phone_needs_no_scrolling_sideways(browser: Any, service: Any) -> None
         page = open_all(visit, "try")
         page.fill("#text", "\n".join([text] * 3))
         page.check("input[value=lines]")
-        page.click("#find")
-        page.wait_for_selector("text=3 of 3 texts answered")
+        find(page, "text=3 of 3 texts answered")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
@@ -107,9 +98,7 @@ ORIGINS = "(bars) => bars.map((bar) => getComputedStyle(bar, '::after').transfor
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_no_word_is_broken_and_what_one_needs_is_in_view(
-    browser: Any, tmp_path: Path, width: int
-) -> None:
+def test_no_word_is_broken_and_what_one_needs_is_in_view(browser, tmp_path, width):
     names = ["Betriebswirtschaftslehre", "Computerunterstütztes Verfahren", "Unternehmensgründung"]
     texts = [f"{name} und {names[number - 1]}" for number, name in enumerate(names)] * 4
     Linear().fit(texts, [[name] for name in names] * 4).save(tmp_path / "model")
@@ -133,7 +122,7 @@ def test_no_word_is_broken_and_what_one_needs_is_in_view(
                     assert {float(origin.split("px")[0]) > 0 for origin in origins} == {left}
 
 
-def test_motion_can_be_reduced(browser: Any, service: Any) -> None:
+def test_motion_can_be_reduced(browser, service):
     lasting = "getComputedStyle(document.querySelector('.bar'), '::after').transitionDuration"
     for wish, expected in (("reduce", "0s"), ("no-preference", "0.35s")):
         with visiting(browser, service.base_url, reduced_motion=wish) as visit:

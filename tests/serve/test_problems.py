@@ -1,7 +1,5 @@
 """Every error has one code, and the documentation has them all."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -14,7 +12,7 @@ pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
 
 
-def test_the_documentation_lists_every_code_with_its_status() -> None:
+def test_the_documentation_lists_every_code_with_its_status():
     section = DOCS.read_text(encoding="utf-8").split("## Errors")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([a-z-]+)` \| (\d{3}) \| (.+) \|$", section, re.MULTILINE)
     assert {code: int(status) for code, status, _ in rows} == CODES
@@ -22,7 +20,7 @@ def test_the_documentation_lists_every_code_with_its_status() -> None:
     assert all(len(meaning) > 5 for _, _, meaning in rows)
 
 
-def test_every_code_is_used() -> None:
+def test_every_code_is_used():
     assert serve.__file__ is not None
     folder = Path(serve.__file__).parent
     source = "".join(file.read_text(encoding="utf-8") for file in folder.glob("*.py"))

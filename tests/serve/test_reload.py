@@ -1,12 +1,8 @@
 """A new model in the folder is taken up; no request notices but by its answer."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,15 +15,15 @@ from support.services import fitted, running
 pytestmark = pytest.mark.slow
 
 
-def test_models_change_under_load_and_no_request_fails(tmp_path: Path) -> None:
+def test_models_change_under_load_and_no_request_fails(tmp_path):
     path = tmp_path / "model"
     fitted(prefix="v0 ").save(path)
-    seen: set[str] = set()
+    seen = set()
     stop = threading.Event()
 
     with running(path, reload_seconds=0.05) as client:
 
-        def ask() -> int:
+        def ask():
             asked = 0
             while not stop.is_set():
                 body = {"texts": ["this red hat"] * 3, "k": 2}
@@ -56,10 +52,8 @@ def test_models_change_under_load_and_no_request_fails(tmp_path: Path) -> None:
     assert seen == {"v0", "v1", "v2", "v3"}
 
 
-def test_a_broken_new_model_leaves_the_old_one_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[Any] = []  # what the service has seen in the folder
+def test_a_broken_new_model_leaves_the_old_one_in_place(tmp_path, monkeypatch):
+    looks = []  # what the service has seen in the folder
     look = ModelFolder._signature
     monkeypatch.setattr(
         ModelFolder, "_signature", lambda folder: looks.append(look(folder)) or looks[-1]
@@ -80,7 +74,7 @@ def test_a_broken_new_model_leaves_the_old_one_in_place(
         wait_for(lambda: client.get("/v1/model").json()["id"] != before)
 
 
-def test_a_link_that_is_pointed_elsewhere_is_a_new_model(tmp_path: Path) -> None:
+def test_a_link_that_is_pointed_elsewhere_is_a_new_model(tmp_path):
     for version in ("a", "b"):
         fitted(prefix=f"{version} ").save(tmp_path / version)
     link = tmp_path / "current"
@@ -92,7 +86,7 @@ def test_a_link_that_is_pointed_elsewhere_is_a_new_model(tmp_path: Path) -> None
         wait_for(lambda: client.get("/v1/model").json()["id"] != before)
 
 
-def test_a_folder_without_a_model_that_reads_texts_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_that_reads_texts_is_refused(tmp_path):
     with pytest.raises(ModelFormatError, match="no such folder"):
         ModelFolder(tmp_path / "nothing")
     features = fitted().vectorizer_.transform(["red hat", "blue hat"])

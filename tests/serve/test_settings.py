@@ -1,7 +1,5 @@
 """Settings are checked, and the documentation lists them with their defaults."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -15,9 +13,9 @@ pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
 
 
-def test_the_documentation_lists_every_setting_with_its_default() -> None:
+def test_the_documentation_lists_every_setting_with_its_default():
     section = DOCS.read_text(encoding="utf-8").split("## Limits")[1].split("\n## ")[0]
-    listed: dict[str, str] = {}
+    listed = {}
     for names, defaults in re.findall(r"^\| (`.+?`) \| (.+?) \|", section, re.MULTILINE):
         listed |= zip(re.findall(r"`(\w+)`", names), defaults.split(", "), strict=True)
     defaults = {
@@ -37,12 +35,12 @@ def test_the_documentation_lists_every_setting_with_its_default() -> None:
         ({"copy_mb": -1}, "copy_mb"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(settings: dict[str, float], message: str) -> None:
+def test_settings_that_cannot_work_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         ServeParams.from_dict(settings).checked()
 
 
-def test_limits_may_be_one() -> None:
+def test_limits_may_be_one():
     defaults = ServeParams().get_params()
     names = ("max_texts", "max_text_chars", "max_k", "max_labels", "max_explained", "max_requests")
     names += ("max_waiting", "max_headers", "max_connections", "max_connections_per_address")

@@ -1,9 +1,5 @@
 """Walking through label trees, as the service does and over HTTP."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,9 +16,9 @@ from support.services import check_problem, fitted, running
 pytestmark = pytest.mark.slow
 
 
-def leaves_below(walk: TreeWalk, node: str, limit: int) -> list[str]:
+def leaves_below(walk, node, limit):
     """All labels below a node, collected page by page."""
-    found: list[str] = []
+    found = []
     offset = 0
     while True:
         page = walk.page(node, offset=offset, limit=limit)
@@ -42,7 +38,7 @@ def leaves_below(walk: TreeWalk, node: str, limit: int) -> list[str]:
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> LabelTree:
+def trees(draw):
     """Trees of uneven width, with chains of only children."""
     parents, above = [], 1
     for _ in range(draw(st.integers(1, 4))):
@@ -54,7 +50,7 @@ def trees(draw: st.DrawFn) -> LabelTree:
 
 @settings(deadline=None)
 @given(trees(), st.integers(1, 5))
-def test_every_label_is_met_once(tree: LabelTree, limit: int) -> None:
+def test_every_label_is_met_once(tree, limit):
     index = LabelIndex([f"l{column}" for column in range(tree.labels)])
     walk = TreeWalk(tree, index, np.arange(tree.labels))
     if tree.labels == 1:
@@ -74,7 +70,7 @@ def test_every_label_is_met_once(tree: LabelTree, limit: int) -> None:
             node = child["id"]
 
 
-def test_examples_are_the_most_frequent_labels() -> None:
+def test_examples_are_the_most_frequent_labels():
     tree = LabelTree([[0, 0], [0] * 5 + [1]], range(6))
     walk = TreeWalk(tree, LabelIndex("abcdef"), np.array([1, 5, 3, 5, 0, 9]))
     first, second = walk.page("root", offset=0, limit=9)["children"]
@@ -88,14 +84,14 @@ def test_examples_are_the_most_frequent_labels() -> None:
 @pytest.mark.parametrize(
     "node", ["", "1", "9.0", "0.9", "-1.0", "0.x", "0.0.0", "٣.0", "0.99999999999"]
 )
-def test_nodes_that_do_not_exist_are_refused(node: str) -> None:
+def test_nodes_that_do_not_exist_are_refused(node):
     walk = TreeWalk(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]), LabelIndex("abc"), np.ones(3, int))
     with pytest.raises(Problem, match="no node") as caught:
         walk.page(node, offset=0, limit=1)
     assert caught.value.status == 404
 
 
-def test_labels_elsewhere_are_refused() -> None:
+def test_labels_elsewhere_are_refused():
     walk = TreeWalk(
         LabelTree([[0, 0], [0, 0, 1, 1]], range(4)), LabelIndex("abcd"), np.ones(4, int)
     )
@@ -104,14 +100,14 @@ def test_labels_elsewhere_are_refused() -> None:
             walk.page(node, offset=0, limit=1, label=label)
 
 
-def test_models_have_the_trees_they_search() -> None:
+def test_models_have_the_trees_they_search():
     several = Linear(n_trees=2).fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
     assert list(several.trees()) == ["tree 1", "tree 2"]
     ensemble = Ensemble([Linear(), Linear(n_trees=2)]).fit(["red", "blue"], [["r"], ["b"]])
     assert list(ensemble.trees()) == ["1 linear, tree", "2 linear, tree 1", "2 linear, tree 2"]
 
 
-def test_the_route(tmp_path: Path) -> None:
+def test_the_route(tmp_path):
     model = fitted()
     model.set_params(tree=TreeParams(branching=2, max_leaf_size=2))
     model.fit(
@@ -131,7 +127,7 @@ def test_the_route(tmp_path: Path) -> None:
         check_problem(client.get("/v1/tree", params={"limit": 0}), 422, "invalid-request")
 
 
-def test_methods_without_a_tree_say_so() -> None:
+def test_methods_without_a_tree_say_so():
     served = Served(Plain(fitted()), {"checksum": "sha256:abc", "method": "plain"}, threads=1)
     assert served.facts()["trees"] == []
     with pytest.raises(Problem, match="this plain model has no label tree"):

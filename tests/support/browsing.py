@@ -106,10 +106,16 @@ def visiting(started: Any, address: Any, view: str = "try", **options: Any) -> I
         context.close()
 
 
-def ask(page: Any, text: str = TEXT) -> None:
-    page.fill("#text", text)
+def find(page: Any, shown: str, text: str | None = None) -> None:
+    """Asks for the labels of a text, or of what is there, and waits until something is shown."""
+    if text is not None:
+        page.fill("#text", text)
     page.click("#find")
-    page.wait_for_selector(".ranking .why .words")
+    page.wait_for_selector(shown)
+
+
+def ask(page: Any, text: str = TEXT) -> None:
+    find(page, ".ranking .why .words", text)
 
 
 def names(page: Any) -> list[str]:

@@ -15,8 +15,7 @@ import uvicorn
 
 from labelgrove import Corpus, LabelIndex, Linear
 from labelgrove.serve.app import create_app
-from labelgrove.serve.feedback import FeedbackFile
-from labelgrove.serve.models import Models, NamedModel
+from labelgrove.serve.models import Models, NamedModel, Source
 from labelgrove.serve.run import uvicorn_options
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
@@ -59,9 +58,9 @@ def running(
     params = ServeParams(**limits)
     models = []
     for name, folder in (path if isinstance(path, dict) else {"model": path}).items():
-        kept = feedback and FeedbackFile(feedback / f"{name}.jsonl", params.max_feedback_mb)
-        loaded = ModelFolder(folder, threads=1)
-        models.append(NamedModel(name, loaded, params, report=report, follow=follow, feedback=kept))
+        kept = feedback and feedback / f"{name}.jsonl"
+        source = Source(name, folder, report=report, follow=follow, feedback=kept)
+        models.append(NamedModel(source, ModelFolder(folder, threads=1), params))
     if slow is not None:
         model = models[0].folder.current._model
         predict = model.predict

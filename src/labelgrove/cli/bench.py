@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,28 +13,17 @@ from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The methods to train."""
-
-    config: Annotated[
-        list[Path] | None, Option(help="TOML file with one table per method. Repeatable.")
-    ] = None
-    settings: options.Set = None
-    only: Annotated[
-        list[str] | None, Option(help="Train only this row, or those like 'Linear*'. Repeatable.")
-    ] = None
-
-
 def bench(
     models: Annotated[
         list[Path] | None, Argument(metavar="[MODEL]...", help="Trained models, for --costs.")
     ] = None,
     *,
-    methods: Rows,
-    data: Annotated[
-        list[Path], Option(help="Folder with train.* and test.* or dev.*. Repeatable.")
-    ],
+    config: Annotated[Path | None, Option(help="TOML file with one table per method.")] = None,
+    settings: options.Set = None,
+    only: Annotated[
+        list[str] | None, Option(help="Train only this row, or those like 'Linear*'. Repeatable.")
+    ] = None,
+    data: Annotated[Path, Option(help="Folder with train.* and test.* or dev.*.")],
     folder: Annotated[
         Path | None, Option("--run", help="Folder for all results. Default: CONFIG.bench.")
     ] = None,
@@ -49,9 +37,8 @@ def bench(
     """Train and measure several methods, and compare them with published numbers.
 
     Run the same command again to continue an interrupted bench. Finished rows are reused. --set
-    applies to all rows that have the setting. The first --config goes with the first --data, and
-    so on; a single one goes with all. With --engine ray, every worker trains a row; rows are
-    measured here, when all are trained.
+    applies to all rows that have the setting. With --engine ray, every worker trains a row; rows
+    are measured here, when all are trained.
 
     Example: labelgrove bench --config bench.toml --data corpus --run runs/bench
 
@@ -66,49 +53,33 @@ def bench(
     console = common.stderr_console()
     where.check()
     common.check_device(machine.device)
-    if bool(models) == bool(methods.config) or (models and not costs):
+    if bool(models) == bool(config) or (models and not costs):
         raise ConfigError("bench: give --config FILE, or the folders of trained models and --costs")
-    if models and (methods.only or methods.settings or where.engine):
+    if models and (only or settings or where.engine):
         raise ConfigError(
             "bench: --only, --set and --engine are for --config; trained models take none of them"
         )
     how = Costs(machine.device, machine.threads) if costs else None
     done = common.print_json if as_json and costs else lambda _: None
-    records = []
     if models and how:
         folder = folder or models[0].with_name(f"{models[0].name}.bench")
         with common.resumable(folder):
-            for corpus in data:
-                records += price_models(
-                    models, corpus, folder, costs=how, say=console.print, done=done
-                )
-    else:
-        pairs = _pairs(methods.config or [], data)
-        if len({(file.stem, corpus.name) for file, corpus in pairs}) < len(pairs):
-            raise ConfigError(
-                "bench: two pairs of --config and --data have the same names, so they would write "
-                "to the same folder; run them apart"
-            )
-        only, flags = methods.only or [], methods.settings or []
-        benches = [
-            Bench.from_config(read_toml(file), settings=flags, folder=file.parent, only=only)
-            for file, _ in pairs
-        ]
+            records = price_models(models, data, folder, costs=how, say=console.print, done=done)
+    elif config:
+        rows = Bench.from_config(
+            read_toml(config), settings=settings or [], folder=config.parent, only=only or []
+        )
         threads = where.threads(machine.threads)
         flags = ["--device", machine.device, *(["--threads", str(threads)] if threads else [])]
-        for (file, corpus), rows in zip(pairs, benches, strict=True):
-            place = folder or file.with_name(f"{file.stem}.bench")
-            if len(pairs) > 1:
-                place /= f"{file.stem}-{corpus.name}"
-            opened = nullcontext() if where.engine is None else where.open()
-            with common.resumable(place), opened as engine:
-                opened_bench = BenchFolder(rows, corpus, place, flags=flags, device=machine.device)
-                part = opened_bench.run(
-                    only=only, costs=how, engine=engine, say=console.print, done=done
-                )
-            if not as_json:
-                sys.stdout.write(bench_table(part) + "\n")
-            records += part
+        folder = folder or config.with_name(f"{config.stem}.bench")
+        opened = nullcontext() if where.engine is None else where.open()
+        with common.resumable(folder), opened as engine:
+            place = BenchFolder(rows, data, folder, flags=flags, device=machine.device)
+            records = place.run(
+                only=only or [], costs=how, engine=engine, say=console.print, done=done
+            )
+        if not as_json:
+            sys.stdout.write(bench_table(records) + "\n")
     if as_json and not costs:
         for record in records:
             common.print_json(record)
@@ -119,15 +90,3 @@ def bench(
         console.print(f"{record['row']}: {record['error']}")
     if failed:
         raise Exit(common.USER_ERROR)
-
-
-def _pairs(configs: list[Path], data: list[Path]) -> list[tuple[Path, Path]]:
-    """Which config runs on which corpus."""
-    if 1 not in (len(configs), len(data)) and len(configs) != len(data):
-        raise ConfigError(
-            f"bench: {len(configs)} --config and {len(data)} --data do not fit together; give one "
-            "of a kind, or as many of both"
-        )
-    count = max(len(configs), len(data))
-    longer = [(files * count)[:count] for files in (configs, data)]
-    return list(zip(*longer, strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,21 +11,21 @@ from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class Learning:
-    """What the probabilities and sets are learnt from and for."""
-
+def calibrate(
+    model: options.Model,
+    corpus: options.Labelled,
+    *,
     target: Annotated[
         str,
         Option(
             help="What sets of labels are best at: micro-F1, macro-F1, document-F1, or a precision "
             "to reach, such as 0.9."
         ),
-    ] = "micro-F1"
+    ] = "micro-F1",
     by: Annotated[
         str, Option(help="One curve for all (none), or one per rank, level or frequency of labels.")
-    ] = "none"
-    k: Annotated[int, Option("--k", "-k", min=1, help="Labels per document to learn from.")] = 20
+    ] = "none",
+    k: Annotated[int, Option("--k", "-k", min=1, help="Labels per document to learn from.")] = 20,
     settings: Annotated[
         list[str] | None,
         Option(
@@ -34,14 +33,7 @@ class Learning:
             help="kind=isotonic or beta (default: the better fit), per_label=true (thresholds of "
             "their own for labels with enough documents). Repeatable.",
         ),
-    ] = None
-
-
-def calibrate(
-    model: options.Model,
-    corpus: options.Labelled,
-    *,
-    learning: Learning,
+    ] = None,
     out: Annotated[Path | None, Option(help="New model folder to write. Default: MODEL.")] = None,
     inputs: options.Inputs,
     reading: options.CorpusOptions,
@@ -60,27 +52,20 @@ def calibrate(
 
     if out is not None and out.exists():
         raise ConfigError(f"{out} already exists; choose another --out")
-    precision = (
-        None
-        if learning.target.endswith("F1")
-        else common.number(learning.target, "--target", ", micro-F1, macro-F1 or document-F1")
-    )
+    precision = None
+    if not target.endswith("F1"):
+        precision = common.number(target, "--target", ", micro-F1, macro-F1 or document-F1")
     loaded = inputs.load(model)
     documents = inputs.read(loaded, corpus, reading.options("dev"), index=loaded.index_)
-    given = common.named_settings(learning.settings, ("kind", "per_label"))
-    given |= {"by": learning.by, "target": learning.target if precision is None else precision}
-    calibration = learn(loaded, documents, k=learning.k, threads=inputs.threads or 0, **given)
+    given = common.named_settings(settings, ("kind", "per_label"))
+    given |= {"by": by, "target": target if precision is None else precision}
+    calibration = learn(loaded, documents, k=k, threads=inputs.threads or 0, **given)
     loaded.save(out or model, overwrite=out is None)
     figures = calibration.report or {}
     if as_json:
-        facts = {
-            "model": str(out or model),
-            "kind": calibration.kind,
-            "by": calibration.by,
-            "score_kind": calibration.score_kind,
-            "threshold": calibration.threshold,
-        }
-        common.print_json(facts | figures)
+        names = ("kind", "by", "score_kind", "threshold")
+        facts = {name: getattr(calibration, name) for name in names}
+        common.print_json({"model": str(out or model), **facts, **figures})
         return
     console, at = common.stderr_console(), figures["at_threshold"]
     sets = f"threshold {calibration.threshold:.4f}"

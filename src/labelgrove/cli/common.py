@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,9 +19,9 @@ from labelgrove.errors import ConfigError, DataError, MissingExtraError, Unsuppo
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from labelgrove.core.scratch import Scratch
-    from labelgrove.data.corpus import Corpus, LabelIndex
+    from labelgrove.data.corpus import Corpus
     from labelgrove.data.formats import ReadOptions, ReadReport
     from labelgrove.methods.base import Model
 
@@ -30,10 +30,8 @@ USER_ERROR, INTERRUPTED = 1, 130
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tabs and line ends
 
 
-def stdout_console(
-    *, stderr: bool = False, quiet: bool = False, file: IO[str] | None = None
-) -> Console:
-    """For commands whose result is text for people."""
+def stdout_console(**options: Any) -> Console:
+    """For commands whose result is text for people; ``options`` are those of rich's Console."""
     from rich.console import Console
     from rich.text import Text
 
@@ -42,7 +40,7 @@ def stdout_console(
             return super().render_str(harmless(text), **options)
 
     # Paths and texts may contain square brackets, so markup is off.
-    where = Plain(stderr=stderr, quiet=quiet, file=file, highlight=False, markup=False)
+    where = Plain(highlight=False, markup=False, **options)
     where.soft_wrap = True
     return where
 
@@ -59,6 +57,23 @@ def harmless(text: str) -> str:
 def stderr_console(*, quiet: bool = False) -> Console:
     """For messages to people; standard output is for results."""
     return stdout_console(stderr=True, quiet=quiet)
+
+
+def new_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, **style: Any
+) -> Table:
+    """A table, whose columns are numbers except the first; an empty row begins a section."""
+    from rich.table import Table
+
+    table = Table(title=title, **style)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left")
+    for row in rows:
+        if row:
+            table.add_row(*row)
+        else:
+            table.add_section()
+    return table
 
 
 def spinner(console: Console, text: str) -> AbstractContextManager[object]:
@@ -82,28 +97,20 @@ def read_corpus(
     path: Path,
     how: ReadOptions,
     *,
-    labels: Path | None = None,
-    index: LabelIndex | None = None,
-    all_labels: bool = False,
     console: Console | None = None,
     report: ReadReport | None = None,
-    scratch: Scratch | None = None,
+    **given: Any,
 ) -> Corpus:
-    """Reads a corpus, and prints or reports what it contains."""
+    """Reads a corpus, and prints or reports what it contains.
+
+    ``given`` is what else the reader takes: labels, index, all_labels, scratch.
+    """
     from labelgrove.data.formats import ReadReport, read_corpus
 
     console = console or stderr_console(quiet=report is not None)
     report = report or ReadReport()
     with spinner(console, f"reading {path}"):
-        corpus = read_corpus(
-            path,
-            labels=labels,
-            index=index,
-            all_labels=all_labels,
-            options=how,
-            report=report,
-            scratch=scratch,
-        )
+        corpus = read_corpus(path, options=how, report=report, **given)
     console.print(f"{path}: {report}")
     return corpus
 
@@ -129,9 +136,7 @@ def read_for(
     *,
     features: Path | None = None,
     dense: Path | None = None,
-    labels: Path | None = None,
-    index: LabelIndex | None = None,
-    report: ReadReport | None = None,
+    **given: Any,
 ) -> Corpus:
     """Reads a corpus for a model: with the matrix that came with the texts, if the model reads it.
 
@@ -141,9 +146,7 @@ def read_for(
     wide = how.n_features or facts.given or None
     reads = bool(how.features) and (not facts.from_text or facts.given > 0)
     how = replace(how, features=reads if features is None else features, n_features=wide)
-    return with_dense(
-        read_corpus(path, how, labels=labels, index=index, report=report), dense, path
-    )
+    return with_dense(read_corpus(path, how, **given), dense, path)
 
 
 def with_fields_of(model: Model, path: Path | str, options: ReadOptions) -> ReadOptions:

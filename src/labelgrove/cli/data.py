@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -11,7 +12,6 @@ import typer
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.data_feedback import feedback
 from labelgrove.cli.data_import import import_
 from labelgrove.cli.data_parts import TABLE, Output, SplitOutput, write_table
 from labelgrove.errors import DataError
@@ -25,6 +25,7 @@ T = TypeVar("T")
 WITHOUT_TEXTS = ("xc", "svmlight")
 
 SplitKey = StrEnum("SplitKey", ["text", "id"])
+Period = StrEnum("Period", ["day", "week", "month"])
 
 Source = Annotated[Path, Argument(metavar="INPUT", help="Corpus file or folder.")]
 Target = Annotated[Path, Argument(metavar="OUTPUT", help="File to write; .gz compresses.")]
@@ -66,57 +67,50 @@ def stats(
         ]
         common.print_json(facts)
         return
-    _print_stats(source, statistics, names)
     console = common.stdout_console()
+    for title, columns, rows in _stats_tables(source, statistics, names):
+        if rows:
+            console.print(common.new_table(columns, rows, title, title_justify="left"))
     for what, shares in (("languages", statistics.languages), ("scripts", statistics.scripts)):
         if shares:
-            listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-            console.print(f"{what}: {listed}", highlight=False)
+            console.print(f"{what}: {', '.join(f'{name} {x:.0%}' for name, x in shares.items())}")
     for sentence in advice(statistics):
-        console.print(f"- {sentence}", markup=False, highlight=False)
+        console.print(f"- {sentence}")
     _print_problems(report)
 
 
-def _print_stats(source: Path, statistics: CorpusStats, names: dict[str, str]) -> None:
-    from rich.table import Table
+def _stats_tables(
+    source: Path, statistics: CorpusStats, names: dict[str, str]
+) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """The title, columns and rows of each table."""
 
-    def new_table(title: str, *columns: str) -> Table:
-        table = Table(title=title, title_justify="left")
-        for number, column in enumerate(columns):
-            table.add_column(column, justify="right" if number else "left")
-        return table
+    def counts(*facts: str) -> Iterator[tuple[str, ...]]:
+        return ((fact, f"{getattr(statistics, fact.replace(' ', '_')):,}") for fact in facts)
 
-    facts = new_table(str(source), "", "count", "mean", "median", "p99", "max")
-    facts.add_row("documents", f"{statistics.documents:,}")
-    facts.add_row("labels", f"{statistics.labels:,}")
-    for name, spread in (
-        ("labels/document", statistics.labels_per_document),
-        ("documents/label", statistics.documents_per_label),
-        ("words/document", statistics.words_per_document),
-    ):
+    rows: list[tuple[str, ...]] = [*counts("documents", "labels")]
+    for name in ("labels per document", "documents per label", "words per document"):
+        spread = getattr(statistics, name.replace(" ", "_"))
         numbers = (spread.mean, spread.median, spread.p99, float(spread.max))
-        facts.add_row(name, "", *(f"{n:,.4g}" if n < 1e4 else f"{n:,.0f}" for n in numbers))
-    facts.add_section()
-    facts.add_row("empty texts", f"{statistics.empty_texts:,}")
-    facts.add_row("without labels", f"{statistics.without_labels:,}")
-    facts.add_row("duplicate texts", f"{statistics.duplicate_texts:,}")
-    facts.add_row("similar texts", f"{statistics.similar_texts:,}")
-    facts.add_row("duplicate ids", f"{statistics.duplicate_ids:,}")
-    title = "labels by number of documents"
-    bins = new_table(title, "", "documents", "labels", "share of labels", "share of occurrences")
+        cells = (f"{n:,.4g}" if n < 1e4 else f"{n:,.0f}" for n in numbers)
+        rows.append((name.replace(" per ", "/"), "", *cells))
+    rows.append(())
+    rows += counts("empty texts", "without labels", "duplicate texts", "similar texts")
+    rows += counts("duplicate ids")
+    yield str(source), ("", "count", "mean", "median", "p99", "max"), rows
     occurrences = sum(part.occurrences for part in statistics.bins.values())
-    spans = ("> 100", "11-100", "1-10")
-    for (name, part), span in zip(statistics.bins.items(), spans, strict=True):
-        label_share = part.labels / max(statistics.labels, 1)
-        share = part.occurrences / max(occurrences, 1)
-        bins.add_row(name, span, f"{part.labels:,}", f"{label_share:.1%}", f"{share:.1%}")
-    most = new_table("most frequent labels", "label", "documents")
+    rows = []
+    for (name, part), span in zip(
+        statistics.bins.items(), ("> 100", "11-100", "1-10"), strict=True
+    ):
+        shares = part.labels / max(statistics.labels, 1), part.occurrences / max(occurrences, 1)
+        rows.append((name, span, f"{part.labels:,}", *(f"{share:.1%}" for share in shares)))
+    columns = ("", "documents", "labels", "share of labels", "share of occurrences")
+    yield "labels by number of documents", columns, rows
+    rows = []
     for label, count in statistics.top:
         name = names.get(label, label)
-        most.add_row(name if name == label else f"{name} ({label})", f"{count:,}")
-    console = common.stdout_console()
-    for table in (facts, bins, most) if statistics.top else (facts, bins):
-        console.print(table)
+        rows.append((name if name == label else f"{name} ({label})", f"{count:,}"))
+    yield "most frequent labels", ("label", "documents"), rows
 
 
 def convert(
@@ -259,6 +253,58 @@ def make(
         rows = shop_label_rows(labels=labels, seed=output.seed)
         write_table(folder, _progress(rows, "labels", total=labels))
     _print_parts(output, sizes, labels)
+
+
+def feedback(
+    file: Annotated[Path, Argument(metavar="FILE", help="File that serve --feedback wrote.")],
+    *,
+    by: Annotated[Period, Option(help="Length of a period.")] = Period.week,
+    top: options.Top = 10,
+    as_json: options.Json = False,
+) -> None:
+    """Show how far people agree with suggestions, over time, and which labels they add or reject.
+
+    Example: labelgrove data feedback said/model.jsonl --by month
+    """
+    from labelgrove.methods.updating import feedback
+
+    answers = feedback.read_feedback(file)
+    overall = feedback.Agreement.of(answers.entries)
+    periods = feedback.agreement_over_time(answers.entries, by.value)
+    counts = sorted(feedback.label_counts(answers), key=lambda label: label.name)
+    most = {
+        "added": sorted((x for x in counts if x.added), key=lambda x: -x.added)[:top],
+        "rejected": sorted((x for x in counts if x.rejected), key=lambda x: -x.rejected)[:top],
+    }
+    if as_json:
+        common.print_json(
+            {
+                **asdict(overall),
+                "documents": len(answers.latest()),
+                "bad_lines": answers.bad_lines,
+                "periods": {name: asdict(one) for name, one in periods.items()},
+                **{what: [asdict(label) for label in labels] for what, labels in most.items()},
+            }
+        )
+        return
+    console = common.stdout_console()
+    columns = (by.value, "texts", "first chosen", "proposed kept", "chosen proposed")
+    rows = []
+    for name, one in [*periods.items(), ("all", overall)]:
+        shares = ("-" if x is None else f"{x:.1%}" for x in (one.first, one.kept, one.found))
+        rows.append([name, f"{one.texts:,}", *shares])
+    console.print(common.new_table(columns, rows, box=None, pad_edge=False))
+    for what, labels in most.items():
+        if labels:
+            console.print(f"\n{what} by people:")
+        for label in labels:
+            id = "" if label.name == label.id else f"  {label.id}"
+            number = getattr(label, what)
+            console.print(f"  {number:>5,}  {label.name}{id}  (kept {label.kept:,})")
+    if answers.bad_lines:
+        common.stderr_console().print(
+            f"note: {answers.bad_lines:,} lines could not be read, perhaps after a crash"
+        )
 
 
 def _documents(

@@ -43,25 +43,19 @@ def import_(
     """
     from labelgrove.core.params import to_toml
     from labelgrove.data.formats import ReadOptions, ReadReport, write_corpus
-    from labelgrove.exchange.annif import (
-        corpus_paths,
-        project_documents,
-        project_vocabulary,
-        read_project,
-        starting_settings,
-    )
+    from labelgrove.exchange import annif
 
     if data is None and (folder := os.environ.get("ANNIF_DATADIR")):
         data = Path(folder)
-    source = read_project(project)
-    settings, notes = starting_settings(source)
+    source = annif.read_project(project)
+    settings, notes = annif.starting_settings(source)
     parts: dict[Part, list[Path]] = {
-        "train": corpus_paths(source, train or (), data),
+        "train": annif.corpus_paths(source, train or (), data),
         "dev": list(dev or ()),
         "test": list(test or ()),
     }
     common.refuse_existing([output.out / SETTINGS], force=output.force)
-    vocabulary = project_vocabulary(source, data=data, file=labels)
+    vocabulary = annif.project_vocabulary(source, data=data, file=labels)
     console = common.stderr_console()
     how = ReadOptions(skip_bad=skip_bad)
     with output.writing() as folder_to_fill:
@@ -69,9 +63,9 @@ def import_(
             if not paths:
                 continue
             report, before = ReadReport(), vocabulary.unknown
-            documents = project_documents(paths, vocabulary, how, report)
+            documents = annif.project_documents(paths, vocabulary, how, report)
             write_corpus(documents, folder_to_fill / output.name(part))
-            console.print(f"{output.out / output.name(part)}: {report}", highlight=False)
+            console.print(f"{output.out / output.name(part)}: {report}")
             if unknown := vocabulary.unknown - before:
                 notes.append(
                     f"{part}: left out {unknown:,} subjects that are not in the vocabulary, or "
@@ -79,13 +73,8 @@ def import_(
                 )
         count = write_table(folder_to_fill, ((row.id, row.name) for row in vocabulary.rows))
         (folder_to_fill / SETTINGS).write_text(to_toml(settings), encoding="utf-8")
-    console.print(f"{output.out / TABLE}: {count:,} labels", highlight=False)
+    console.print(f"{output.out / TABLE}: {count:,} labels")
     for note in (*vocabulary.notes, *notes):
-        console.print(f"note: {note}", markup=False, highlight=False)
+        console.print(f"note: {note}")
     corpus, chosen = output.out / output.name("train"), output.out / SETTINGS
-    console.print(
-        f"next: {common.command_name()} train {corpus} --config {chosen} --out model",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    console.print(f"next: {common.command_name()} train {corpus} --config {chosen} --out model")

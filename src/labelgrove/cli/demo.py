@@ -28,8 +28,6 @@ def demo(
 
     Example: labelgrove demo --documents 5000 --labels 500
     """
-    from rich.table import Table
-
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.memory import format_size
     from labelgrove.data.shop import shop_corpus
@@ -52,20 +50,21 @@ def demo(
 
     test = shop_corpus(size, labels=labels, seed=seed, part="test").reindex(model.index_)
     measured = evaluate_model(model, test, threads=threads)
-    table = Table(title=f"linear method on {size:,} unseen products")
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    for name, value in measured.evaluation.values.items():
-        table.add_row(name, f"{100 * value:.1f} %")
-    table.add_section()
-    table.add_row("training", format_duration(seconds))
-    table.add_row("prediction", f"{size / measured.seconds:,.0f} documents/s")
-    table.add_row("model size", format_size(model_size(out)))
-    console.print(table)
+    values = measured.evaluation.values
+    rows: list[tuple[str, ...]] = [
+        *((name, f"{100 * value:.1f} %") for name, value in values.items()),
+        (),
+        ("training", format_duration(seconds)),
+        ("prediction", f"{size / measured.seconds:,.0f} documents/s"),
+        ("model size", format_size(model_size(out))),
+    ]
+    title = f"linear method on {size:,} unseen products"
+    console.print(common.new_table(("measure", "value"), rows, title))
 
     examples = test.take(range(3))
-    rows = zip(examples.texts or [], examples.label_lists(names=True), strict=True)
-    for (text, truth), predictions in zip(rows, model.predict(examples, k=5), strict=True):
+    answers = model.predict(examples, k=5)
+    truths = examples.label_lists(names=True)
+    for text, truth, predictions in zip(examples.texts or [], truths, answers, strict=True):
         console.print(f"\n{shorten(text, 200, placeholder='...')}", style="bold")
         for label in predictions:
             mark = "✓" if label.name in truth else " "

@@ -23,7 +23,7 @@ def doctor(as_json: options.Json = False) -> None:
     from labelgrove.core.versions import VERSION
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    sections: Mapping[str, Mapping[str, object]] = {
+    sections: dict[str, Mapping[str, object]] = {
         "machine": {
             "system": platform.platform(),
             "python": platform.python_version(),

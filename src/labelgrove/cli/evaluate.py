@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,31 +19,20 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.data.facts import TrainingFacts
     from labelgrove.evaluation.metrics import Evaluation
-    from labelgrove.evaluation.predictions import Predictions
     from labelgrove.methods.base import Model
-
-SLICE = 2048  # documents between two moves of a progress bar
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """What to measure."""
-
-    metric: Annotated[str | None, Option(help="Metrics, e.g. P@1,nDCG@5,macro-F1@5.")] = None
-    filter_file: Annotated[
-        Path | None, Option("--filter", help="Document-label pairs to drop from the predictions.")
-    ] = None
-    intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0
 
 
 def evaluate(
     model: options.ModelOrFile,
     test: Annotated[Path, Argument(metavar="TEST", help="Corpus with the true labels.")],
     *,
-    metrics: Metrics,
+    metric: Annotated[str | None, Option(help="Metrics, e.g. P@1,nDCG@5,macro-F1@5.")] = None,
+    filter_file: Annotated[
+        Path | None, Option("--filter", help="Document-label pairs to drop from the predictions.")
+    ] = None,
+    intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0,
     label_facts: options.LabelFacts,
     inputs: options.Inputs,
-    where: options.Where,
     reading: options.CorpusOptions,
     as_json: options.Json = False,
 ) -> None:
@@ -62,25 +50,19 @@ def evaluate(
     from labelgrove.evaluation.metrics import Propensity
 
     common.check_device(inputs.device)
-    where.check()
     model = existing(common.local_model(model))
     how = reading.options("test")
     settings: dict[str, Any] = {
-        "metrics": metrics.metric.split(",") if metrics.metric else None,
+        "metrics": metric.split(",") if metric else None,
         "propensity": Propensity(*label_facts.propensity),
-        "intervals": metrics.intervals or None,
-        "filter_pairs": metrics.filter_file and read_filter_pairs(metrics.filter_file),
+        "intervals": intervals or None,
+        "filter_pairs": filter_file and read_filter_pairs(filter_file),
     }
-    if where.engine is not None:
-        from labelgrove.cli.sharded import evaluate_shards
-
-        if not model.is_dir() or inputs.has_files:
-            raise ConfigError("--engine: takes a model and shards, without --dense and --features")
-        measured = TimedEvaluation(*evaluate_shards(model, test, how, where, inputs, **settings))
-    elif model.is_dir():
+    if model.is_dir():
         loaded = inputs.load(model)
         corpus = inputs.read(loaded, test, how, labels=label_facts.labels, index=loaded.index_)
-        measured = evaluate_model(loaded, corpus, threads=inputs.threads, **settings)
+        with common.spinner(common.stderr_console(), "predicting"):
+            measured = evaluate_model(loaded, corpus, threads=inputs.threads, **settings)
     elif not inputs.has_files:
         index, facts = label_facts.read(how)
         how = replace(how, features=False)
@@ -146,30 +128,13 @@ def evaluate_model(
     # The first call maps files and starts libraries; speeds are those of the calls after it.
     model.predict(corpus.take(range(min(1, len(corpus)))), k=k, threads=threads)
     wall, cpu = time.perf_counter(), time.process_time()
-    predictions = _predicted(model, corpus, k, threads)
+    predictions = model.predict(corpus, k=k, threads=threads)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     settings |= {"train_frequencies": model.facts_.frequencies, "n_train": model.facts_.documents}
-    settings["unknown"] = corpus.unknown
-    evaluation = measures.evaluate(predictions, corpus.labels, **settings)
+    evaluation = measures.evaluate(predictions, corpus.labels, unknown=corpus.unknown, **settings)
     if note := model.facts_.warning(corpus):
         evaluation = replace(evaluation, notes=(note, *evaluation.notes))
     return TimedEvaluation(evaluation, wall, cpu)
-
-
-def _predicted(model: Model, corpus: Corpus, k: int, threads: int) -> Predictions:
-    """Predictions of a whole corpus, with a progress bar on a terminal."""
-    if not sys.stderr.isatty() or len(corpus) <= SLICE:
-        return model.predict(corpus, k=k, threads=threads)
-    from labelgrove.core.callbacks import Reporter, RichProgress
-    from labelgrove.evaluation.predictions import Predictions
-
-    parts = []
-    with RichProgress() as bar, Reporter([bar]).stage("predicting", total=len(corpus)) as stage:
-        for start in range(0, len(corpus), SLICE):
-            rows = range(start, min(start + SLICE, len(corpus)))
-            parts.append(model.predict(corpus.take(rows), k=k, threads=threads))
-            stage.advance(len(rows))
-    return Predictions.concat(parts)
 
 
 def _evaluate_file(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -22,23 +23,19 @@ BAR = 12
 STEP_WORDS = 4  # shown per node on the path
 
 
-@dataclass(frozen=True)
-class Shown:
-    """Which labels to explain, and how far."""
-
-    label: Annotated[
-        list[str] | None, Option(help="Id or name. Repeatable. Default: the k best labels.")
-    ] = None
-    k: Annotated[int, Option("--k", "-k", min=1, help="Number of best labels to explain.")] = 3
-    top: Annotated[int, Option(min=1, help="Number of words per list.")] = 8
-
-
 def explain(
     model: options.Model,
     *,
     text: Annotated[str | None, Option(help="The text. Default: read standard input.")] = None,
-    shown: Shown,
-    train: options.Neighbours = None,
+    label: Annotated[
+        list[str] | None, Option(help="Id or name. Repeatable. Default: the k best labels.")
+    ] = None,
+    k: Annotated[int, Option("--k", "-k", min=1, help="Number of best labels to explain.")] = 3,
+    top: Annotated[int, Option(min=1, help="Number of words per list.")] = 8,
+    train: Annotated[
+        Path | None,
+        Option(help="Training corpus, to show its documents most like a text."),
+    ] = None,
     inputs: Annotated[options.Inputs, options.Without("threads")],
     as_json: options.Json = False,
     reading: Annotated[options.CorpusOptions, options.Without("skip_bad")],
@@ -61,7 +58,7 @@ def explain(
     document = sys.stdin.read().strip() if text is None else text
     if not document:
         raise DataError("there is no text to explain; give --text, or a text on standard input")
-    given: dict[str, Any] = {"top": shown.top}
+    given: dict[str, Any] = {"top": top}
     if inputs.dense is not None:
         given["dense"] = read_dense(inputs.dense)
         if (rows := len(given["dense"])) != 1:
@@ -75,10 +72,10 @@ def explain(
     if inputs.features is not None:
         matrix = read_matrix(inputs.features, n_features=loaded.facts_.given or None)
         read = Documents([typed], as_features(matrix))
-    if shown.label:
-        explanations = [explain(loaded, read, name, **given) for name in shown.label]
+    if label:
+        explanations = [explain(loaded, read, name, **given) for name in label]
     else:
-        explanations = explain_best(loaded, read, shown.k, **given)
+        explanations = explain_best(loaded, read, k, **given)
     if as_json:
         plain = [explanation.to_dict() for explanation in explanations]
         common.print_json({"text": document, "explanations": plain})

@@ -50,8 +50,7 @@ def export(
         facts, message = _upload(model, hub, common.named_settings(settings, CARD))
     elif settings:
         raise ConfigError("--set: is for the card of --hub; leave it out")
-    else:
-        assert out is not None
+    elif out is not None:
         facts, message = _write(model, out, precision, force=force)
     if as_json:
         common.print_json(facts)

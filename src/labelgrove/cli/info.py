@@ -35,10 +35,10 @@ def info(
     if as_json:
         common.print_json(facts | {"params": stored.params})
         return
+    facts.pop("tried", None)
     facts["bytes"] = format_size(facts["bytes"])
     facts["verified"] = "fully" if verify else "fully up to 512 MiB, samples of larger models"
     console = common.stdout_console()
-    facts.pop("tried", None)
     for name, value in facts.items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {version}" for key, version in value.items())
@@ -60,20 +60,20 @@ def _facts(stored: StoredModel) -> dict[str, Any]:
     from labelgrove.data.records import FieldNames
     from labelgrove.disk.model_folder import model_size
 
-    model = stored.path
+    training = stored.parts["training"].config
     facts: dict[str, Any] = {
-        "path": str(model),
+        "path": str(stored.path),
         "method": stored.method,
         "labels": len(stored.parts["labels"].arrays["ids.offsets"]) - 1,
-        "training_documents": stored.parts["training"].config["documents"],
-        "bytes": model_size(model),
+        "training_documents": training["documents"],
+        "bytes": model_size(stored.path),
         "created": stored.manifest.get("created"),
         "versions": stored.manifest.get("versions"),
     }
-    if given := stored.parts["training"].config.get("given", 0):
+    if given := training.get("given", 0):
         facts["given_columns"] = given  # of the matrix that predictions need
-    if "fields" in stored.parts["training"].config:
-        names = FieldNames.from_dict(stored.parts["training"].config["fields"])
+    if "fields" in training:
+        names = FieldNames.from_dict(training["fields"])
         facts["text_fields"] = ", ".join(names.texts)
         facts["fields"] = ", ".join(names.fields)
     if "runtime" in stored.metadata:
@@ -86,8 +86,7 @@ def _facts(stored: StoredModel) -> dict[str, Any]:
         facts |= {"rule": config["rule"], "weights": config["weights"]}
     if "calibration" in stored.parts:
         config = stored.parts["calibration"].config
-        facts["calibration"] = config["kind"]
-        facts["calibration_error"] = config["report"]["after"]["ece"]
-        facts["threshold"] = config["threshold"]
-        facts["target"] = config["report"].get("target")
+        report = config["report"]
+        facts |= {"calibration": config["kind"], "calibration_error": report["after"]["ece"]}
+        facts |= {"threshold": config["threshold"], "target": report.get("target")}
     return facts

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
@@ -68,9 +68,6 @@ Given = Annotated[
 ]
 Dense = Annotated[Path | None, Option(help="NumPy file (.npy) with one vector per document.")]
 Set = Annotated[list[str] | None, Option("--set", help="One setting, KEY=VALUE. Repeatable.")]
-Neighbours = Annotated[
-    Path | None, Option("--train", help="Training corpus, to show its documents most like a text.")
-]
 Seed = Annotated[int, Option(min=0, help="Random seed.")]
 Documents = Annotated[int, Option("--documents", "-n", min=1, help="Number of documents.")]
 Top = Annotated[int, Option(min=0, help="Number of entries to show in each list.")]
@@ -82,6 +79,7 @@ Threads = Annotated[
 ]
 Device = Annotated[str, Option(help="Where to compute: auto, cpu or cuda.")]
 Json = Annotated[bool, Option("--json", help="Print the result as one JSON object.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
 Force = Annotated[bool, Option("--force", help="Replace existing output.")]
 SkipBad = Annotated[
     bool, Option("--skip-bad", help="Count and report bad lines instead of stopping.")
@@ -110,31 +108,15 @@ class Inputs(Machine):
         """The model, on the device."""
         return common.load_model(model, self.device, self.dense, self.features)
 
-    def read(
-        self,
-        model: methods.Model,
-        path: Path,
-        how: ReadOptions,
-        *,
-        labels: Path | None = None,
-        index: LabelIndex | None = None,
-    ) -> Corpus:
+    def read(self, model: methods.Model, path: Path, how: ReadOptions, **given: Any) -> Corpus:
         """The documents, with what the model reads besides texts."""
-        read = partial(common.read_for, dense=self.dense, features=self.features)
-        return read(model, path, how, labels=labels, index=index)
+        files = {"dense": self.dense, "features": self.features}
+        return common.read_for(model, path, how, **files, **given)
 
     @property
     def has_files(self) -> bool:
         """Whether the documents come with a file of features or vectors."""
         return self.features is not None or self.dense is not None
-
-
-@dataclass(frozen=True)
-class Printing:
-    """What to print."""
-
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Print errors only.")] = False
-    as_json: Json = False
 
 
 @dataclass(frozen=True)
@@ -376,23 +358,22 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
 def _in_panels(flags: list[inspect.Parameter]) -> list[inspect.Parameter]:
     """The flags in the order of the help, each with its panel; arguments come first."""
     given = {_option_name(flag) for flag in flags}
-    ranks = {name: rank for rank, name in enumerate(PANELS[FIRST].split()) if name in given}
-    first = list(ranks)[:MOST_FIRST] if len(flags) > MANY else []
-    ordered = []
-    for flag in flags:
+    first = [name for name in PANELS[FIRST].split() if name in given]
+    panels = {name: panel for panel, names in PANELS.items() for name in names.split()}
+    panels |= dict.fromkeys(first[:MOST_FIRST] if len(flags) > MANY else (), FIRST)
+
+    def placed(flag: inspect.Parameter) -> tuple[int, int, inspect.Parameter]:
         name = _option_name(flag)
         if name is None:
-            ordered.append((-1, 0, flag))
-            continue
+            return -1, 0, flag
         kind, option = get_args(flag.annotation)
         option = copy(option)  # commands share it
-        others = (panel for panel, names in PANELS.items() if name in names.split())
-        panel = FIRST if name in first else next(each for each in others if each != FIRST)
-        option.rich_help_panel = panel = option.rich_help_panel or panel
+        option.rich_help_panel = panel = option.rich_help_panel or panels[name]
         rank = first.index(name) if panel == FIRST else 0
         flag = flag.replace(annotation=Annotated[kind, option])
-        ordered.append((list(PANELS).index(panel), rank, flag))
-    return [flag for *_, flag in sorted(ordered, key=lambda each: each[:2])]
+        return list(PANELS).index(panel), rank, flag
+
+    return [flag for *_, flag in sorted(map(placed, flags), key=lambda each: each[:2])]
 
 
 def _option_name(flag: inspect.Parameter) -> str | None:

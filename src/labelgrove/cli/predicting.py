@@ -106,14 +106,14 @@ class Predicting:
         how = replace(common.with_fields_of(model, documents, job.how), columns=columns)
         return _text_batches(iter_documents(documents, options=how, report=self.report), job.batch)
 
-    def predict(self, documents: str, out: str, advance: Callable[[int], object]) -> Done:
+    def predict(self, source: str, out: str, advance: Callable[[int], object]) -> Done:
         """Predicts a file into another, batch by batch; a table keeps the columns of a table."""
         from labelgrove.data.formats.files import STDIN
         from labelgrove.data.formats.write import table_format
         from labelgrove.evaluation.prediction_files import input_columns, prediction_writer
 
         table = out != STDIN and table_format(out) is not None
-        inputs = self._inputs(documents, columns=table)
+        inputs = self._inputs(source, columns=table)
         # The first batch names the columns, and an error in it must not leave an output file.
         first = next(inputs, None)
         rows = None if first is None else first[2]
@@ -121,31 +121,23 @@ class Predicting:
         for name, shown in input_columns(columns).items():
             if name != shown:
                 self.report.note(f"{out}: the column {name!r} of the input is called {shown!r}")
-        with prediction_writer(out, columns) as write:
-            done = self._predict(chain([first] if first else [], inputs), write, advance)
-        done.report.without_labels = 0  # they are what was asked for
-        return done
-
-    def _predict(
-        self,
-        inputs: Iterator[Batch],
-        write: Callable[..., None],
-        advance: Callable[[int], object],
-    ) -> Done:
         calibration = self.model.calibration_
         places = 0 if calibration is None else calibration.places
         done = Done(self.report, k=self.k, known=len(self.model.index_), places=places)
         silence = self._of_silence()
-        for (rows, ids, columns), vectors in _with_vectors(inputs, self.job.inputs.dense):
-            predictions = self._ask(rows, vectors)
-            unknown = None if silence is None else predictions.same_as(silence)
-            cells = None if columns is None else [row.values() for row in columns]
-            write(predictions, ids, unknown=unknown, cells=cells)
-            advance(len(ids))
-            done.documents += len(ids)
-            done.labels += int(predictions.counts.sum())
-            done.unknown += 0 if unknown is None else int(unknown.sum())
-            done.full += int((predictions.counts == self.k).sum())
+        batches = _with_vectors(chain([first] if first else [], inputs), self.job.inputs.dense)
+        with prediction_writer(out, columns) as write:
+            for (documents, ids, rows), vectors in batches:
+                predictions = self._ask(documents, vectors)
+                unknown = None if silence is None else predictions.same_as(silence)
+                cells = None if rows is None else [row.values() for row in rows]
+                write(predictions, ids, unknown=unknown, cells=cells)
+                advance(len(ids))
+                done.documents += len(ids)
+                done.labels += int(predictions.counts.sum())
+                done.unknown += 0 if unknown is None else int(unknown.sum())
+                done.full += int((predictions.counts == self.k).sum())
+        done.report.without_labels = 0  # they are what was asked for
         return done
 
     def _ask(self, rows: object, dense: npt.NDArray[np.float32] | None = None) -> Predictions:
@@ -212,11 +204,11 @@ def _with_vectors(
     for batch in batches:
         start, used = used, used + len(batch[1])
         if vectors is not None and used > len(vectors):
-            raise DataError(
-                f"has {len(vectors):,} rows, but the input has more documents", file=file
-            )
+            many = "more"
+            break
         yield batch, None if vectors is None else vectors[start:used]
-    if vectors is not None and used < len(vectors):
-        raise DataError(
-            f"has {len(vectors):,} rows, but the input has {used:,} documents", file=file
-        )
+    else:
+        many = f"{used:,}"
+    if vectors is not None and used != len(vectors):
+        message = f"has {len(vectors):,} rows, but the input has {many} documents"
+        raise DataError(message, file=file)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,35 +11,23 @@ from typer import Option
 from labelgrove.cli import common, options
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What the report shows."""
-
-    against: Annotated[
-        list[Path] | None, Option(help="Compare with this model or file. Repeatable.")
-    ] = None
-    k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10
-    top: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20
-    by: Annotated[
-        list[str] | None, Option(help="Also measure by this field, such as language. Repeatable.")
-    ] = None
-    intervals: Annotated[int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")] = 1000
-
-
-@dataclass(frozen=True)
-class Output:
-    """The file to write."""
-
-    out: Annotated[Path, Option(help="HTML file to write.")]
-    force: options.Force = False
-
-
 def report(
     model: options.ModelOrFile,
     data: options.Labelled,
     *,
-    output: Output,
-    contents: Contents,
+    out: Annotated[Path, Option(help="HTML file to write.")],
+    force: options.Force = False,
+    against: Annotated[
+        list[Path] | None, Option(help="Compare with this model or file. Repeatable.")
+    ] = None,
+    k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
+    top: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20,
+    by: Annotated[
+        list[str] | None, Option(help="Also measure by this field, such as language. Repeatable.")
+    ] = None,
+    intervals: Annotated[
+        int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
+    ] = 1000,
     label_facts: options.LabelFacts,
     inputs: options.Inputs,
     reading: options.CorpusOptions,
@@ -61,9 +49,9 @@ def report(
 
     check_extra()
     common.check_device(inputs.device)
-    common.refuse_existing([output.out], force=output.force)
+    common.refuse_existing([out], force=force)
     how = reading.options("test")
-    paths = [model, *(contents.against or [])]
+    paths = [model, *(against or [])]
     loaded = [
         common.load_model(path, inputs.device) if path.is_dir() else existing(path)
         for path in paths
@@ -88,29 +76,29 @@ def report(
     corpus = common.read_corpus(data, how, labels=label_facts.labels, index=index)
     corpus = common.with_dense(corpus, inputs.dense, data)
     # Before the work, because a field that is not there ends it.
-    values = slice_values(read_values(data, contents.by, how) if contents.by else {}, corpus)
+    values = slice_values(read_values(data, by, how) if by else {}, corpus)
     console = common.stderr_console()
     with common.spinner(console, "predicting and measuring"):
         runs = []
         for path, run, name in zip(paths, loaded, _names(paths), strict=True):
-            measured = predicted(run, corpus, k=contents.k, name=name, threads=inputs.threads)
+            measured = predicted(run, corpus, k=k, name=name, threads=inputs.threads)
             runs.append(replace(measured, folder=path if path.is_dir() else None))
         written = write_report(
             runs[0],
             corpus,
-            output.out,
+            out,
             against=runs[1:],
-            k=contents.k,
-            intervals=contents.intervals or None,
-            worst=contents.top,
+            k=k,
+            intervals=intervals or None,
+            worst=top,
             data_name=data.name,
             propensity=Propensity(*label_facts.propensity),
             training=training,
             slices=values,
         )
     if as_json:
-        common.print_json({"report": str(output.out), **written.to_dict()})
-    console.print(f"report: {output.out}")
+        common.print_json({"report": str(out), **written.to_dict()})
+    console.print(f"report: {out}")
 
 
 def _names(paths: list[Path]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,40 +15,6 @@ from labelgrove.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from labelgrove.serve.models import Models
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the service listens, and to whom it answers."""
-
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000
-    workers: Annotated[
-        int, Option(min=1, help="Number of processes.", rich_help_panel="Machine")
-    ] = 1
-    token_file: Annotated[
-        Path | None, Option(help="File with a required token. Or set LABELGROVE_TOKEN.")
-    ] = None
-    host_header: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NAME",
-            help="Answer to this name in the Host header; * for any. Default: on loopback its "
-            "own names, elsewhere any.",
-        ),
-    ] = None
-
-    def token(self) -> str | None:
-        """The token that requests need, if there is one."""
-        file, token = self.token_file, os.environ.get("LABELGROVE_TOKEN")
-        if file is not None:
-            token = file.read_text(encoding="utf-8").strip()
-        if token is not None and (not token or not token.isascii() or not token.isprintable()):
-            raise ConfigError(
-                f"{file or 'LABELGROVE_TOKEN'}: a token must be one line of printable ASCII "
-                "characters"
-            )
-        return token
 
 
 def serve(
@@ -64,7 +29,22 @@ def serve(
     default: Annotated[
         str | None, Option(metavar="NAME", help="Model that answers at /v1. Default: the first.")
     ] = None,
-    address: Address,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
+    workers: Annotated[
+        int, Option(min=1, help="Number of processes.", rich_help_panel="Machine")
+    ] = 1,
+    token_file: Annotated[
+        Path | None, Option(help="File with a required token. Or set LABELGROVE_TOKEN.")
+    ] = None,
+    host_header: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME",
+            help="Answer to this name in the Host header; * for any. Default: on loopback its "
+            "own names, elsewhere any.",
+        ),
+    ] = None,
     report: Annotated[
         list[str] | None,
         Option(metavar="[NAME=]FILE", help="HTML report for /report. Default: MODEL/report.html."),
@@ -72,8 +52,7 @@ def serve(
     train: Annotated[
         list[str] | None,
         Option(
-            metavar="[NAME=]FILE",
-            help="Training corpus, to show its documents most like a text.",
+            metavar="[NAME=]FILE", help="Training corpus, to show its documents most like a text."
         ),
     ] = None,
     feedback: Annotated[
@@ -108,10 +87,17 @@ def serve(
     params = ServeParams.from_dict(merge_settings({}, settings or [])).checked()
     reports = files_by_model(report or [], named, "--report")
     corpora = files_by_model(train or [], named, "--train")
-    token = address.token()
+    token = os.environ.get("LABELGROVE_TOKEN")
+    if token_file is not None:
+        token = token_file.read_text(encoding="utf-8").strip()
+    if token is not None and (not token or not token.isascii() or not token.isprintable()):
+        raise ConfigError(
+            f"{token_file or 'LABELGROVE_TOKEN'}: a token must be one line of printable ASCII "
+            "characters"
+        )
     try:
-        from labelgrove.serve.run import Listening, Source
-        from labelgrove.serve.run import serve as run
+        from labelgrove.serve import run
+        from labelgrove.serve.models import Source
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "httptools", "pydantic", "starlette"):
             raise
@@ -128,15 +114,15 @@ def serve(
                 f"{' (default)' if several and model is served.default else ''}",
                 err=True,
             )
-        if token is None and not is_loopback(address.host):
+        if token is None and not is_loopback(host):
             typer.secho(
-                f"note: everybody who can reach {address.host} can ask this service"
+                f"note: everybody who can reach {host} can ask this service"
                 f"{'' if feedback is None else ' and write feedback'}; --token-file sets a token",
                 fg="yellow",
                 err=True,
             )
         typer.echo(
-            f"{address.workers} worker{'s' if address.workers > 1 else ''}, "
+            f"{workers} worker{'s' if workers > 1 else ''}, "
             f"{'token required' if token else 'no token required'}"
             f"{'' if feedback is None else f', feedback goes to {feedback}'}\n"
             f"serving at {url} (stop with Ctrl-C)",
@@ -144,18 +130,23 @@ def serve(
         )
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    run(
-        [
-            Source(
-                name,
-                common.local_model(Path(model)),
-                report=reports.get(name),
-                train=corpora.get(name),
-                feedback=None if feedback is None else feedback / f"{name}.jsonl",
-            )
-            for name, model in named.items()
-        ],
-        Listening(address.host, address.port, address.workers, token, address.host_header or []),
+    sources = [
+        Source(
+            name,
+            common.local_model(Path(model)),
+            report=reports.get(name),
+            train=corpora.get(name),
+            feedback=None if feedback is None else feedback / f"{name}.jsonl",
+        )
+        for name, model in named.items()
+    ]
+    run.serve(
+        sources,
+        host=host,
+        port=port,
+        workers=workers,
+        token=token,
+        hosts=host_header or (),
         params=params,
         default=default,
         threads=machine.threads,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelgrove.cli import common
-from labelgrove.cli.evaluate import TimedEvaluation, evaluate_model
+from labelgrove.cli.evaluate import evaluate_model
 from labelgrove.core.durations import format_duration
 from labelgrove.evaluation.measures import METRICS
 
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
 SHOWN_METRICS = ["P@1", "P@3", "P@5"]
 HELD_OUT = "held-out documents, which chose it"
 
-
 Facts = dict[str, Any]
-Result = tuple[Facts, TimedEvaluation | None]  # the summary, and the metrics on --dev
+Row = tuple[str, Mapping[str, float], int, str]  # name, percentages, documents, which ones
 
 
 def save(
@@ -36,7 +34,7 @@ def save(
     held_out: Corpus | None,
     dev: Path | None,
     overwrite: bool,
-) -> Result:
+) -> Facts:
     """Measures a model on the documents of --dev, saves it, and sums up its training."""
     from labelgrove.core.memory import peak_rss
     from labelgrove.disk.model_folder import model_size
@@ -70,7 +68,7 @@ def save(
         facts["held_out_documents"] = model.report_["held_out"]
     if measured is not None:
         facts["dev"] = measured.to_json()
-    return facts, measured
+    return facts
 
 
 def _held_out(model: Model) -> dict[str, dict[str, float]]:
@@ -111,93 +109,56 @@ def _next_commands(model: Model, out: Path, dev: Path | None) -> list[str]:
     return commands if facts.given else [*commands, f"{name} serve {folder}"]
 
 
-def print_summary(console: Console, result: Result, *, verbose: bool) -> None:
-    """How good, how long, what next; with ``verbose`` also where time and memory went."""
+def print_summary(console: Console, facts: Facts) -> None:
+    """How good, how long, what next."""
     from labelgrove.core.memory import format_size
 
-    facts, measured = result
-    show = console.print
-    if rows := list(_rows(facts, measured, every=verbose)):
-        show("how good, in percent (± in 19 of 20 cases):")
-        for line in _table(rows, METRICS if verbose else SHOWN_METRICS):
-            show(f"  {line}")
+    if rows := list(_rows(facts)):
+        console.print("how good, in percent (± in 19 of 20 cases):")
+        for line in _table(rows):
+            console.print(f"  {line}")
         if _is_worse_than_linear(facts.get("held_out", {}), facts["method"]):
-            show("  the linear method is better here: use it, train longer, or change the rates")
+            console.print(
+                "  the linear method is better here: use it, train longer, or change the rates"
+            )
     else:
-        show("nothing was measured: add --dev, or evaluate on documents that are not in TRAIN")
-    if verbose:
-        _print_costs(console, facts)
-    show(
+        console.print(
+            "nothing was measured: add --dev, or evaluate on documents that are not in TRAIN"
+        )
+    console.print(
         f"trained in {format_duration(facts['train_seconds'])} on "
         f"{_counts(facts['learnt_from'])}: {facts['model']} ({format_size(facts['model_bytes'])})"
     )
-    show("next:\n" + "\n".join(f"  {command}" for command in facts["next"]))
+    console.print("next:\n" + "\n".join(f"  {command}" for command in facts["next"]))
 
 
-def _print_costs(console: Console, facts: Facts) -> None:
-    """The time of each stage, the weights of members, and the most memory."""
-    from labelgrove.core.memory import format_size
-
-    total, reused = facts["train_seconds"], facts["reused"]
-    computed = [(seconds, name) for name, seconds in facts["stages"].items() if name not in reused]
-    for seconds, name in sorted(computed, key=lambda item: -item[0]):
-        console.print(
-            f"stage: {name} {format_duration(seconds)} ({seconds / max(total, 1e-9):.0%})"
-        )
-    if reused:
-        console.print(f"reused: {', '.join(reused)}")
-    if "rule" in facts:
-        weights = ", ".join(f"{weight:g}" for weight in facts["weights"])
-        console.print(f"members are combined by {facts['rule']} with weights {weights}")
-    if facts["peak_memory_bytes"] is not None:
-        console.print(f"peak memory: {format_size(facts['peak_memory_bytes'])}")
-
-
-@dataclass(frozen=True)
-class _Row:
-    """What was measured of a model, in percent, and on how many documents."""
-
-    name: str
-    values: Mapping[str, float]
-    documents: int
-    where: str
-
-    @property
-    def margin(self) -> float:
-        """How far figures on other documents may be from these."""
-        from labelgrove.evaluation.metrics.measures import widest
-
-        means = [value for metric, value in self.values.items() if metric in SHOWN_METRICS]
-        return 100 * max(widest(value / 100, self.documents) for value in means)
-
-
-def _rows(facts: Facts, measured: TimedEvaluation | None, *, every: bool) -> Iterator[_Row]:
-    """The model on --dev; it, and linear or all its members, on held-out documents."""
+def _rows(facts: Facts) -> Iterator[Row]:
+    """The model on --dev; it and linear on held-out documents."""
     tried = [trial for trial in facts.get("tried", ()) if "P@1" in trial]
-    name = next((trial["name"] for trial in tried if trial["chosen"]), facts["method"])
-    if measured is not None:
-        values = {metric: 100 * value for metric, value in measured.evaluation.values.items()}
-        yield _Row(name, values, measured.evaluation.n, "documents of --dev")
-    held_out: Mapping[str, Mapping[str, float]] = facts.get("held_out", {})
-    if not held_out or (tried and not every):
-        for trial in sorted(tried, key=lambda trial: -trial["chosen"]):
-            if every or trial["chosen"] or trial["name"] == "linear":
-                values = {key: 100 * trial[key] for key in SHOWN_METRICS if key in trial}
-                yield _Row(trial["name"], values, trial["documents"], HELD_OUT)
-        return
-    for name, figures in held_out.items():
-        if every or name == facts["method"] or name.endswith("linear"):
-            yield _Row(name, figures, facts["held_out_documents"], HELD_OUT)
+    method = facts["method"]
+    if "dev" in facts:
+        name = next((trial["name"] for trial in tried if trial["chosen"]), method)
+        yield name, facts["dev"], facts["dev"]["n"], "documents of --dev"
+    for trial in sorted(tried, key=lambda trial: -trial["chosen"]):
+        if trial["chosen"] or trial["name"] == "linear":
+            values = {key: 100 * trial[key] for key in SHOWN_METRICS if key in trial}
+            yield trial["name"], values, trial["documents"], HELD_OUT
+    for name, values in () if tried else facts.get("held_out", {}).items():
+        if name == method or name.endswith("linear"):
+            yield name, values, facts["held_out_documents"], HELD_OUT
 
 
-def _table(rows: Sequence[_Row], metrics: Sequence[str]) -> Iterator[str]:
-    metrics = [metric for metric in metrics if any(metric in row.values for row in rows)]
-    width = max(len(row.name) for row in rows)
-    yield " " * width + "".join(metric.rjust(8) for metric in metrics)
-    for row in rows:
-        cells = (f"{row.values[m]:8.2f}" if m in row.values else "-".rjust(8) for m in metrics)
-        where = f"on {row.documents:,} {row.where}"
-        yield f"{row.name.ljust(width)}{''.join(cells)}  ± {row.margin:.1f} {where}"
+def _table(rows: list[Row]) -> Iterator[str]:
+    from labelgrove.evaluation.metrics.measures import widest
+
+    width = max(len(name) for name, *_ in rows)
+    yield " " * width + "".join(metric.rjust(8) for metric in SHOWN_METRICS)
+    for name, values, documents, where in rows:
+        means = [values.get(metric) for metric in SHOWN_METRICS]
+        cells = ("-".rjust(8) if mean is None else f"{mean:8.2f}" for mean in means)
+        # How far figures on other documents may be from these.
+        margin = 100 * max(widest(mean / 100, documents) for mean in means if mean is not None)
+        yield f"{name.ljust(width)}{''.join(cells)}  ± {margin:.1f} on {documents:,} {where}"
 
 
 def _counts(learnt_from: Mapping[str, int]) -> str:
@@ -210,5 +171,5 @@ def _counts(learnt_from: Mapping[str, int]) -> str:
 def _is_worse_than_linear(held_out: Mapping[str, Mapping[str, float]], method: str) -> bool:
     if method == "linear" or not {"linear", method} <= set(held_out):
         return False
-    sums = {m: sum(held_out[m][p] for p in ("P@1", "P@3", "P@5")) for m in ("linear", method)}
+    sums = {m: sum(held_out[m][p] for p in SHOWN_METRICS) for m in ("linear", method)}
     return sums[method] < sums["linear"]

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from labelgrove.cli import common, options
-from labelgrove.cli.summary import Result, save
+from labelgrove.cli.summary import Facts, save
 from labelgrove.cli.training_data import TrainingData
 from labelgrove.core.callbacks import Callback, Event, RichProgress
 from labelgrove.core.processes import is_first_process, wait_for_all
@@ -46,7 +46,7 @@ class NetworkTraining:
             )
         shards_of(self.documents.corpus)
 
-    def start(self, where: options.Where, run: Path, *, quiet: bool) -> Result:
+    def start(self, where: options.Where, run: Path, *, quiet: bool) -> Facts:
         """Trains by the workers of an engine, with the run folder that this process has open."""
         with where.open() as engine, RichProgress() as progress:
             ended = engine.together(
@@ -63,7 +63,7 @@ class NetworkTraining:
             )
         return ended
 
-    def work(self, folder: Path, tell: Callback) -> Result | None:
+    def work(self, folder: Path, tell: Callback) -> Facts | None:
         """Trains; the first process writes the model and returns its summary."""
         callbacks = [tell] if is_first_process() else []
         with RunFolder(folder, guest=True) as run:

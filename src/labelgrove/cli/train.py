@@ -2,51 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer import Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.run_folders import Saving
-from labelgrove.cli.summary import Result, print_summary, save
+from labelgrove.cli.summary import Facts, print_summary, save
 from labelgrove.cli.training_data import T, TrainingData
 from labelgrove.core.durations import parse_duration
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, StorageError, UnsupportedError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from labelgrove.data.blocks import ShardedCorpus
     from labelgrove.data.corpus import Corpus
-    from labelgrove.disk.run_folder import RunFolder
+    from labelgrove.disk.run_folder import RunFolder, RunStatus
     from labelgrove.experiments.planning.plan import Plan
     from labelgrove.methods.base import Model
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What training may use."""
+class Saving:
+    """Where to write the model, and to keep what an interrupted run has finished."""
 
-    budget: Annotated[
-        str | None, Option(help="Time for the method auto, e.g. 10m. Default: no limit.")
-    ] = None
-    memory: Annotated[
-        str | None,
-        Option(help="Memory limit, e.g. 8G. linear keeps features on disk; others must fit."),
-    ] = None
-
-
-@dataclass(frozen=True)
-class TrainPrinting(options.Printing):
-    """What to print of a training."""
-
-    verbose: Annotated[
-        bool, Option("--verbose", help="Also print all metrics, stage times and memory.")
+    out: Annotated[Path | None, Option(help="Model folder to write.")] = None
+    plan_only: Annotated[bool, Option("--plan", help="Print the plan and stop.")] = False
+    no_estimate: Annotated[
+        bool, Option("--no-estimate", help="Do not estimate the time from a small sample.")
     ] = False
+    resume: Annotated[bool, Option("--resume", help="Continue an interrupted run.")] = False
+    run: options.RunFolder = None
+    force: options.Force = False
+
+    def check(self) -> None:
+        """Raises an error, before the work, if a model is to be written and cannot be."""
+        if self.plan_only:
+            return
+        if self.out is None:
+            raise typer.BadParameter("give the folder to write the model to", param_hint="--out")
+        common.check_model_folder(self.out, force=self.replaces)
+
+    @property
+    def folder(self) -> Path:
+        """The model folder."""
+        assert self.out is not None
+        return self.out
+
+    @property
+    def private_run(self) -> Path:
+        """The run folder of a model that is not there yet."""
+        return self.folder.with_name(self.folder.name + ".run")
+
+    @property
+    def replaces(self) -> bool:
+        """What an interrupted search left is replaced by what it finds when it goes on."""
+        return self.force or (self.resume and self.run is None and self.private_run.is_dir())
+
+    @contextmanager
+    def opened(self, device: str | None) -> Iterator[RunFolder]:
+        """The run folder during training. A private one stays only if it is worth resuming."""
+        from labelgrove.core.processes import is_first_process, wait_for_all
+        from labelgrove.disk.run_folder import RunFolder
+
+        if not is_first_process():
+            wait_for_all(device)  # until the first one has tidied up
+        path = self.run or self.private_run
+        if self.force and not self.resume and self.run is None and path.exists():
+            # Opening it first raises an error if it is not a run folder or another process uses it.
+            with RunFolder(path, resume=True) as old:
+                old.remove()
+        with RunFolder(path, resume=self.resume or self.run is not None) as run:
+            if is_first_process():
+                wait_for_all(device)
+            try:
+                yield run
+            except BaseException as error:
+                status = run.status()
+                with suppress(StorageError):  # say first what went wrong first
+                    if self.run is None and not _worth_resuming(status, error):
+                        run.remove()
+                    else:
+                        run.log({"kind": "run_failed", "why": str(error) or type(error).__name__})
+                if not isinstance(error, KeyboardInterrupt):
+                    raise
+                typer.echo(f"Interrupted. {_how_to_continue(path, status)}", err=True)
+                raise typer.Exit(common.INTERRUPTED) from None
+            if run.unfinished:
+                flags = () if self.run is None else ("--force",)
+                typer.echo(f"Interrupted. {_how_to_continue(path, run.status(), *flags)}", err=True)
+            elif self.run is None:
+                run.remove()
 
 
 def train(
@@ -55,10 +109,17 @@ def train(
     saving: Saving,
     settings: options.Settings,
     label_tree: options.LabelTree = None,
-    limits: Limits,
+    budget: Annotated[
+        str | None, Option(help="Time for the method auto, e.g. 10m. Default: no limit.")
+    ] = None,
+    memory: Annotated[
+        str | None,
+        Option(help="Memory limit, e.g. 8G. linear keeps features on disk; others must fit."),
+    ] = None,
     where: options.Where,
     machine: options.Machine,
-    printing: TrainPrinting,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Train a model.
 
@@ -79,49 +140,36 @@ def train(
     from labelgrove.core.processes import is_first_process
     from labelgrove.methods import create
 
-    saving.check_given()
     where.check()
     default = "auto" if where.engine is None else "linear"
     method, tables = settings.tables(machine.threads, default=default)
-    if limits.budget is not None:
+    if budget is not None:
         if method != "auto":
             raise ConfigError(f"--budget: is for the method auto, not for {method}")
-        tables["budget"] = parse_duration(limits.budget, name="--budget")
+        tables["budget"] = parse_duration(budget, name="--budget")
     model = create(method, tables)
-    memory = None if limits.memory is None else parse_size(limits.memory, name="--memory")
-    quiet = printing.quiet or not is_first_process()
-    training = Training(model, saving, documents, label_tree, memory, where, machine, quiet)
+    limit = None if memory is None else parse_size(memory, name="--memory")
+    quiet = quiet or not is_first_process()
+    training = Training(model, saving, documents, label_tree, limit, where, machine, quiet)
     shared = where.engine is not None and model.workers != "members"
     if not (shared and where.engine == "ray" and model.encoders()):
         common.use_device(model, machine.device)  # Ray's workers may have other devices
     training.check()
     if saving.plan_only:
         plan = training.plan()
-        if printing.as_json:
+        if as_json:
             common.print_json(plan.to_json())
         return
     if not shared:
-        result = training.here()
+        facts = training.here()
     elif model.encoders():
-        result = training.together(method, tables)
+        facts = training.together(method, tables)
     else:
-        result = training.shards()
-    if result is None:
-        return
-    if printing.as_json:
-        common.print_json(result[0])
-    else:
-        print_summary(training.console, result, verbose=printing.verbose)
-
-
-def check_takes(model: Model, given: Mapping[str, object]) -> None:
-    """Raises an error for a file that the method cannot be trained with."""
-    for argument, value in given.items():
-        if value and argument not in model.takes:
-            raise UnsupportedError(
-                f"--{argument.replace('_', '-')}: the method {model.method} cannot use it; "
-                "leave it out or train linear"
-            )
+        facts = training.shards()
+    if facts is not None and as_json:
+        common.print_json(facts)
+    elif facts is not None:
+        print_summary(training.console, facts)
 
 
 @dataclass
@@ -145,7 +193,13 @@ class Training:
     def check(self) -> None:
         """Raises an error, before the work, if a flag does not fit the method or other flags."""
         self.saving.check()
-        check_takes(self.model, {"dense": self.documents.dense, "label_tree": self.label_tree})
+        files = {"dense": self.documents.dense, "label_tree": self.label_tree}
+        for argument, file in files.items():
+            if file and argument not in self.model.takes:
+                raise UnsupportedError(
+                    f"--{argument.replace('_', '-')}: the method {self.model.method} cannot use "
+                    "it; leave it out or train linear"
+                )
         self.documents.check()
         self.documents.options()
         if self.where.engine is not None:
@@ -158,9 +212,8 @@ class Training:
         data, given = self._with_tree(self._read(None)[0])
         return self._plan(data, given, None)
 
-    def here(self) -> Result | None:
+    def here(self) -> Facts | None:
         """Trains in this process; the workers of an engine may train members of the model."""
-        from labelgrove.core.callbacks import RichProgress
         from labelgrove.core.memory import require
         from labelgrove.core.processes import is_first_process, wait_for_all
         from labelgrove.data.formats.files import existing
@@ -180,9 +233,7 @@ class Training:
             with nullcontext() if self.where.engine is None else self.where.open() as engine:
                 if engine is not None:
                     given["engine"] = engine
-                with RichProgress() as progress:
-                    callbacks = [] if self.quiet else [progress]
-                    self.model.fit(data, callbacks=callbacks, run=run, **given)
+                self._fit(data, given, run)
             run.unfinished = self.model.interrupted_
             chosen = self.model.chosen()
             if chosen is not self.model:
@@ -191,17 +242,16 @@ class Training:
             wait_for_all(device)  # from here on only the first process needs the run folder
             if not is_first_process():
                 return None
-            result = self._saved(plan, held_out)
+            facts = self._saved(plan, held_out)
         if data.texts is not None and self.model.facts_.given:
             self.console.print(
                 f"predictions need the matrix of {self.model.facts_.given:,} columns that came "
                 "with the texts; a model trained with --set features=own reads texts alone"
             )
-        return result
+        return facts
 
-    def shards(self) -> Result:
+    def shards(self) -> Facts:
         """Trains linear on shards by the workers of an engine."""
-        from labelgrove.core.callbacks import RichProgress
         from labelgrove.data.formats.shards import read_shards
 
         documents = self.documents
@@ -218,13 +268,10 @@ class Training:
         with self.saving.opened(None) as run:
             with self.where.open() as engine:
                 data, held_out = documents.shards(partial(read_shards, engine), self.console)
-                data, given = self._with_tree(data)
-                with RichProgress() as progress:
-                    callbacks = [] if self.quiet else [progress]
-                    self.model.fit(data, callbacks=callbacks, run=run, **given)
+                self._fit(*self._with_tree(data), run)
             return self._saved(None, held_out)
 
-    def together(self, method: str, tables: options.Tables) -> Result:
+    def together(self, method: str, tables: options.Tables) -> Facts:
         """Trains one network by all workers of an engine."""
         from labelgrove.cli.together import NetworkTraining
 
@@ -234,6 +281,13 @@ class Training:
         training.check(self.model)
         with self.saving.opened(None) as run:
             return training.start(self.where, run.path, quiet=self.quiet)
+
+    def _fit(self, data: Corpus | ShardedCorpus, given: dict[str, Any], run: RunFolder) -> None:
+        from labelgrove.core.callbacks import RichProgress
+
+        with RichProgress() as progress:
+            callbacks = [] if self.quiet else [progress]
+            self.model.fit(data, callbacks=callbacks, run=run, **given)
 
     @property
     def _streams(self) -> bool:
@@ -255,13 +309,11 @@ class Training:
         if held_out is not None:
             if held_out.labels.nnz == 0 and not held_out.unknown.any():
                 raise DataError("no document has a label, so there is nothing to measure", file=dev)
-            if held_out.texts is not None and data.texts is not None:
-                known = repeated_texts(held_out.texts, data.texts)
-                if known:
-                    self.console.print(
-                        f"{dev}: {known:,} of {len(held_out):,} texts are also in "
-                        f"{self.documents.corpus}, so its metrics are too good"
-                    )
+            if known := repeated_texts(held_out.texts or (), data.texts or ()):
+                self.console.print(
+                    f"{dev}: {known:,} of {len(held_out):,} texts are also in "
+                    f"{self.documents.corpus}, so its metrics are too good"
+                )
         self._print_never_predicted(data)
         return data, held_out
 
@@ -306,16 +358,10 @@ class Training:
             self.console.print(f"  note     matching stages in {run.path} are reused")
         return plan
 
-    def _saved(self, plan: Plan | None, held_out: Corpus | None) -> Result:
+    def _saved(self, plan: Plan | None, held_out: Corpus | None) -> Facts:
         """Measures the model on --dev and saves it."""
-        return save(
-            self.model,
-            self.saving.folder,
-            plan=plan,
-            held_out=held_out,
-            dev=self.documents.dev,
-            overwrite=self.saving.replaces,
-        )
+        how: dict[str, Any] = {"dev": self.documents.dev, "overwrite": self.saving.replaces}
+        return save(self.model, self.saving.folder, plan=plan, held_out=held_out, **how)
 
     def _print_never_predicted(self, data: Corpus) -> None:
         """Says which labels --all-labels adds in vain."""
@@ -329,3 +375,22 @@ class Training:
                 "settings learns from documents only, so it never predicts them; train matcher, "
                 "or linear with --set label_texts=names"
             )
+
+
+def _worth_resuming(status: RunStatus, error: BaseException) -> bool:
+    """After a wrong setting, a few seconds' work would only block the next try."""
+    costly = any(stage.name.startswith("network") for stage in status.stages)
+    refused = isinstance(error, ConfigError)
+    return bool(status.checkpoints or costly or (status.stages and not refused))
+
+
+def _how_to_continue(path: Path, status: RunStatus, *flags: str) -> str:
+    """The command that continues an interrupted run."""
+    if not (status.stages or status.checkpoints):
+        return "Nothing was finished yet."
+    done = list(dict.fromkeys(stage.name for stage in status.stages))
+    steps = {checkpoint.name: checkpoint.step for checkpoint in status.checkpoints}  # the last ones
+    done += [f"{name} up to step {step}" for name, step in steps.items()]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--resume"]
+    command = shlex.join([common.command_name(), *arguments, "--resume", *flags])
+    return f"{path} has the finished work ({', '.join(done)}). Continue with:\n  {command}"

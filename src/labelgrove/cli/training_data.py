@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from typer import Option
 
@@ -51,12 +51,11 @@ class TrainingData(options.CorpusOptions):
         ),
     ] = False
 
-    def files(self) -> tuple[list[Path | None], list[Path | None]]:
+    def files(self) -> list[list[Path | None]]:
         """The matrices and the vectors of the training documents and of those in --dev."""
         corpora = {"TRAIN": True, "--dev": self.dev is not None}
-        return one_each("--features", self.features, corpora), one_each(
-            "--dense", self.dense, corpora
-        )
+        given = {"--features": self.features, "--dense": self.dense}
+        return [one_each(flag, files, corpora) for flag, files in given.items()]
 
     def check(self) -> None:
         """Raises an error, before the work, if the flags do not fit each other."""
@@ -76,15 +75,10 @@ class TrainingData(options.CorpusOptions):
 
         how, report = self.options(), ReadReport()
         features, dense = self.files()
-        corpus = common.read_corpus(
-            self.corpus,
-            how if features[0] is None else replace(how, features=features[0]),
-            labels=self.labels,
-            all_labels=self.all_labels,
-            console=console,
-            report=report,
-            scratch=scratch,
-        )
+        given: dict[str, Any] = {"labels": self.labels, "all_labels": self.all_labels}
+        given |= {"console": console, "report": report, "scratch": scratch}
+        first = how if features[0] is None else replace(how, features=features[0])
+        corpus = common.read_corpus(self.corpus, first, **given)
         corpus = common.with_dense(corpus, dense[0], self.corpus)
         if report.unused_names and not self.all_labels:
             console.print(
@@ -92,24 +86,16 @@ class TrainingData(options.CorpusOptions):
                 "are left out; --all-labels lets a method learn them by their names"
             )
         if corpus.labels.nnz == 0:
-            raise DataError(
-                f"no document has a label in the field {self.labels_field!r}; "
-                "name the right field with --labels-field",
-                file=self.corpus,
-            )
+            field = f"no document has a label in the field {self.labels_field!r}"
+            raise DataError(f"{field}; name the right one with --labels-field", file=self.corpus)
         for name in empty_fields(corpus.texts) if how.fields and corpus.texts else ():
-            raise DataError(
-                f"no document has a value in the field {name!r}; correct --field, or leave it out",
-                file=self.corpus,
-            )
+            field = f"no document has a value in the field {name!r}"
+            raise DataError(f"{field}; correct --field, or leave it out", file=self.corpus)
         if how.n_features is None and corpus.features is not None:
             how = replace(how, n_features=corpus.features.terms or None)
         if features[1] is not None:
             how = replace(how, features=features[1])
-        held_out = self._held_out(how, corpus.index, console)
-        if held_out is not None and self.dev is not None:
-            held_out = common.with_dense(held_out, dense[1], self.dev)
-        return corpus, held_out
+        return corpus, self._held_out(how, corpus.index, console, dense[1])
 
     def shards(self, read: Callable[..., T], console: Console) -> tuple[T, Corpus | None]:
         """The training corpus in shards, which ``read`` reads, and the held-out corpus."""
@@ -121,10 +107,13 @@ class TrainingData(options.CorpusOptions):
         console.print(f"{self.corpus}: {report}")
         return corpus, self._held_out(how, corpus.index, console)
 
-    def _held_out(self, how: ReadOptions, index: LabelIndex, console: Console) -> Corpus | None:
+    def _held_out(
+        self, how: ReadOptions, index: LabelIndex, console: Console, dense: Path | None = None
+    ) -> Corpus | None:
         if self.dev is None:
             return None
-        return common.read_corpus(self.dev, how, index=index, console=console)
+        corpus = common.read_corpus(self.dev, how, index=index, console=console)
+        return common.with_dense(corpus, dense, self.dev)
 
 
 def one_each(flag: str, files: list[Path] | None, corpora: Mapping[str, bool]) -> list[Path | None]:

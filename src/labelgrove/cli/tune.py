@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,33 +14,20 @@ from labelgrove.cli.training_data import TrainingData
 from labelgrove.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class Search:
-    """How to search."""
-
-    budget: Annotated[str, Option(help="Start no trial after this time: 90s, 10m, 1.5h.")] = "10m"
-    trials: Annotated[int | None, Option(min=1, help="Stop after this many trials.")] = None
-    metric: Annotated[str, Option(help="Metric to maximise, e.g. P@1 or PSP@5.")] = "nDCG@5"
-
-
-@dataclass(frozen=True)
-class Output:
-    """The config file to write, and where the search is kept."""
-
-    out: Annotated[Path, Option(help="Config file to write.")] = Path("tuned.toml")
-    run: Annotated[Path | None, Option(help="Folder of the search. Default: OUT.study.")] = None
-    force: options.Force = False
-
-
 def tune(
     *,
     documents: TrainingData,
-    search: Search,
+    budget: Annotated[str, Option(help="Start no trial after this time: 90s, 10m, 1.5h.")] = "10m",
+    trials: Annotated[int | None, Option(min=1, help="Stop after this many trials.")] = None,
+    metric: Annotated[str, Option(help="Metric to maximise, e.g. P@1 or PSP@5.")] = "nDCG@5",
     settings: options.Settings,
-    output: Output,
+    out: Annotated[Path, Option(help="Config file to write.")] = Path("tuned.toml"),
+    run: Annotated[Path | None, Option(help="Folder of the search. Default: OUT.study.")] = None,
+    force: options.Force = False,
     where: options.Where,
     machine: options.Machine,
-    printing: options.Printing,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Search for better settings of a method.
 
@@ -60,52 +46,49 @@ def tune(
     from labelgrove.experiments.tuning.search import load_optuna, tune
     from labelgrove.methods import create
 
-    console = common.stderr_console(quiet=printing.quiet)
+    console = common.stderr_console(quiet=quiet)
     where.check()
-    parse_duration(search.budget, name="budget")
+    parse_duration(budget, name="budget")
     name, base = settings.tables(machine.threads, default="linear")
     space = base.pop("space", None)
     if not isinstance(space, dict | None):
         raise ConfigError(f"{settings.config}: space must be a table, [space]")
     common.check_device(machine.device)
-    device = machine.device
-    if device != "auto" and create(name, base).encoders():
-        base["device"] = device  # methods without a network have no choice
-    folder = output.run or output.out.with_name(output.out.name + ".study")
-    common.refuse_existing([output.out], force=output.force or folder.exists())
+    if machine.device != "auto" and create(name, base).encoders():
+        base["device"] = machine.device  # methods without a network have no choice
+    folder = run or out.with_name(out.name + ".study")
+    common.refuse_existing([out], force=force or folder.exists())
     load_optuna()  # reading the corpus may take minutes, and would be in vain
     documents.check()
     data, held_out = documents.corpora(console)
     part = "a tenth of the documents" if held_out is None else documents.dev
-    console.print(
-        f"tuning {name} for {search.budget} by {search.metric} on {part}; study folder: {folder}"
-    )
+    console.print(f"tuning {name} for {budget} by {metric} on {part}; study folder: {folder}")
     opened = nullcontext() if where.engine is None else where.open()
     with common.resumable(folder), opened as engine, RichProgress() as progress:
         result = tune(
             name,
             data,
             held_out,
-            budget=search.budget,
-            trials=search.trials,
-            metric=search.metric,
+            budget=budget,
+            trials=trials,
+            metric=metric,
             space=space,
             base=base,
             folder=folder,
             seed=settings.seed or 0,
             engine=engine,
-            callbacks=[] if printing.quiet else [progress],
+            callbacks=[] if quiet else [progress],
             say=console.print,
         )
-    write_file(output.out, result.to_toml().encode(), exclusive=False)
+    write_file(out, result.to_toml().encode(), exclusive=False)
     train = [common.command_name(), "train", str(documents.corpus)]
-    train += ["--config", str(output.out), "--out", "model"]
+    train += ["--config", str(out), "--out", "model"]
     # Stages of a search on a part of TRAIN are of no use to training on all of it.
     reuse = [] if held_out is None else ["--run", str(folder / "stages")]
     table = ["--all-labels"] if documents.all_labels else []
     command = shlex.join(train + table + reuse)
-    if printing.as_json:
-        common.print_json(result.to_json() | {"config": str(output.out), "next": [command]})
+    if as_json:
+        common.print_json(result.to_json() | {"config": str(out), "next": [command]})
         return
     stdout = common.stdout_console()
     stdout.print(result.table())
@@ -115,4 +98,4 @@ def tune(
             f"{result.metric} {100 * result.value:.2f} with the best settings, {gain:+.2f} against "
             "the defaults. These documents chose the settings: expect a smaller gain on others."
         )
-    stdout.print(f"config: {output.out}\nnext:\n  {command}")
+    stdout.print(f"config: {out}\nnext:\n  {command}")

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -12,7 +11,7 @@ from labelgrove.core.versions import VERSION
 from labelgrove.serve import page_files, problems, routes, schema
 from labelgrove.serve.connection_limits import ConnectionLimits
 from labelgrove.serve.metrics import CONTENT_TYPE, Metrics
-from labelgrove.serve.models import Models, NamedModel
+from labelgrove.serve.models import Models, NamedModel, Source
 from labelgrove.serve.request_limits import RequestLimits
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
@@ -26,14 +25,11 @@ def create_app(
     *,
     token: str | None = None,
     hosts: Collection[str] | None = None,
-    report: Path | None = None,
-    follow: bool = True,
 ) -> FastAPI:
     """The service as an ASGI app, for uvicorn or another ASGI server.
 
     ``hosts`` are the names in the Host header that are answered; None: any. A single folder of a
-    model is called "model"; ``report`` is an HTML file to show at /report, for example one by
-    ``labelgrove report``, and ``follow`` is whether it may be a symbolic link.
+    model is called "model".
 
     >>> import labelgrove, tempfile; from pathlib import Path
     >>> path = Path(tempfile.mkdtemp()) / "model"
@@ -43,7 +39,7 @@ def create_app(
     """
     params = (ServeParams() if params is None else params).checked()
     if isinstance(models, ModelFolder):
-        models = Models([NamedModel("model", models, params, report=report, follow=follow)])
+        models = Models([NamedModel(Source("model", models.path), models, params)])
     metrics = Metrics()
 
     @asynccontextmanager
@@ -61,8 +57,7 @@ def create_app(
     )
     app.add_middleware(RequestLimits, params=params, metrics=metrics, token=token, hosts=hosts)
     problems.add_handlers(app)
-    describe(app, token=token is not None)
-
+    _describe(app, token=token is not None)
     routes.add_routes(app, models)
 
     @app.get("/healthz", response_model=schema.Status, responses=problems.responses(*_PROBES))
@@ -98,7 +93,7 @@ def create_app(
     return app
 
 
-def describe(app: FastAPI, *, token: bool) -> None:
+def _describe(app: FastAPI, *, token: bool) -> None:
     """Adds to the OpenAPI text what all routes share: the form of errors and the token."""
     plain = app.openapi
 

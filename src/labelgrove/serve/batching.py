@@ -62,12 +62,7 @@ class _Job:
 class Batcher:
     """Queues requests, refuses those that would wait too long, and answers batches."""
 
-    def __init__(
-        self,
-        answer: Answer,
-        params: ServeParams,
-        metrics: ModelMetrics,
-    ) -> None:
+    def __init__(self, answer: Answer, params: ServeParams, metrics: ModelMetrics) -> None:
         self._answer = answer
         self._params = params
         self._metrics = metrics
@@ -217,8 +212,7 @@ class Batcher:
                 shared, rows = self._answer(options, texts, wanted)
             except Exception as error:
                 if len(group) == 1 or not wanted():
-                    for job in group:
-                        outcomes[job] = error
+                    outcomes |= dict.fromkeys(group, error)
                 else:  # one of them may be the reason; the others must still be answered
                     outcomes |= {job: self._work([job])[0] for job in group}
                 continue

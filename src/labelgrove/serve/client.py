@@ -36,12 +36,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        model: str | None = None,
-        token: str | None = None,
-        timeout: float = 60.0,
+        self, url: str, *, model: str | None = None, token: str | None = None, timeout: float = 60.0
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"{url!r}: the address of a service begins with http:// or https://")

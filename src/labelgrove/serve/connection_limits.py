@@ -54,19 +54,15 @@ class ConnectionLimits:
     def enter(self, address: str | None) -> Problem | None:
         """Counts a connection, or says why it is refused."""
         name = network(address)
+        own = 0 if name is None else self._addresses[name]
+        detail = None
         if self._open >= self.limit:
-            return Problem(
-                "too-many-connections",
-                f"the service has {self._open} open connections; try again later",
-                retry_after=1,
-            )
+            detail = f"the service has {self._open} open connections; try again later"
+        elif own >= self.limit_per_address:
+            detail = f"your address has {own} open connections; close some"
+        if detail is not None:
+            return Problem("too-many-connections", detail, retry_after=1)
         if name is not None:
-            if self._addresses[name] >= self.limit_per_address:
-                return Problem(
-                    "too-many-connections",
-                    f"your address has {self._addresses[name]} open connections; close some",
-                    retry_after=1,
-                )
             self._addresses[name] += 1
         self._count(1)
         return None

@@ -24,9 +24,6 @@ from labelgrove.core.jsonio import JsonObject
 from labelgrove.disk.atomic import FileLock
 from labelgrove.disk.bundle import MANIFEST, check_files, regular_size
 
-if sys.platform != "win32":
-    import fcntl
-
 log = logging.getLogger(__name__)
 PREFIX = "labelgrove-serve-"
 OWNER = "owner.lock"
@@ -64,18 +61,13 @@ class Copies:
                 for name in names:
                     (beginning / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(model / name, beginning / name)
-                beginning.replace(copy)
+                return beginning.replace(copy)
             except OSError as error:
                 shutil.rmtree(beginning, ignore_errors=True)
-                log.warning(
-                    "%s: cannot be copied to %s (%s), so it is mapped in place; do not overwrite "
-                    "its files while it is served",
-                    model,
-                    self.folder,
-                    error.strerror,
-                )
+                advice = "so it is mapped in place; do not overwrite its files while it is served"
+                why = f"cannot be copied to {self.folder} ({error.strerror}), {advice}"
+                log.warning("%s: %s", model, why)
                 return None
-        return copy
 
     def remove(self, copy: Path) -> None:
         """Removes a copy; processes that have mapped it keep what they have."""
@@ -84,11 +76,12 @@ class Copies:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Waits for other workers; the operating system ends the lock with its holder."""
-        with (self.folder / "copying.lock").open("wb") as file:
-            if sys.platform != "win32":
-                fcntl.flock(file, fcntl.LOCK_EX)
+        """Waits for other workers."""
+        lock = FileLock(self.folder / "copying.lock", wait=True)
+        try:
             yield
+        finally:
+            lock.release()
 
 
 @contextlib.contextmanager
@@ -102,30 +95,23 @@ def own_folder() -> Iterator[Path | None]:
     except OSError:
         yield None
         return
+    user = os.getuid() if sys.platform != "win32" else 0
     for folder in parent.glob(f"{PREFIX}*"):
-        # Without its lock file it may be another service that is only just starting.
-        lock = folder / OWNER
         with contextlib.suppress(OSError):
-            mine = folder.lstat().st_uid == _user() and not folder.is_symlink()
-            if mine and lock.is_file() and _free(lock):
-                shutil.rmtree(folder)
+            mine = folder.lstat().st_uid == user and not folder.is_symlink()
+            # Without its lock file it may be another service that is only just starting.
+            if mine and (folder / OWNER).is_file():
+                attempt = FileLock(folder / OWNER)
+                taken = attempt.taken
+                attempt.release()
+                if taken:
+                    shutil.rmtree(folder)
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
-        lock_file = FileLock(Path(name) / OWNER)
+        lock = FileLock(Path(name) / OWNER)
         try:
             yield Path(name)
         finally:
-            lock_file.release()
-
-
-def _free(lock: Path) -> bool:
-    attempt = FileLock(lock)
-    taken = attempt.taken
-    attempt.release()
-    return taken
-
-
-def _user() -> int:
-    return os.getuid() if sys.platform != "win32" else 0
+            lock.release()
 
 
 def read_plain(file: Path, *, follow: bool = False, most: int = -1) -> bytes | None:
@@ -156,10 +142,10 @@ class OpenFiles:
 
     def __init__(self, model: Path, names: Iterable[str]) -> None:
         self._descriptors: list[int] = []
-        self._close = weakref.finalize(self, _close_all, self._descriptors)
         for name in names:
             with contextlib.suppress(OSError):  # loading says what is missing
                 self._descriptors.append(os.open(model / name, os.O_RDONLY))
+                weakref.finalize(self, os.close, self._descriptors[-1])
         self._states = self._now()
 
     def changed(self) -> bool:
@@ -169,8 +155,3 @@ class OpenFiles:
     def _now(self) -> list[tuple[int, int]]:
         states = map(os.fstat, self._descriptors)
         return [(state.st_size, state.st_mtime_ns) for state in states]
-
-
-def _close_all(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)

@@ -12,15 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from labelgrove.disk.atomic import try_lock
 from labelgrove.errors import ConfigError
 from labelgrove.serve.problems import Problem, as_json
-
-if sys.platform != "win32":
-    import fcntl
 
 log = logging.getLogger(__name__)
 # Seconds to wait for a lock that another program holds, and between two attempts.
@@ -70,10 +67,11 @@ class FeedbackFile:
         """Writes the line unless somebody else has the lock."""
         file = self._opened()
         try:
-            if sys.platform != "win32":
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends when the file is closed
+            if try_lock(file) is False:  # the lock ends when the file is closed
+                return False
             size = os.fstat(file).st_size
-            if size and _last_byte(file, size) != b"\n":
+            os.lseek(file, max(0, size - 1), os.SEEK_SET)
+            if size and os.read(file, 1) != b"\n":
                 line = b"\n" + line
             if size + len(line) > self.limit:
                 raise Problem(
@@ -82,29 +80,18 @@ class FeedbackFile:
                     "it away or raise max_feedback_mb",
                 )
             try:
-                _write(file, line)
+                rest = memoryview(line)
+                while rest:
+                    rest = rest[os.write(file, rest) :]
+                os.fsync(file)
             except OSError:
                 os.ftruncate(file, size)
                 raise
-        except BlockingIOError:
-            return False
+            return True
         finally:
             os.close(file)
-        return True
 
     def _opened(self) -> int:
         # Opened for each line, so that the file can be moved away while the service runs.
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
         return os.open(self.path, flags, 0o600)  # it holds people's texts
-
-
-def _last_byte(file: int, size: int) -> bytes:
-    os.lseek(file, size - 1, os.SEEK_SET)
-    return os.read(file, 1)
-
-
-def _write(file: int, line: bytes) -> None:
-    rest = memoryview(line)
-    while rest:
-        rest = rest[os.write(file, rest) :]
-    os.fsync(file)

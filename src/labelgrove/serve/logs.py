@@ -50,9 +50,7 @@ def write_access(scope: Scope, id: bytes, **outcome: str | float | None) -> None
 def log_access() -> None:
     """Writes the lines to standard output, apart from messages; does nothing when called again."""
     if not access.handlers:
-        handler = logging.StreamHandler(sys.stdout)
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        access.addHandler(handler)
+        access.addHandler(logging.StreamHandler(sys.stdout))
         access.setLevel(logging.INFO)
         access.propagate = False
 

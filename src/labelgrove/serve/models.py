@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError
+from labelgrove.serve import schema
 from labelgrove.serve.batching import Answered, Batcher
 from labelgrove.serve.feedback import FeedbackFile
 from labelgrove.serve.metrics import Metrics, ModelMetrics
 from labelgrove.serve.named import listed
 from labelgrove.serve.problems import Problem
-from labelgrove.serve.schema import (
-    Document,
-    FeedbackRequest,
-    FeedbackResponse,
-    ModelResponse,
-    ModelSummary,
-)
 from labelgrove.serve.served import ModelFolder, Options
 from labelgrove.serve.settings import ServeParams
 
+log = logging.getLogger(__name__)
+REPORT = "report.html"
 # Limits that a client cannot keep by itself; all others are told.
 _OF_THE_SERVICE = (
     "max_requests",
@@ -37,28 +34,46 @@ _OF_THE_SERVICE = (
 )
 
 
-class NamedModel:
-    """One model of the service.
+@dataclass(frozen=True)
+class Source:
+    """A model to serve: its folder, and what belongs to it.
 
-    ``report`` is an HTML file about it, and ``follow`` whether that may be a symbolic link.
+    ``report`` is shown at /report; the default is report.html in the model folder, unless it is a
+    link. ``train`` is a corpus: explanations name its documents that are similar to the text.
+    ``feedback`` is a file for what people say about suggestions.
     """
 
-    def __init__(
-        self,
-        name: str,
-        folder: ModelFolder,
-        params: ServeParams | None = None,
-        *,
-        report: Path | None = None,
-        follow: bool = True,
-        feedback: FeedbackFile | None = None,
-    ) -> None:
-        self.name = name
+    name: str
+    path: Path
+    report: Path | None = None
+    train: Path | None = None
+    feedback: Path | None = None
+    follow: bool = True  # a link to the report
+
+    def with_report(self) -> Source:
+        """The same with the report that is in the model folder, if no other is given."""
+        report, own = self.report, self.path / REPORT
+        if report is None and own.is_file():
+            if own.is_symlink():
+                log.warning("%s: is a link, which is not followed; use --report", own)
+            else:
+                return replace(self, report=own, follow=False)
+        if report is not None and not report.is_file():
+            raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
+        return self
+
+
+class NamedModel:
+    """One model of the service."""
+
+    def __init__(self, source: Source, folder: ModelFolder, params: ServeParams) -> None:
+        self.name = source.name
+        self.source = source
         self.folder = folder
-        self.params = (ServeParams() if params is None else params).checked()
-        self.report = report
-        self.follow = follow
-        self.feedback = feedback
+        self.params = params.checked()
+        self.feedback: FeedbackFile | None = None
+        if source.feedback is not None:
+            self.feedback = FeedbackFile(source.feedback, params.max_feedback_mb)
         self._batcher: Batcher | None = None
         self._explainer: Batcher | None = None
         self._metrics: ModelMetrics | None = None
@@ -88,7 +103,7 @@ class NamedModel:
         with self.folder.current.reading():
             pass
 
-    async def ask(self, documents: list[Document], options: Options) -> Answered:
+    async def ask(self, documents: list[schema.Document], options: Options) -> Answered:
         """The labels of documents, which may have fields."""
         batcher = self._explainer if options.explain else self._batcher
         if batcher is None or self._metrics is None:
@@ -97,7 +112,7 @@ class NamedModel:
         self._metrics.texts.inc(len(documents))
         return answered
 
-    def _as_texts(self, documents: list[Document]) -> list[str]:
+    def _as_texts(self, documents: list[schema.Document]) -> list[str]:
         """Documents with fields as the model reads them, before they share a batch with others."""
         plain = [document for document in documents if isinstance(document, str)]
         if len(plain) == len(documents):
@@ -111,12 +126,11 @@ class NamedModel:
                 raise Problem("invalid-request", detail)
         return texts
 
-    async def keep_feedback(self, given: FeedbackRequest) -> FeedbackResponse:
+    async def keep_feedback(self, given: schema.FeedbackRequest) -> schema.FeedbackResponse:
         """Writes one entry of feedback; the answer to POST /v1/feedback."""
         if self.feedback is None:
-            raise Problem(
-                "no-feedback", "this service keeps no feedback; start it with --feedback FOLDER"
-            )
+            detail = "this service keeps no feedback; start it with --feedback FOLDER"
+            raise Problem("no-feedback", detail)
         self._as_texts([given.text])
         served = self.folder.current
         with served.reading() as model:
@@ -126,7 +140,7 @@ class NamedModel:
             self._metrics.feedback.inc()
         return {"model": served.id, "labels": labels}
 
-    def facts(self) -> ModelResponse:
+    def facts(self) -> schema.ModelResponse:
         """The answer to GET /v1/model."""
         limits = {
             name: value
@@ -136,13 +150,13 @@ class NamedModel:
         return {
             **self.folder.current.facts(),
             "name": self.name,
-            "report": self.report is not None,
+            "report": self.source.report is not None,
             "feedback": self.feedback is not None,
             "ticked": self.params.ticked,
             "limits": limits,
         }
 
-    def summary(self) -> ModelSummary:
+    def summary(self) -> schema.ModelSummary:
         """An entry of the answer to GET /v1/models."""
         takes_feedback = self.feedback is not None
         return {**self.folder.current.summary(), "name": self.name, "feedback": takes_feedback}
@@ -185,7 +199,7 @@ class Models:
 
 
 def _entry(
-    given: FeedbackRequest, index: LabelIndex, model: str
+    given: schema.FeedbackRequest, index: LabelIndex, model: str
 ) -> tuple[dict[str, object], list[str]]:
     """A line of the file with feedback, and the ids of the chosen labels."""
     chosen = dict.fromkeys(index.column(label) for label in given.labels)

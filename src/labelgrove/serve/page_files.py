@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
@@ -50,7 +52,6 @@ def add_routes(app: FastAPI, models: Models, *, page: bool) -> None:
     They are for people and not in the OpenAPI text. Of a model's own folder no symbolic link to a
     report is followed: in somebody else's it could lead to any file of this machine.
     """
-    methods = ["GET", "HEAD"]
 
     async def show_page(request: Request) -> Response:
         return await show_file(request, "index.html")
@@ -64,19 +65,18 @@ def add_routes(app: FastAPI, models: Models, *, page: bool) -> None:
     def show_report(request: Request, name: str | None = None) -> Response:
         model = models.default if name is None else models.named(name)
         # Read each time, so that a new report needs no restart.
-        file = model.report
-        content = None if file is None else read_plain(file, follow=model.follow)
+        file, follow = model.source.report, model.source.follow
+        content = None if file is None else read_plain(file, follow=follow)
         if content is None:
-            detail = "there is no report; start the service with --report FILE"
-            raise Problem("no-report", detail)
+            raise Problem("no-report", "there is no report; start the service with --report FILE")
         return _sent(request, content, TYPES[".html"], REPORT_POLICY)
 
+    shown: dict[str, Callable[..., Any]] = {"/report": show_report, "/report/{name}": show_report}
     if page:
         files = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in TYPES}
-        app.api_route("/", methods=methods, include_in_schema=False)(show_page)
-        app.api_route("/page/{name}", methods=methods, include_in_schema=False)(show_file)
-    for path in ("/report", "/report/{name}"):
-        app.api_route(path, methods=methods, include_in_schema=False)(show_report)
+        shown |= {"/": show_page, "/page/{name}": show_file}
+    for path, show in shown.items():
+        app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)(show)
 
 
 def _sent(request: Request, content: bytes, kind: str, policy: str) -> Response:

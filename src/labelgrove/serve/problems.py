@@ -98,9 +98,7 @@ class Problem(Exception):
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
-        self.status = CODES[code]
-        self.code = code
-        self.detail = detail
+        self.status, self.code, self.detail = CODES[code], code, detail
         self.errors = list(errors)
         self.headers = dict(headers or {})
         if retry_after is not None:
@@ -108,13 +106,9 @@ class Problem(Exception):
 
     def response(self) -> Response:
         """The answer that the client gets."""
-        body: dict[str, object] = {
-            "type": "about:blank",
-            "title": HTTPStatus(self.status).phrase,
-            "status": self.status,
-            "code": self.code,
-            "detail": self.detail,
-        }
+        title = HTTPStatus(self.status).phrase
+        body: dict[str, object] = {"type": "about:blank", "title": title, "status": self.status}
+        body |= {"code": self.code, "detail": self.detail}
         if self.errors:
             body["errors"] = self.errors
         return Response(as_json(body), self.status, self.headers, media_type=MEDIA_TYPE)
@@ -172,10 +166,10 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def _invalid_request(error: RequestValidationError) -> Problem:
     items = error.errors()
-    bad_json = [item for item in items if item["type"] == "json_invalid"]
-    if bad_json:
-        why = bad_json[0].get("ctx", {}).get("error", "cannot be parsed")
-        return Problem("invalid-json", f"the body is not valid JSON: {why}")
+    for item in items:
+        if item["type"] == "json_invalid":
+            why = item.get("ctx", {}).get("error", "cannot be parsed")
+            return Problem("invalid-json", f"the body is not valid JSON: {why}")
     errors = [{"field": _field(item["loc"]), "message": str(item["msg"])} for item in items[:20]]
     detail = f"{errors[0]['field']}: {errors[0]['message']}"
     return Problem("invalid-request", detail, errors=errors)

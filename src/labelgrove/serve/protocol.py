@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from labelgrove.serve.connection_limits import REFUSED, ConnectionLimits
 from labelgrove.serve.problems import Problem
+from labelgrove.serve.request_limits import NO_SNIFFING
 
 # A client that is answered before its body has arrived may send this much more, for this long.
 # Closing at once would reset the connection, and the client could not read the answer.
@@ -113,14 +114,12 @@ class GuardedProtocol(HttpToolsProtocol):
             self._set_timer(self._limits.max_header_seconds, self._headers_are_late)
 
     def on_message_begin(self) -> None:
-        """A request begins."""
         self._reports += 1
         self._in_message = True
         self._head_bytes = self._head_count = self._drained = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the address."""
         self._count_head(len(url))
         super().on_url(url)
 
@@ -131,23 +130,19 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The request can start."""
         self._reports += 1
         super().on_headers_complete()
         self._awaits_head = False
         self._set_timer()
 
     def on_chunk_header(self) -> None:
-        """A chunk of a body begins."""
         self._reports += 1
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
         self._reports += 1
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is complete."""
         self._reports += 1
         self._in_message, self._awaits_head = False, True
         super().on_message_complete()
@@ -225,10 +220,9 @@ class GuardedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
             return
         answer = problem.response()
-        status = HTTPStatus(problem.status)
-        lines = [b"HTTP/1.1 %d %s" % (status.value, status.phrase.encode())]
+        lines = [b"HTTP/1.1 %d %s" % (problem.status, HTTPStatus(problem.status).phrase.encode())]
         headers = [*self.server_state.default_headers, *answer.raw_headers]
-        headers += [(b"x-content-type-options", b"nosniff"), (b"connection", b"close")]
+        headers += [NO_SNIFFING, (b"connection", b"close")]
         lines += [name + b": " + value for name, value in headers]
         self.transport.write(b"\r\n".join([*lines, b"", answer.body]))
         self._in_message = True  # more of it may come
@@ -238,12 +232,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._connections.metrics.count_request("other", problem.status)
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than the service writes."""
         super().pause_writing()
         self._set_unread_timer(True)
 
     def resume_writing(self) -> None:
-        """The client has read most of it."""
         super().resume_writing()
         self._set_unread_timer(False)
 
@@ -289,8 +281,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if state == before or self.loop.time() >= end:
             self.transport.abort()
         else:
-            again = partial(self._check_closing, end, state)
-            self._set_timer(STILL_SECONDS, again)
+            self._set_timer(STILL_SECONDS, partial(self._check_closing, end, state))
 
 
 class ClosingGently:
@@ -305,7 +296,6 @@ class ClosingGently:
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
-        """Whether nothing more will be sent."""
         return self._closing or self._transport.is_closing()
 
     def write(self, data: bytes) -> None:

@@ -93,15 +93,9 @@ class RequestLimits:
             model = scope.get(ASKED, "")
             self._metrics.count_request(route, status, model, seconds if status == 200 else None)
             if self._params.access_log:
-                write_access(
-                    scope,
-                    id,
-                    route=route,
-                    model=model or None,
-                    status=status,
-                    ms=round(1000 * seconds, 3),
-                    bytes=len(body),
-                )
+                ms = round(1000 * seconds, 3)
+                line = {"route": route, "model": model or None, "status": status, "ms": ms}
+                write_access(scope, id, **line, bytes=len(body))
 
     def _change_open(self, by: int) -> None:
         self._open += by
@@ -109,9 +103,15 @@ class RequestLimits:
 
     async def _let_in(self, scope: Scope, receive: Receive) -> tuple[Receive, bytes]:
         """What the app receives, and the body that it holds."""
-        headers = dict(scope["headers"])
-        self._check_host(scope)
-        if scope["path"] in OPEN_TO_ALL or scope["path"].startswith(PAGE_FILES):
+        headers, path = dict(scope["headers"]), scope["path"]
+        hosts = None if path in PROBES else self._hosts
+        if hosts is not None and not is_allowed(scope["headers"], hosts):
+            raise Problem(
+                "wrong-host",
+                "the service does not answer to this Host header; "
+                "start it with --host-header NAME to allow a name",
+            )
+        if path in OPEN_TO_ALL or path.startswith(PAGE_FILES):
             return receive, b""
         self._check_token(headers.get(b"authorization", b""))
         if self._open > self._params.max_requests:
@@ -124,16 +124,6 @@ class RequestLimits:
             raise Problem("slow-request", f"the body did not arrive within {limit}") from None
         return _replayed(body, receive), body
 
-    def _check_host(self, scope: Scope) -> None:
-        if self._hosts is None or scope["path"] in PROBES:
-            return
-        if not is_allowed(scope["headers"], self._hosts):
-            raise Problem(
-                "wrong-host",
-                "the service does not answer to this Host header; "
-                "start it with --host-header NAME to allow a name",
-            )
-
     def _check_token(self, authorization: bytes) -> None:
         if self._token is None:
             return
@@ -145,36 +135,29 @@ class RequestLimits:
             raise Problem("no-token", detail, headers={"WWW-Authenticate": "Bearer"})
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        most = self._params.max_body
+        too_large = Problem("too-large", f"the body may have at most {most:,} bytes")
         stated = headers.get(b"content-length", b"")
-        if stated.isdigit() and int(stated) > self._params.max_body:
-            raise self._too_large()
-        body = bytearray()
+        if stated.isdigit() and int(stated) > most:
+            raise too_large
+        body, more = bytearray(), True
         try:
-            while await self._read_piece(body, receive):
-                pass
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Problem("disconnected", "the client closed the connection")
+                piece, more = message.get("body", b""), message.get("more_body", False)
+                body += piece
+                self._buffered += len(piece)
+                if len(body) > most:
+                    raise too_large
+                if self._buffered > self._params.max_bodies:
+                    detail = "the bodies of all open requests are too large together"
+                    raise Problem("overloaded", detail, retry_after=1)
         except BaseException:  # given up, also by the time limit
             self._buffered -= len(body)
             raise
         return bytes(body)
-
-    async def _read_piece(self, body: bytearray, receive: Receive) -> bool:
-        """Adds what has arrived; whether there is more."""
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Problem("disconnected", "the client closed the connection")
-        piece = message.get("body", b"")
-        body += piece
-        self._buffered += len(piece)
-        if len(body) > self._params.max_body:
-            raise self._too_large()
-        if self._buffered > self._params.max_bodies:
-            detail = "the bodies of all open requests are too large together"
-            raise Problem("overloaded", detail, retry_after=1)
-        return bool(message.get("more_body", False))
-
-    def _too_large(self) -> Problem:
-        detail = f"the body may have at most {self._params.max_body:,} bytes"
-        return Problem("too-large", detail)
 
 
 def _digest(token: bytes) -> bytes:

@@ -45,10 +45,6 @@ class LabelSearch:
                 break
         return np.array(list(columns)[:limit], np.int64)
 
-    def label(self, column: int) -> FoundLabel:
-        """What the service says about a label."""
-        return found_label(self._index, self._frequencies, column)
-
     @cached_property
     def _most_frequent(self) -> npt.NDArray[np.int64]:
         # The page asks for these first; sorting a million labels takes 0.2 seconds.

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,20 +30,12 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import Model
 from labelgrove.methods.explaining import explain as explaining
 from labelgrove.methods.fitted import held_out_metrics
+from labelgrove.serve import schema
 from labelgrove.serve.card_texts import card_examples
 from labelgrove.serve.copies import Copies, OpenFiles
 from labelgrove.serve.metrics import ModelMetrics
 from labelgrove.serve.problems import Problem
-from labelgrove.serve.schema import (
-    Facts,
-    FoundLabel,
-    Label,
-    PredictRequest,
-    Summary,
-    Threshold,
-    TreeResponse,
-)
-from labelgrove.serve.search import LabelSearch
+from labelgrove.serve.search import LabelSearch, found_label
 from labelgrove.serve.trees import TreeWalk
 
 log = logging.getLogger(__name__)
@@ -60,13 +52,13 @@ class Options:
     """The fields of a request besides its texts; requests with equal options can share a batch."""
 
     k: int
-    threshold: Threshold = None
+    threshold: schema.Threshold = None
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] | None = None
     explain: bool = False
 
     @classmethod
-    def of(cls, request: PredictRequest) -> Options:
+    def of(cls, request: schema.PredictRequest) -> Options:
         """The options of a request."""
         allow, deny = (
             None if labels is None else tuple(labels) for labels in (request.allow, request.deny)
@@ -82,7 +74,7 @@ class Answering:
     score_kind: ScoreKind
 
 
-class LabelRow(list[Label]):
+class LabelRow(list[schema.Label]):
     """The labels of one text; ``unknown`` if no word of the text made a difference to them."""
 
     unknown = False
@@ -104,6 +96,7 @@ class Served:
         self.copy: Path | None = None
         self.examples: list[str] = []  # texts to try
         self.documents: Corpus | None = None  # explanations name similar ones among these
+        self._labels = model.index_, model.facts_.frequencies
         self._search_lock = threading.Lock()
         masks = 1 + _MASK_BYTES // (16 * max(1, len(model.index_)))
         self._mask = lru_cache(min(_MASKS, masks))(partial(LabelMask.of, model.index_))
@@ -166,25 +159,32 @@ class Served:
         It stops between two pieces of work if the answer is no longer ``wanted``.
         """
         rows: list[LabelRow] = []
+        explain = partial(explaining.explain, self._model, corpus=self.documents, bounded=True)
         with self.reading():
             for start in range(0, len(texts), PIECE):
                 check_wanted(wanted)
                 piece = texts[start : start + PIECE]
                 predictions = self._predict(options, piece)
                 rows += self._labelled(predictions, options)
-            if options.explain:
-                self._add_reasons(texts, rows, wanted)
+            for text, row in zip(texts, rows, strict=True) if options.explain else ():
+                for label in row:
+                    check_wanted(wanted)
+                    label["why"] = explain(text, label["id"]).to_dict()
         return Answering(self.id, predictions.score_kind), rows
 
-    def _labelled(self, predictions: Predictions, options: Options) -> list[LabelRow]:
-        rows = labelled(predictions)
+    def _labelled(self, predictions: Predictions, options: Options) -> Iterator[LabelRow]:
         # Among few labels, or those above a threshold, texts with known words may look the same as
         # an empty text. Looking all words up would be slow.
-        if (options.threshold, options.allow, options.deny) == (None, None, None):
-            assert self._of_silence is not None
-            for row, same in zip(rows, predictions.same_as(self._of_silence), strict=True):
-                row.unknown = bool(same)
-        return rows
+        limited = (options.threshold, options.allow, options.deny) != (None, None, None)
+        silence = None if limited else self._of_silence
+        same = [False] * len(predictions) if silence is None else predictions.same_as(silence)
+        for labels, unknown in zip(predictions, same, strict=True):
+            row = LabelRow(
+                {"id": one.id, "name": one.name, "score": round(one.score, SCORE_DIGITS)}
+                for one in labels
+            )
+            row.unknown = bool(unknown)
+            yield row
 
     def _predict(self, options: Options, texts: list[str]) -> Predictions:
         allow, deny, least = options.allow, options.deny, options.threshold
@@ -215,23 +215,17 @@ class Served:
         """Whether the files are no longer those that were loaded."""
         return self.files is not None and self.files.changed()
 
-    def _add_reasons(
-        self, texts: list[str], rows: Sequence[LabelRow], wanted: Callable[[], bool]
-    ) -> None:
-        explain = partial(explaining.explain, self._model, corpus=self.documents, bounded=True)
-        for text, row in zip(texts, rows, strict=True):
-            for label in row:
-                check_wanted(wanted)
-                label["why"] = explain(text, label["id"]).to_dict()
-
-    def facts(self) -> Facts:
+    def facts(self) -> schema.Facts:
         """The answer to GET /v1/model."""
         with self.reading() as model:
             return self._facts(model)
 
-    def _facts(self, model: Model) -> Facts:
+    def _facts(self, model: Model) -> schema.Facts:
         fields, calibration = model.facts_.fields, model.calibration_
-        seconds = {stage: round(timing.wall, 3) for stage, timing in model.timings_.items()}
+        facts: schema.CalibrationFacts | None = None
+        if calibration is not None:
+            threshold = float(calibration.threshold)
+            facts = {"kind": calibration.kind, "threshold": threshold, "report": calibration.report}
         return {
             **self.summary(),
             "groups": sorted(model.index_.groups),
@@ -239,21 +233,15 @@ class Served:
             "params": without_paths(self.manifest.get("params") or {}),
             "supports": {"allow": True, "deny": True},
             "examples": self.examples,
-            "calibration": None
-            if calibration is None
-            else {
-                "kind": calibration.kind,
-                "threshold": float(calibration.threshold),
-                "report": calibration.report,
-            },
+            "calibration": facts,
             "fields": None if fields is None else fields.to_dict(),
             "trees": list(self._trees),
             "held_out": held_out_metrics(model.report_),
             "dev": model.dev_metrics_ or {},
-            "training_seconds": seconds,
+            "training_seconds": {name: round(t.wall, 3) for name, t in model.timings_.items()},
         }
 
-    def summary(self) -> Summary:
+    def summary(self) -> schema.Summary:
         """An entry of the answer to GET /v1/models; it reads no mapped file."""
         return {
             "id": self.id,
@@ -265,16 +253,17 @@ class Served:
             "loaded": self.loaded,
         }
 
-    def find_labels(self, query: str, limit: int) -> list[FoundLabel]:
+    def find_labels(self, query: str, limit: int) -> list[schema.FoundLabel]:
         """The answer to GET /v1/labels."""
         with self.reading():
             with self._search_lock:  # the first search builds what the others use
                 search = self._search
-            return [search.label(column) for column in search.find(query, limit=limit).tolist()]
+            columns = search.find(query, limit=limit).tolist()
+            return [found_label(*self._labels, column) for column in columns]
 
     def tree_page(
         self, tree: int, node: str, *, label: str | None, offset: int, limit: int
-    ) -> TreeResponse:
+    ) -> schema.TreeResponse:
         """The answer to GET /v1/tree."""
         with self.reading():
             if tree >= len(self._trees):
@@ -287,12 +276,12 @@ class Served:
 
     @cached_property
     def _trees(self) -> dict[str, TreeWalk]:
-        labels = self._model.index_, self._model.facts_.frequencies
-        return {name: TreeWalk(tree, *labels) for name, tree in self._model.trees().items()}
+        trees = self._model.trees()
+        return {name: TreeWalk(tree, *self._labels) for name, tree in trees.items()}
 
     @cached_property
     def _search(self) -> LabelSearch:
-        return LabelSearch(self._model.index_, self._model.facts_.frequencies)
+        return LabelSearch(*self._labels)
 
 
 def check_wanted(wanted: Callable[[], bool]) -> None:
@@ -301,33 +290,25 @@ def check_wanted(wanted: Callable[[], bool]) -> None:
         raise Problem("disconnected", "nobody waits for this answer any more")
 
 
-def labelled(predictions: Predictions) -> list[LabelRow]:
-    """Predictions as lists of id, name and score."""
-    return [
-        LabelRow({"id": x.id, "name": x.name, "score": round(x.score, SCORE_DIGITS)} for x in row)
-        for row in predictions
-    ]
-
-
 class ModelFolder:
     """The current model of a folder; ``watch`` loads new ones.
 
     ``train`` is a corpus file: explanations name its documents that are most similar to a text.
-    With ``copies`` the model is loaded from a private copy of the folder.
+    With ``copies`` the model is loaded from a private copy of the folder; ``how`` is its device and
+    its threads.
     """
 
     def __init__(
         self,
         path: str | Path,
         *,
-        device: str = "auto",
-        threads: int | None = None,
         train: str | Path | None = None,
         copies: Copies | None = None,
+        **how: Any,
     ) -> None:
-        self._path = Path(path)
+        self.path = Path(path)
         self._copies = copies
-        self._load = partial(Served.load, self._path, device=device, threads=threads, copies=copies)
+        self._load = partial(Served.load, self.path, copies=copies, **how)
         self._seen = self._signature()
         self._failed: list[FileState] | None = None  # the files that could not be loaded
         self.current = self._load()
@@ -360,8 +341,8 @@ class ModelFolder:
                 metrics.failed.inc()
                 # Our own errors say everything in a sentence.
                 trace = None if isinstance(error, LabelgroveError) else error
-                message = "cannot load the new model, keeping the old one: %s"
-                log.error(f"%s: {message}", self._path, error, exc_info=trace)
+                why = f"cannot load the new model, keeping the old one: {error}"
+                log.error("%s: %s", self.path, why, exc_info=trace)
                 continue
             self._failed = None
             loaded.documents = self.current.documents
@@ -370,14 +351,14 @@ class ModelFolder:
                 await asyncio.to_thread(self._copies.remove, before.copy)
             metrics.loaded.inc()
             took = time.perf_counter() - started
-            log.info("%s: model %s loaded in %.2f s", self._path, loaded.id, took)
+            log.info("%s: model %s loaded in %.2f s", self.path, loaded.id, took)
 
     def _file_states(self) -> list[FileState]:
-        return [state for name in sorted(self._path.rglob("*")) if (state := _state(name))]
+        return [state for name in sorted(self.path.rglob("*")) if (state := _state(name))]
 
     def _signature(self) -> FileState | None:
         # Folders are replaced as a whole, and the manifest has the checksums of all files.
-        return _state(self._path / MANIFEST)
+        return _state(self.path / MANIFEST)
 
 
 def _state(file: Path) -> FileState | None:

@@ -55,20 +55,10 @@ class ServeParams(Params):
     ticked: bool = param(False, help="the page ticks suggestions that reach the threshold")
 
     def checked(self) -> ServeParams:
-        """These parameters, validated one by one and together.
-
-        >>> ServeParams(max_texts=9, max_waiting=8).checked()
-        Traceback (most recent call last):
-        labelgrove.errors.ConfigError: max_waiting: must be at least max_texts (9), got 8
-        """
+        """These parameters, validated one by one and together."""
         self.validate()
-        if self.max_waiting < self.max_texts:
-            raise ConfigError(
-                f"max_waiting: must be at least max_texts ({self.max_texts}), "
-                f"got {self.max_waiting}"
-            )
-        if self.max_bodies < self.max_body:
-            raise ConfigError(
-                f"max_bodies: must be at least max_body ({self.max_body}), got {self.max_bodies}"
-            )
+        for name, other in (("max_waiting", "max_texts"), ("max_bodies", "max_body")):
+            value, least = getattr(self, name), getattr(self, other)
+            if value < least:
+                raise ConfigError(f"{name}: must be at least {other} ({least}), got {value}")
         return self

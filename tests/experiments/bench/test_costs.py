@@ -126,31 +126,11 @@ def test_the_training_of_networks_is_counted_in_updates(data: Path, tmp_path: Pa
     assert "cpu" in record["prediction"]
 
 
-def test_the_command_runs_several_corpora(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    config = tmp_path / "bench.toml"
-    config.write_text('intervals = 0\nbaseline = "ova"\n[[methods]]\nmethod = "ova"\n')
-    other = tmp_path / "other"
-    other.symlink_to(data)
-    flags = ["bench", "--config", str(config), "--data", str(data), "--data", str(other)]
-    app([*flags, "--costs", "--json"], standalone_mode=False)
-    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [(line["row"], line["corpus"]) for line in lines] == [("ova", "shop"), ("ova", "other")]
-    assert all("prediction" in line for line in lines)
-    app([*flags, "--costs"], standalone_mode=False)
-    assert "| ova | other |" in capfd.readouterr().out.replace("  ", " ")
-    assert (tmp_path / "bench.bench" / "bench-other" / "rows" / "ova.json").exists()
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--config", "a", "--config", "b", "--config", "c", "--data", "shop"], "do not fit"),
         (["model"], "give --config"),
         (["model", "--costs", "--only", "ova"], "take none of them"),
-        (["--config", "bench.toml", "--data", "other/shop"], "same names"),
-        (["--config", "bench.toml", "--data", "shop"], "same names"),
     ],
 )
 def test_flags_that_do_not_fit_together(flags: list[str], message: str) -> None:
