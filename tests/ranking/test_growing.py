@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
 from labelgrove.data.features import Features
@@ -22,7 +21,6 @@ from labelgrove.ranking.growing import (
     nearest_clusters,
     route,
     solve_columns,
-    stacked,
     stand_ins,
     with_columns,
     with_labels,
@@ -191,8 +189,6 @@ def test_small_and_wide_clusters():
     routed = route(ranker, Features(dense=np.eye(2)), SearchParams(), most=3)
     assert routed.clusters.tolist() == [[0], [0]]
     assert with_labels(tree, [0, 0]).leaf_labels.tolist() == [1, 0, 2, 3]
-    first, second = Features(sparse.eye_array(2)), Features(sparse.eye_array(2))
-    assert stacked(first, second).sparse.shape == (4, 2)
     widest = with_labels(TREE, np.ones(WIDEST_CLUSTER - 2, np.int32))
     assert np.diff(widest.children(1)).max() == WIDEST_CLUSTER
     pytest.raises(DataError, with_labels, widest, [0, 1]).match("65,537 labels; at most 65,536 fit")

@@ -50,7 +50,7 @@ class LabelMask:
 
     @classmethod
     def from_columns(cls, columns: Sequence[int] | Array, labels: int) -> LabelMask:
-        """The mask that allows these columns of an index with this number of labels."""
+        """The mask that allows these columns."""
         mask = cls.__new__(cls)
         mask.allowed = np.zeros(labels, bool)
         mask.allowed[columns] = True
@@ -91,10 +91,7 @@ class LabelMask:
         return len(self.columns)
 
     def over(self, tree: LabelTree) -> Int32:
-        """How many leaves of a tree are allowed before each position, for its beam search.
-
-        The result is remembered for the next call.
-        """
+        """How many leaves of a tree are allowed before each position; the result is remembered."""
         for known, counts in self._over:
             if known is tree:
                 return counts

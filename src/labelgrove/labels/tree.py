@@ -96,10 +96,7 @@ class LabelTree:
         return np.searchsorted(self.parents[level], np.arange(above + 1)).astype(np.int64)
 
     def label_depths(self) -> Int32:
-        """The depth of each label without the levels at the end on which it has no siblings.
-
-        In a tree of uneven depth, chains of only children reach down to the last level.
-        """
+        """The depth of each label without the chain of only children that it may end."""
         depths = np.full(self.labels, len(self.parents), np.int32)
         nodes: Array = np.arange(self.labels)
         alone = np.ones(self.labels, bool)
@@ -151,15 +148,13 @@ def build_tree(
     seed: int = 0,
     progress: Callable[[float, float], None] | None = None,
 ) -> LabelTree:
-    """Grows a tree over the rows of ``label_features`` by spherical k-means.
+    """Grows a tree over the rows of ``label_features``, the labels, by spherical k-means.
 
-    A row is a label; rows are Features, a sparse matrix or a dense array, or Blocks, whose engine
-    clusters them in pieces, with the same result. For a balanced tree, labels are halved until a
-    cluster has at most ``max_leaf_size`` of them. Then ``branching`` neighbours at a time are
-    joined until few enough nodes are left for the first level. A k-way tree splits clusters into
-    up to ``branching`` parts of any size. With no more labels than ``max_leaf_size`` the tree is
-    one cluster: one-versus-all. ``progress(done, total)`` is called several times a second with
-    the labels that are placed.
+    For a balanced tree, labels are halved until a cluster has at most ``max_leaf_size`` of them.
+    Then ``branching`` neighbours at a time are joined until few enough nodes are left for the first
+    level. A k-way tree splits clusters into up to ``branching`` parts of any size. With no more
+    labels than ``max_leaf_size`` the tree is one cluster: one-versus-all. Blocks are clustered by
+    their engine.
 
     >>> build_tree(np.eye(8), TreeParams(branching=2, max_leaf_size=2)).widths
     (2, 4, 8)

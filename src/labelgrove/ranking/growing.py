@@ -16,6 +16,7 @@ from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, of
 from labelgrove.core.late import sparse
 from labelgrove.core.scratch import ColumnLists
 from labelgrove.core.topk import lists_to_csr
+from labelgrove.data.blocks import joined as stacked
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.labels.features import keep_largest, l2_normalised
@@ -241,23 +242,18 @@ def joined(first: GrowthExamples, second: GrowthExamples) -> GrowthExamples:
     def padded(array: Array, fill: float) -> Array:
         return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=fill)
 
-    weights = None
-    if first.weights is not None or second.weights is not None:
-        weights = np.concatenate(
-            [
-                np.ones(len(part.features), np.float32) if part.weights is None else part.weights
-                for part in both
-            ]
-        )
+    def weights(part: GrowthExamples) -> Float32:
+        return np.ones(len(part.features), np.float32) if part.weights is None else part.weights
+
     return GrowthExamples(
-        stacked(first.features, second.features),
+        stacked([part.features for part in both]),
         stacked_rows([widened(part.labels, labels) for part in both]),
         Routed(
             np.concatenate([padded(part.routed.clusters, -1) for part in both]),
             np.concatenate([padded(part.routed.scores, 0) for part in both]),
         ),
         max(first.mined, second.mined),
-        weights,
+        np.concatenate([weights(part) for part in both]),
     )
 
 
@@ -265,16 +261,6 @@ def widened(labels: CSR, columns: int) -> CSR:
     """The same rows with empty columns at the end."""
     shape = (labels.shape[0], columns)
     return as_csr(sparse.csr_array((labels.data, labels.indices, labels.indptr), shape=shape))
-
-
-def stacked(first: Features, second: Features) -> Features:
-    """The rows of both."""
-    terms, dense = None, None
-    if first.sparse is not None and second.sparse is not None:
-        terms = stacked_rows([first.sparse, second.sparse])
-    if first.dense is not None and second.dense is not None:
-        dense = np.concatenate([first.dense, second.dense.astype(first.dense.dtype)])
-    return Features(terms, dense)
 
 
 def from_own_text(
