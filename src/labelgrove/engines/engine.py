@@ -75,11 +75,7 @@ class Engine:
         *,
         gpu: bool = False,
     ) -> Iterator[Result]:
-        """Gives items to workers that ``make`` makes once each, and yields the results in order.
-
-        For workers that are slow to make, such as those that load a model. With ``gpu``, each has a
-        GPU if there are any.
-        """
+        """Gives items to workers that ``make`` makes once each, and yields the results in order."""
         worker = make()
         return (worker(item) for item in items)
 
@@ -94,10 +90,9 @@ class Engine:
     ) -> Result:
         """Runs ``work`` in processes that train one model, and returns what the first one returns.
 
-        Their variables are those that torchrun sets. ``work`` is given a function that sends events
-        to ``callback``. If a process is lost, all start again, and ``work`` continues from what it
-        had stored. ``folder`` is on a path that all machines share. Closing the engine interrupts
-        ``work``.
+        ``work`` is given a function that sends events to ``callback``. If a process is lost, all
+        start again, and ``work`` continues from what it had stored in ``folder``, which all
+        machines share. Closing the engine interrupts ``work``.
         """
         return work(callback)
 

@@ -160,11 +160,10 @@ def smoothed(
     restart: float = 0.8,
     seed: int = 0,
 ) -> Features:
-    """Label features mixed with those of labels that occur with them.
+    """Label features mixed with those of labels that occur with them, weighted by visits.
 
     A random walk from each label goes to one of its documents and on to a label of that document,
-    or with probability ``restart`` back to the start. The ``neighbours`` most visited labels are
-    mixed, weighted by their visits (symmetrically normalised).
+    or with probability ``restart`` back to the start. The most visited labels count.
     """
     z, y = as_features(described, name="label features"), as_csr(labels, name="labels")
     if len(z) != y.shape[1]:

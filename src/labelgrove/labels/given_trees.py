@@ -110,10 +110,7 @@ def tree_from_thesaurus(
 
 
 def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """A thesaurus from a TSV file: an id and its broader ids per line, tabs between them.
-
-    An id may have several lines. Empty lines and lines that begin with # are skipped.
-    """
+    """A thesaurus from a TSV file: an id and its broader ids per line, tabs between them."""
     file = existing(path)
     broader: dict[str, dict[str, None]] = {}
     for number, line in read_all(file):
@@ -129,15 +126,7 @@ def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 def groups_from_thesaurus(
     broader: Mapping[str, Sequence[str] | str], index: LabelIndex
 ) -> dict[str, npt.NDArray[np.int32]]:
-    """For every concept with narrower ones, the labels at and below it: groups for masks.
-
-    All broader concepts of a concept count, not only the first.
-
-    >>> index = LabelIndex(["animals", "cats", "dogs", "paper"])
-    >>> groups = groups_from_thesaurus({"cats": ["animals", "pets"], "dogs": "animals"}, index)
-    >>> {name: columns.tolist() for name, columns in groups.items()}
-    {'animals': [0, 1, 2], 'pets': [1]}
-    """
+    """For every concept with narrower ones, the labels at and below it, by all paths: for masks."""
     groups: dict[str, list[int]] = {}
     members = 0
     for column, label in enumerate(index.ids):

@@ -104,12 +104,6 @@ def columns_of(index: LabelIndex, labels: LabelNames, *, name: str) -> Int32:
     """Columns of labels given by id, by name or as the name of one of the index's groups.
 
     A name of both a label and a group means the label; with ``group:`` before it, the group.
-
-    >>> index = LabelIndex(["a", "b", "c"], groups={"vowels": [0], "b": [1, 2]})
-    >>> columns_of(index, ["c", "vowels"], name="allow").tolist()
-    [2, 0]
-    >>> columns_of(index, ["group:b"], name="allow").tolist()
-    [1, 2]
     """
     if isinstance(labels, str):
         raise DataError(f"{name}: must be a list of labels, even for one: [{labels!r}]")

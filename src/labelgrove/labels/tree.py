@@ -196,13 +196,7 @@ def tree_widths(labels: int, params: TreeParams) -> tuple[int, ...]:
 
 
 def children_of(nodes: Array, starts: Int64) -> tuple[Int64, Int64]:
-    """The children of each of ``nodes``, one node after another, and how many each node has.
-
-    ``starts`` says where the children of every node begin, see :meth:`LabelTree.children`.
-
-    >>> [part.tolist() for part in children_of(np.array([2, 0]), np.array([0, 2, 3, 5]))]
-    [[3, 4, 0, 1], [2, 2]]
-    """
+    """The children of each of ``nodes``, one node after another, and how many each node has."""
     first = starts[nodes]
     counts = starts[nodes + 1] - first
     ends = np.cumsum(counts)
@@ -214,8 +208,7 @@ def allowed_nodes(
 ) -> tuple[list[npt.NDArray[np.bool_]], list[Array]]:
     """Per level, which nodes have an allowed label below, by a flag per label column.
 
-    Also the numbers of allowed children of the nodes above each level but the first, which
-    :func:`nodes_needed` takes.
+    Also how many such children nodes have, per level, as :func:`nodes_needed` takes them.
     """
     levels = [allowed[tree.leaf_labels]]
     children: list[Array] = []

@@ -113,8 +113,7 @@ def with_columns(ranker: Ranker, tree: LabelTree, columns: Columns) -> Ranker:
 class GrowthExamples:
     """Documents to learn from: features, labels (a column for each of the tree's), best clusters.
 
-    A document is a negative in its ``mined`` best clusters. ``weights`` are factors on the
-    documents' costs.
+    A document is a negative in its ``mined`` best clusters; ``weights`` multiply its costs.
     """
 
     features: Features
@@ -136,9 +135,8 @@ def solve_columns(
 ) -> Columns:
     """Weights of some label columns, trained as in the training of a whole ranker.
 
-    A label learns from the documents of its cluster: those with one of the cluster's labels, those
-    that are sent there, or both, as ``params.negatives`` says. The result is regularised towards
-    ``start``, weights of the same leaves. ``frequencies`` count the documents that are gone, too.
+    A label learns from its cluster's documents, as ``params.negatives`` says. The result is
+    regularised towards ``start``. ``frequencies`` count the documents that are gone, too.
     """
     last = len(tree.parents) - 1
     settings = params.for_labels()
@@ -155,14 +153,10 @@ def solve_columns(
     children = offsets(counts + 1)
     sizes = np.zeros(int(children[-1]), np.int64)
     sizes[places] = np.diff(own.indptr)
+    share, factors = params.mined_weight, examples.weights
+    instances = instance_lists(bearers, chosen, mined=mined, mined_weight=share, weights=factors)
     task = LevelTask(
-        instances=instance_lists(
-            bearers,
-            chosen,
-            mined=mined,
-            mined_weight=params.mined_weight,
-            weights=examples.weights,
-        ),
+        instances=instances,
         positives=ColumnLists(offsets(sizes), own.rows, own.values),
         children=children,
         params=settings,
@@ -209,7 +203,7 @@ def stand_ins(
     """Artificial documents in place of training documents that are gone, one for each label.
 
     Each has the terms with the largest weights for a label of ``clusters`` and counts as often as
-    the label had documents (``frequencies``, by label column). New labels need negatives.
+    the label had documents (``frequencies``, by label column).
     """
     last = len(ranker.levels) - 1
     parents = ranker.tree.parents[last]
@@ -266,10 +260,9 @@ def widened(labels: CSR, columns: int) -> CSR:
 def from_own_text(
     ranker: Ranker, tree: LabelTree, labels: npt.ArrayLike, texts: Features
 ) -> Columns:
-    """Weights of labels without documents: the features of their own texts.
+    """Weights of new label columns without documents: the features of their own ``texts``.
 
-    ``texts`` has a row for each of the label columns, which are new in ``tree``. Rows get the
-    length of other labels' weights (upper quartile) and the median bias of their siblings.
+    Rows get the length of other labels' weights (upper quartile) and their siblings' median bias.
     """
     last = len(ranker.levels) - 1
     nodes = tree.leaf_positions[np.asarray(labels)].astype(np.int64)

@@ -67,10 +67,7 @@ def _with_tensors(batch: AnyMovable, change: Callable[[Tensor], Tensor]) -> AnyM
 
 @dataclass(frozen=True)
 class Batch(Movable):
-    """Documents ``rows`` as padded token numbers; ``mask`` is 1 for tokens and 0 for padding.
-
-    ``tokens`` counts what is not padding.
-    """
+    """Documents ``rows`` as padded token numbers; ``mask`` is 1 for the ``tokens`` among them."""
 
     rows: Int64
     ids: Tensor
@@ -87,11 +84,10 @@ class Batch(Movable):
 
 
 class Batches:
-    """Cuts documents into batches, epoch by epoch; every document is in one batch of an epoch.
+    """Cuts documents into batches; every document is in one batch of an epoch.
 
     A batch has at most ``size`` documents and at most ``max_tokens`` tokens, padding included; one
-    of the two may be None, and no text is longer than ``max_tokens``. Without ``shuffle``, every
-    epoch is the same, longest texts first.
+    of the two may be None. Without ``shuffle``, every epoch is the same, longest texts first.
     """
 
     def __init__(
@@ -180,11 +176,7 @@ def _cut(descending: Int32, size: int, max_tokens: int | None) -> Int64:
 def prefetched(
     batches: Iterable[AnyBatch], device: str | torch.device, *, depth: int = 2
 ) -> Generator[AnyBatch, None, None]:
-    """The batches on ``device``, made by a thread that stays ``depth`` batches ahead.
-
-    On the way to a GPU they go through pinned memory, so that it copies while it computes. Errors
-    in the thread are raised here; leaving the loop ends the thread.
-    """
+    """The batches on ``device``, made by a thread that stays ahead; its errors are raised here."""
     target = torch.device(device)
     pin = target.type == "cuda"
     ready: queue.Queue[AnyBatch | BaseException | None] = queue.Queue(maxsize=max(depth, 1))

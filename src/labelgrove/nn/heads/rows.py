@@ -8,23 +8,48 @@ Nothing in an update has the size of the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded
 from labelgrove.nn.heads.sharded import shard_of
 
 Combine = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of row ids and gradients
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowStep:
+    """How far rows go in update number ``update`` by gradients of a loss that counts ``share``."""
+
+    lr: float
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    update: int = 1
+    share: float = 1.0
+    seed: int = 0
+
+    @property
+    def correction(self) -> float:
+        """A mean of squares that starts at zero is too small: what its root is multiplied by."""
+        correction: float = (1 - self.beta2**self.update) ** -0.5
+        return correction
+
+
+def stochastically_rounded(values: Tensor, generator: torch.Generator) -> Tensor:
+    """Float32 numbers as bfloat16, up or down at random: the nearest would drop small changes."""
+    bits = values.view(torch.int32)
+    noise = torch.empty_like(bits).random_(0, 1 << 16, generator=generator)
+    return noise.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()
+
+
 class RowTable(nn.Module):
     """A ``rows x width`` weight, optionally with a bias per row, trained row by row.
 
-    The tensors are buffers, not parameters: they are saved and moved with the model, but the
-    optimiser of the dense parameters does not see them. They are created on ``device``: a GPU draws
-    random numbers for millions of rows in a moment, without using main memory.
+    The tensors are buffers: they are saved and moved with the model, but the optimiser of the dense
+    parameters does not see them. A GPU draws millions of rows on ``device`` in a moment.
     """
 
     weight: Tensor
@@ -54,10 +79,9 @@ class RowTable(nn.Module):
         return len(self.weight)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """The rows ``ids``; unless gradients are off, the optimiser gets theirs.
+        """The distinct rows ``ids``; unless gradients are off, the optimiser gets theirs.
 
-        The ids of one call must be distinct: a row that occurs twice would be updated by only one
-        of its gradients. Gradients of the same row in different calls add up.
+        Gradients of the same row in different calls add up.
         """
         return self._gathered("weight", ids)
 
@@ -101,11 +125,9 @@ def row_tables(model: nn.Module) -> dict[str, RowTable]:
 
 
 class RowOptimizer:
-    """Adam on the rows of tables that have gradients.
+    """Adam on the rows of tables that have gradients; other rows keep their moments.
 
-    It stores two moments per weight, as float32 or, at half the size, as bfloat16 with stochastic
-    rounding, so that small changes are not lost. Moments of other rows stay as they are, as in
-    ``torch.optim.SparseAdam``.
+    Moments are float32 or, at half the size, bfloat16 with stochastic rounding.
     """
 
     def __init__(
@@ -128,10 +150,7 @@ class RowOptimizer:
                     self._random[values.device] = torch.Generator(values.device)
 
     def collect(self, combine: Combine | None = None) -> None:
-        """Takes over the tables' gradients; ``combine`` puts those of all processes together.
-
-        Rows of a divided table have theirs in one process already.
-        """
+        """Takes over gradients; ``combine`` joins those of all processes, if tables are whole."""
         for name, table in self._tables.items():
             for part in ("weight", "bias") if table.bias is not None else ("weight",):
                 rows = table.pending(part)
