@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from labelgrove import Linear, load
+from labelgrove import Linear
 from labelgrove.data.formats import write_corpus
 from labelgrove.data.shop import shop_corpus
-from support.sharding import assert_same_bits, write_shards
 
 pytestmark = pytest.mark.slow
 
@@ -59,12 +58,3 @@ def test_a_bad_shard_is_named(cluster, folder, tmp_path, call):
     with pytest.raises(AssertionError, match=r"error: .*b\.jsonl, line 2: not valid JSON"):
         call("predict", folder / "model", tmp_path / "in", *ray, "--out", tmp_path / "out")
     assert not (tmp_path / "out/b.jsonl").exists()
-
-
-def test_a_trained_model_has_the_bits_of_one_process(cluster, tmp_path, call):
-    whole, shards = write_shards(tmp_path)
-    flags = ("--set", "tree.max_leaf_size=3", "--set", "tree.branching=2")
-    call("train", whole, "--method", "linear", "--out", tmp_path / "one", *flags, "--quiet")
-    ray = ("--engine", "ray", "--address", cluster.address)
-    call("train", shards, *ray, "--out", tmp_path / "many", *flags, "--quiet")
-    assert_same_bits(load(tmp_path / "one"), load(tmp_path / "many"))

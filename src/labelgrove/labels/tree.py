@@ -68,7 +68,12 @@ class LabelTree:
         self.leaf_labels: Int32 = _frozen(leaf_labels)
         above = 1
         for number, level in enumerate(self.parents):
-            _check_level(number, level, above)
+            ends = len(level) > 0 and level[0] == 0 and level[-1] == above - 1
+            if not ends or not np.isin(np.diff(level), (0, 1)).all():
+                raise DataError(
+                    f"tree level {number}: parents must ascend from 0 to {above - 1} and leave "
+                    "none out"
+                )
             above = len(level)
         if len(self.leaf_labels) != above:
             raise DataError(f"the tree has {above} leaves but {len(self.leaf_labels)} leaf labels")
@@ -283,16 +288,3 @@ def _frozen(values: npt.ArrayLike) -> Int32:
         raise DataError(f"a tree is made of one-dimensional arrays, got shape {array.shape}")
     array.flags.writeable = False
     return array
-
-
-def _check_level(number: int, level: Int32, above: int) -> None:
-    steps = np.diff(level)
-    if (
-        len(level) == 0
-        or level[0] != 0
-        or level[-1] != above - 1
-        or not np.isin(steps, (0, 1)).all()
-    ):
-        raise DataError(
-            f"tree level {number}: parents must ascend from 0 to {above - 1} and leave none out"
-        )

@@ -14,7 +14,7 @@ from labelgrove.nn.heads.full import (  # noqa: E402
     weight_type,
 )
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
-from labelgrove.nn.heads.rows import RowStep  # noqa: E402
+from labelgrove.nn.heads.row_step import RowStep  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
 
 LABELS, WIDTH = 23, 7

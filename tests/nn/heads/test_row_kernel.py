@@ -12,11 +12,8 @@ torch = pytest.importorskip("torch")
 
 from labelgrove.nn.heads import row_kernel  # noqa: E402
 from labelgrove.nn.heads.full import FullDescent, FullHead  # noqa: E402
-from labelgrove.nn.heads.rows import (  # noqa: E402
-    RowOptimizer,
-    RowStep,
-    RowTable,
-)
+from labelgrove.nn.heads.row_step import RowStep  # noqa: E402
+from labelgrove.nn.heads.rows import RowOptimizer, RowTable  # noqa: E402
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+from labelgrove.nn.heads.row_step import RowStep  # noqa: E402
 from labelgrove.nn.heads.rows import (  # noqa: E402
     RowOptimizer,
-    RowStep,
     RowTable,
     row_tables,
     sum_by_row,

@@ -24,6 +24,7 @@ from labelgrove.nn.encoders.tokens import Tokens
 
 _SHUFFLE, _BATCHES = 0, 1  # names of random streams
 _MULTIPLE = 8  # padded lengths are multiples of this, so that shapes repeat
+AHEAD = 2  # batches that wait for the device
 
 
 class Movable:
@@ -174,12 +175,12 @@ def _cut(descending: Int32, size: int, max_tokens: int | None) -> Int64:
 
 
 def prefetched(
-    batches: Iterable[AnyBatch], device: str | torch.device, *, depth: int = 2
+    batches: Iterable[AnyBatch], device: str | torch.device
 ) -> Generator[AnyBatch, None, None]:
     """The batches on ``device``, made by a thread that stays ahead; its errors are raised here."""
     target = torch.device(device)
     pin = target.type == "cuda"
-    ready: queue.Queue[AnyBatch | BaseException | None] = queue.Queue(maxsize=max(depth, 1))
+    ready: queue.Queue[AnyBatch | BaseException | None] = queue.Queue(maxsize=AHEAD)
     stop = threading.Event()
 
     def hand_over(item: AnyBatch | BaseException | None) -> None:

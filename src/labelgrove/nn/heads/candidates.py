@@ -81,19 +81,17 @@ class TreeIndex(nn.Module):
         Column j is the same label on all levels, so upper levels repeat a node that several labels
         share.
         """
+        columns = positives.padded()
+        real = valid_nodes(columns)
+        leaves = self.leaf_positions[columns.masked_fill(~real, 0)].masked_fill(~real, NO_NODE)
         # Parents ascend with their children, so rows sorted at the leaves are sorted everywhere.
-        levels = [self._leaves(positives).sort(dim=1).values]
+        levels = [leaves.sort(dim=1).values]
         for level in range(len(self.widths) - 1, 0, -1):
             nodes = levels[-1]
             valid = valid_nodes(nodes)
             above = self.parents(level)[nodes.masked_fill(~valid, 0)]
             levels.append(above.masked_fill(~valid, NO_NODE))
         return levels[::-1]
-
-    def _leaves(self, positives: RaggedLabels) -> Tensor:
-        columns = positives.padded()
-        real = valid_nodes(columns)
-        return self.leaf_positions[columns.masked_fill(~real, 0)].masked_fill(~real, NO_NODE)
 
     def below(self, level: int, kept: Tensor, kept_mask: Tensor) -> Candidates:
         """All nodes of ``level`` below the ``kept`` nodes, in the order of those."""

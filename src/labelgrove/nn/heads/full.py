@@ -19,7 +19,7 @@ from torch.nn import functional
 from labelgrove.nn.heads.candidates import first_occurrences, valid_nodes
 from labelgrove.nn.heads.layers import TopLabels, top_labels
 from labelgrove.nn.heads.ragged import NO_NODE
-from labelgrove.nn.heads.rows import RowStep, stochastically_rounded
+from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded
 from labelgrove.nn.heads.sharded import Exchange, merged_top, shard_of
 
 ONE_PROCESS = (

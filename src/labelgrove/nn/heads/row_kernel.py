@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelgrove.nn.heads.rows import RowStep
+from labelgrove.nn.heads.row_step import RowStep
 
 triton: Any
 tl: Any

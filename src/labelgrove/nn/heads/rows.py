@@ -8,41 +8,15 @@ Nothing in an update has the size of the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded
 from labelgrove.nn.heads.sharded import shard_of
 
 Combine = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of row ids and gradients
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowStep:
-    """How far rows go in update number ``update`` by gradients of a loss that counts ``share``."""
-
-    lr: float
-    weight_decay: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-    update: int = 1
-    share: float = 1.0
-    seed: int = 0
-
-    @property
-    def correction(self) -> float:
-        """A mean of squares that starts at zero is too small: what its root is multiplied by."""
-        correction: float = (1 - self.beta2**self.update) ** -0.5
-        return correction
-
-
-def stochastically_rounded(values: Tensor, generator: torch.Generator) -> Tensor:
-    """Float32 numbers as bfloat16, up or down at random: the nearest would drop small changes."""
-    bits = values.view(torch.int32)
-    noise = torch.empty_like(bits).random_(0, 1 << 16, generator=generator)
-    return noise.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()
 
 
 class RowTable(nn.Module):

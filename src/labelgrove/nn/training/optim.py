@@ -35,7 +35,9 @@ def parameter_groups(model: nn.Module, params: LoopParams) -> list[dict[str, Any
     for part, rate, decay in parts:
         own = [(name, p) for name, p in named if name.startswith("encoder.") == (part == "encoder")]
         for decays in (True, False):
-            members = [p for name, p in own if _decays(name, p) == decays]
+            members = [
+                p for name, p in own if decays == (p.ndim > 1 and name.rpartition(".")[2] != "bias")
+            ]
             if members:
                 rates = {"lr": rate, "peak": rate, "weight_decay": decay if decays else 0.0}
                 groups.append({"params": members, "part": part, **rates})
@@ -95,10 +97,6 @@ class LossScale:
         if self.good >= self.patience:
             self.value, self.good = self.value * 2, 0
         return True
-
-
-def _decays(name: str, parameter: nn.Parameter) -> bool:
-    return parameter.ndim > 1 and name.rpartition(".")[2] != "bias"
 
 
 def share_of_steps(amount: float, total: int) -> int:

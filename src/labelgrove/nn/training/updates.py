@@ -18,7 +18,8 @@ from labelgrove.errors import ConfigError
 from labelgrove.nn.batches.padded import BatchLike
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.heads.full import ONE_PROCESS, FullDescent, FullHead, full_heads
-from labelgrove.nn.heads.rows import RowOptimizer, RowStep, RowTable, row_tables, sum_by_row
+from labelgrove.nn.heads.row_step import RowStep
+from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
 from labelgrove.nn.heads.sharded import divided_tensors, shard_of
 from labelgrove.nn.training import devices, optim
 from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
