@@ -8,6 +8,7 @@ import pytest
 from labelgrove import Linear
 from labelgrove.data.formats import write_corpus
 from labelgrove.data.shop import shop_corpus
+from support.sharding import cut_into_shards
 
 pytestmark = pytest.mark.slow
 
@@ -21,11 +22,7 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("shop")
     Linear().fit(shop_corpus(600, labels=60)).save(path / "model")
     write_corpus(shop_corpus(300, labels=60, part="test"), path / "test.jsonl")
-    lines = (path / "test.jsonl").read_text("utf-8").splitlines(keepends=True)
-    (path / "shards").mkdir()
-    for number, first in enumerate(range(0, 300, 70)):
-        text = "".join(lines[first : first + 70])
-        (path / f"shards/part-{number}.jsonl").write_text(text, "utf-8")
+    cut_into_shards(path, (path / "test.jsonl").read_bytes().splitlines(keepends=True), 70)
     return path
 
 
@@ -35,7 +32,7 @@ def test_predictions_have_the_bytes_of_one_process(cluster, folder, tmp_path, ca
     ray = ("--engine", "ray", "--address", cluster.address)
     call("predict", model, folder / "shards", *ray, "--out", tmp_path / "parts")
     files = sorted((tmp_path / "parts").iterdir())
-    assert [file.name for file in files] == [f"part-{number}.jsonl" for number in range(5)]
+    assert [file.name for file in files] == [f"part-{number:02}.jsonl" for number in range(5)]
     parts = b"".join(file.read_bytes() for file in files)
     assert parts == (tmp_path / "whole.jsonl").read_bytes()
 

@@ -209,10 +209,7 @@ def _random_column(matrix: CSR, rows: Int64, random: np.random.Generator) -> Int
 def combined(
     first: Features | MatrixLike, second: Features | MatrixLike, *, weight: float = 0.5
 ) -> Features:
-    """(1 - weight) * first + weight * second, each of unit length, over the same features.
-
-    A block that one of them does not have counts as zeros there.
-    """
+    """(1 - weight) * first + weight * second, each of unit length; a missing block is zeros."""
     a, b = l2_normalised(first), l2_normalised(second)
     if len(a) != len(b):
         raise DataError(f"label features of {len(a)} and of {len(b)} labels")

@@ -211,10 +211,7 @@ def children_of(nodes: Array, starts: Int64) -> tuple[Int64, Int64]:
 def allowed_nodes(
     tree: LabelTree, allowed: npt.NDArray[np.bool_]
 ) -> tuple[list[npt.NDArray[np.bool_]], list[Array]]:
-    """Per level, which nodes have an allowed label below, by a flag per label column.
-
-    Also how many such children nodes have, per level, as :func:`nodes_needed` takes them.
-    """
+    """Per level, which nodes have an allowed label below; and how many such children nodes have."""
     levels = [allowed[tree.leaf_labels]]
     children: list[Array] = []
     for level in range(len(tree.widths) - 1, 0, -1):

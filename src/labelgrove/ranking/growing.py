@@ -62,10 +62,7 @@ def route(ranker: Ranker, documents: Features, search: SearchParams, *, most: in
 
 
 def nearest_clusters(routed: Routed, labels: CSR, tree: LabelTree) -> Int32:
-    """For each column of ``labels`` the cluster with the largest sum of its documents' scores.
-
-    Labels whose documents reach no cluster go to the smallest one.
-    """
+    """For each label the cluster with most of its documents' scores, or the smallest."""
     sizes = np.diff(tree.children(len(tree.parents) - 1))
     votes = as_csr(labels.T @ routed.matrix(len(sizes)))
     chosen = np.full(votes.shape[0], -1, np.int32)

@@ -200,10 +200,7 @@ def nodes_to_mine(
 
 
 def given_nodes(given: CSR | None, tree: LabelTree, documents: int) -> list[CSR | None]:
-    """A documents x labels shortlist as documents x nodes matrices, one per level of parents.
-
-    The first level has no nodes above it and always learns from all documents.
-    """
+    """A documents x labels shortlist, lifted to each level of parents; all learn on the first."""
     if given is None:
         return [None] * len(tree.parents)
     shortlist = _without_zeros(given, "negatives")
@@ -275,11 +272,7 @@ Miner = Callable[[slice], CSR]
 
 @dataclass
 class LevelLists:
-    """Makes the lists of each level of a tree from the documents' labels.
-
-    ``given`` comes from ``given_nodes``, ``listed`` from ``shortlisted``; ``weights`` are factors
-    per document.
-    """
+    """Makes each level's lists from labels, ``given_nodes``, ``shortlisted`` and factors."""
 
     labels: CSR
     tree: LabelTree

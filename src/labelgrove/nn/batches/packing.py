@@ -45,10 +45,7 @@ class PackedBatch(Movable):
 
 
 class PackedBatches:
-    """Deals documents into batches; an epoch's batches depend only on (seed, epoch).
-
-    A batch has at most ``size`` documents and at most ``max_tokens`` tokens, padding included.
-    """
+    """Deals documents into batches of at most ``size``, and ``max_tokens`` with the padding."""
 
     def __init__(
         self,

@@ -86,10 +86,7 @@ class Tokens:
 
 
 def tokenize(texts: Iterable[str], tokenizer: AnyTokenizer, max_tokens: int) -> Tokens:
-    """Every text's first ``max_tokens`` token numbers, the encoder's special tokens included.
-
-    The number of threads matters when the process tokenises for the first time and starts them.
-    """
+    """Every text's first ``max_tokens`` token numbers, the encoder's special tokens included."""
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
     cutter, shorten, separator = _prepared(tokenizer, max_tokens)

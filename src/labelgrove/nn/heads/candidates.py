@@ -22,10 +22,7 @@ from labelgrove.ranking.negatives import targets
 
 
 class Candidates(NamedTuple):
-    """Nodes of one level per document: ``ids`` where ``mask`` is true, and 0 elsewhere.
-
-    ``slots`` is the position of a candidate's parent among the document's kept nodes.
-    """
+    """Nodes of one level per document, where ``mask`` is true; ``slots`` are those of parents."""
 
     ids: Tensor
     mask: Tensor

@@ -27,10 +27,7 @@ def document_losses(
     kind: LossKind = "bce",
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Loss of each row of ``logits`` against boolean ``targets``; ``mask`` is false for padding.
-
-    The mean divides by the number of entries, whatever their ``weights``.
-    """
+    """Each row's loss against boolean ``targets``; the mean divides by the entries of ``mask``."""
     scores = logits.float()
     if mask is not None:  # before the loss, too: then even nan in padding has a gradient of 0
         scores = scores.masked_fill(~mask, 0.0)

@@ -53,10 +53,7 @@ class RowTable(nn.Module):
         return len(self.weight)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """The distinct rows ``ids``; unless gradients are off, the optimiser gets theirs.
-
-        Gradients of the same row in different calls add up.
-        """
+        """The distinct rows ``ids``; the optimiser gets their gradients, added up over calls."""
         return self._gathered("weight", ids)
 
     def biases(self, ids: Tensor) -> Tensor:
@@ -99,10 +96,7 @@ def row_tables(model: nn.Module) -> dict[str, RowTable]:
 
 
 class RowOptimizer:
-    """Adam on the rows of tables that have gradients; other rows keep their moments.
-
-    Moments are float32 or, at half the size, bfloat16 with stochastic rounding.
-    """
+    """Adam on the rows that have gradients; float32 moments, or randomly rounded bfloat16."""
 
     def __init__(
         self, tables: Mapping[str, RowTable], *, state_dtype: torch.dtype = torch.float32

@@ -95,10 +95,7 @@ def memory_in_use(device: torch.device) -> int | None:
 
 @contextlib.contextmanager
 def interrupts_held_back(active: bool = True) -> Iterator[Callable[[], bool]]:
-    """Delays a first Ctrl-C to the end of the context; the yielded function reports it.
-
-    Nothing is delayed outside the main thread, or if other code handles the signal.
-    """
+    """Delays a first Ctrl-C in the main thread to the end; the yielded function reports it."""
     usual = signal.default_int_handler
     pressed = False
 
