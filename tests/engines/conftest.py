@@ -28,6 +28,18 @@ def engine(cluster: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
+def lossy() -> Iterator[Any]:
+    """A cluster, its second node, which may go away, and the engine."""
+    from labelgrove.engines import open_engine
+
+    with (
+        started_cluster() as (cluster, node),
+        open_engine("ray", address=cluster.address) as engine,
+    ):
+        yield cluster, node, engine
+
+
+@pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Runs the command in this process and returns its standard output."""
 

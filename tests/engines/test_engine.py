@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from labelgrove.core.callbacks import Event
-from labelgrove.engines import LocalEngine, open_engine
+from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ def test_a_stream_makes_its_worker_once():
         made.append(1)
         return str
 
-    assert list(LocalEngine().stream(make, [1, 2, 3])) == ["1", "2", "3"]
+    assert list(Engine().stream(make, [1, 2, 3])) == ["1", "2", "3"]
     assert len(made) == 1
 
 
@@ -40,9 +40,7 @@ def test_work_together_is_work_alone():
         tell(Event("message", values={"text": "hello"}))
         return "done"
 
-    result = LocalEngine().together(
-        work, folder=Path(), device="cpu", threads=1, callback=events.append
-    )
+    result = Engine().together(work, folder=Path(), device="cpu", threads=1, callback=events.append)
     assert (result, events[0].values["text"]) == ("done", "hello")
 
 

@@ -18,7 +18,7 @@ from labelgrove.data.shop import shop_documents
 from labelgrove.errors import StorageError
 from support import ray_work
 from support.clusters import started_cluster
-from support.sharding import assert_same_bits
+from support.sharding import assert_same_bits, cut_into_shards
 
 pytestmark = [
     pytest.mark.slow,
@@ -63,14 +63,8 @@ def shop(tmp_path_factory):
     """A folder with a shop's documents as one file and as shards, a model, and what it predicts."""
     folder = tmp_path_factory.mktemp("shop")
     lines = [dump_document(each) for each in shop_documents(2000, labels=200)]
-    (folder / "whole.jsonl").write_bytes(b"".join(lines))
-    (folder / "shards").mkdir()
-    size = len(lines) // SHARDS
-    for n in range(SHARDS):
-        (folder / f"shards/{n}.jsonl").write_bytes(b"".join(lines[n * size : (n + 1) * size]))
-    Linear.from_config({"tree": TREE}).fit(read_corpus(folder / "whole.jsonl")).save(
-        folder / "model"
-    )
+    whole, _ = cut_into_shards(folder, lines, len(lines) // SHARDS)
+    Linear.from_config({"tree": TREE}).fit(read_corpus(whole)).save(folder / "model")
     predicted = command("predict", folder / "model", folder / "shards", "local", folder / "found")
     assert predicted.returncode == 0, predicted.stderr
     return folder

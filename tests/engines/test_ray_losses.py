@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from labelgrove import Linear, load
-from labelgrove.core.callbacks import Event
 from labelgrove.data.formats import read_corpus
 from labelgrove.data.formats.jsonl import dump_document
 from labelgrove.data.formats.shards import read_shards
 from labelgrove.data.shop import shop_documents
 from support import ray_work
-from support.clusters import started_cluster
-from support.sharding import assert_same_bits
+from support.sharding import assert_same_bits, cut_into_shards
 
 pytestmark = [pytest.mark.slow, pytest.mark.long_ray]
 DOCUMENTS, LABELS, SHARDS = 3000, 300, 6
@@ -27,15 +25,8 @@ DOCUMENTS, LABELS, SHARDS = 3000, 300, 6
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory):
     """A shop's documents as one file and as shards."""
-    folder = tmp_path_factory.mktemp("shop")
     lines = [dump_document(each) for each in shop_documents(DOCUMENTS, labels=LABELS)]
-    (folder / "whole.jsonl").write_bytes(b"".join(lines))
-    (folder / "shards").mkdir()
-    for number in range(SHARDS):
-        (folder / f"shards/{number}.jsonl").write_bytes(b"".join(lines[number::SHARDS]))
-    ordered = [line for number in range(SHARDS) for line in lines[number::SHARDS]]
-    (folder / "whole.jsonl").write_bytes(b"".join(ordered))
-    return folder / "whole.jsonl", folder / "shards"
+    return cut_into_shards(tmp_path_factory.mktemp("shop"), lines, DOCUMENTS // SHARDS)
 
 
 def model():
@@ -45,21 +36,6 @@ def model():
 @pytest.fixture(scope="module")
 def expected(corpora):
     return model().fit(read_corpus(corpora[0]))
-
-
-@pytest.fixture
-def lossy():
-    """A cluster, its second node, which may go away, and the engine."""
-    from labelgrove.engines import open_engine
-
-    with (
-        started_cluster() as (cluster, node),
-        open_engine("ray", address=cluster.address) as engine,
-    ):
-        yield cluster, node, engine
-
-
-Acts = list[Event]
 
 
 def once(stage, kind, action):

@@ -22,7 +22,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import open_engine
 from labelgrove.errors import ConfigError, ResourceError, StorageError
 from support import ray_training
-from support.clusters import NODE, started_cluster
+from support.clusters import NODE
 from support.ray_training import AtUpdate, Curves, arrays, flags, settings
 from support.sharding import write_shards
 from support.small_models import COLOURS, THINGS
@@ -151,16 +151,6 @@ def test_a_killed_worker_changes_no_bit(together, training, expected, tmp_path):
     starts = [event.stage for event in events if event.kind == "stage_start"]
     assert sorted(starts) == sorted(event.stage for event in events if event.kind == "stage_end")
     assert_same_model(training.out, expected)
-
-
-@pytest.fixture
-def lossy():
-    """A cluster, its second node, which may go away, and the engine."""
-    with (
-        started_cluster() as (cluster, node),
-        open_engine("ray", address=cluster.address) as engine,
-    ):
-        yield cluster, node, engine
 
 
 @pytest.mark.long_ray

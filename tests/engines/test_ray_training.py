@@ -6,7 +6,6 @@ import pytest
 
 from labelgrove import read_corpus
 from labelgrove.data.formats.shards import read_shards
-from labelgrove.errors import DataError
 from support.sharding import PARTS, SETTINGS, assert_same_bits, made, write_shards
 
 pytestmark = pytest.mark.slow
@@ -29,8 +28,3 @@ def test_shards_give_the_same_bits(name, engine, corpora):
 def test_a_corpus_in_memory_gives_the_same_bits(engine, corpora):
     corpus = read_corpus(corpora[0])
     assert_same_bits(made("two trees").fit(corpus), made("two trees").fit(corpus, engine=engine))
-
-
-def test_a_bad_shard_is_named(engine, tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "red shoe", "labels": ["x"]}\n{"text"\n')
-    pytest.raises(DataError, read_shards, engine, tmp_path).match(r"a\.jsonl, line 2: not valid")

@@ -9,7 +9,7 @@ from scipy import sparse
 from labelgrove import _native
 from labelgrove.data.blocks import Blocks
 from labelgrove.data.features import Features
-from labelgrove.engines import LocalEngine
+from labelgrove.engines import Engine
 from labelgrove.errors import DataError
 from labelgrove.labels.clustering import halves
 from labelgrove.labels.features import l2_normalised
@@ -19,7 +19,7 @@ from support.blocks import KINDS, as_blocks
 pytestmark = pytest.mark.kernel
 
 
-class Workers(LocalEngine):
+class Workers(Engine):
     """Notes how many rows each task was given."""
 
     def __init__(self, workers):

@@ -7,7 +7,7 @@ from labelgrove.data import features
 from labelgrove.data.blocks import Blocks, joined
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
-from labelgrove.engines import LocalEngine
+from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels import features as label_features
 from labelgrove.labels.features import (
@@ -212,7 +212,7 @@ def test_label_texts_are_needed_for_text_features():
     assert label_strings(params, index) == ["small felines", "friends"]
 
 
-class Workers(LocalEngine):
+class Workers(Engine):
     workers = 3
 
 

@@ -75,31 +75,6 @@ def test_a_group_whose_name_is_a_label_needs_a_prefix():
         LabelMask(index, allow=["group:plants"])
 
 
-def test_minimum_score(models):
-    model = models["one tree"]
-    full = model.predict(["red hat"], k=10)
-    least = float(full.scores[0, 2])
-    found = model.predict(["red hat"], k=10, threshold=least)
-    assert found.counts.tolist() == [3]
-    assert model.predict(["unknown"], k=2, threshold=1.0).names() == [[]]
-    for wrong in ("high", float("nan")):
-        with pytest.raises(ConfigError, match="threshold: must be a number"):
-            model.predict(["red hat"], threshold=wrong)
-
-
-def test_diversity_is_off_by_default_and_spreads_clusters_when_on(models):
-    model = models["one tree"]
-    texts = ["red hat shoe", "blue lamp cup"]
-    plain = model.predict(texts, k=4)
-    same = model.predict(texts, k=4, diversity=0.0)
-    assert np.array_equal(plain.columns, same.columns) and np.array_equal(plain.scores, same.scores)
-    clusters = model.label_clusters()
-    spread = model.predict(texts, k=4, diversity=1.0)
-    assert all(len(set(clusters[row])) == 4 for row in spread.columns)
-    assert spread.columns[:, 0].tolist() == plain.columns[:, 0].tolist()
-    pytest.raises(ConfigError, model.predict, texts, diversity=2).match("between 0 and 1")
-
-
 @settings(max_examples=40)
 @given(st.integers(0, 10_000), st.floats(0, 1))
 def test_diversity_is_the_greedy_choice(seed, strength):

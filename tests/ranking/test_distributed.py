@@ -6,14 +6,14 @@ from scipy import sparse
 
 from labelgrove.data.blocks import Blocks, even_cuts
 from labelgrove.data.features import Features
-from labelgrove.engines import LocalEngine
+from labelgrove.engines import Engine
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.ranking.ranker import train_ranker
 from labelgrove.ranking.solver import RankerParams, Start
 
 
-class Workers(LocalEngine):
+class Workers(Engine):
     workers = 3
 
 

@@ -51,7 +51,6 @@ def test_all_labels_no_documents_and_any_number_of_threads(forest):
     three = on_threads(3, search_trees, rankers, documents, k=1000, params=SearchParams())
     assert all(np.array_equal(a, b) for a, b in zip(one, three, strict=True))
     assert (one[2] == 150).all()
-    documents, rankers = forest
     assert len(search_trees(rankers, documents[:0], k=3, params=SearchParams())[2]) == 0
 
 

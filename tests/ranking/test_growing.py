@@ -6,27 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
+from labelgrove.ranking import growing
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.growing import (
-    GrowthExamples,
-    Routed,
-    from_own_text,
-    joined,
-    leaf_columns,
-    nearest_clusters,
-    route,
-    solve_columns,
-    stacked,
-    stand_ins,
-    with_columns,
-    with_labels,
-)
 from labelgrove.ranking.ranker import train_ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.ranking.weights import WIDEST_CLUSTER
@@ -56,10 +42,10 @@ def grown():
     """A ranker over seven labels, and what it needs to learn an eighth."""
     features, labels = problem(8, width=2)
     ranker = train_ranker(features, labels[:, :7], TREE, EXACT)
-    routed = route(ranker, features, SearchParams(), most=3)
-    (cluster,) = nearest_clusters(routed, as_csr(labels[:, [7]]), TREE)
-    tree = with_labels(TREE, [cluster])
-    return ranker, tree, GrowthExamples(features, labels, routed, mined=1), int(cluster)
+    routed = growing.route(ranker, features, SearchParams(), most=3)
+    (cluster,) = growing.nearest_clusters(routed, as_csr(labels[:, [7]]), TREE)
+    tree = growing.with_labels(TREE, [cluster])
+    return ranker, tree, growing.GrowthExamples(features, labels, routed, mined=1), int(cluster)
 
 
 def assert_literal(columns, label, tree, examples, **more):
@@ -73,29 +59,29 @@ def assert_literal(columns, label, tree, examples, **more):
 
 def test_a_grown_column_is_what_training_from_scratch_gives(grown):
     ranker, tree, examples, cluster = grown
-    columns = solve_columns(tree, examples, [7, 3], EXACT)
+    columns = growing.solve_columns(tree, examples, [7, 3], EXACT)
     for label in (7, 3):
         assert_literal(columns, label, tree, examples)
     assert tree.parents[-1][tree.leaf_positions[7]] == cluster
     # A column may be drawn towards its old weights.
-    start = leaf_columns(ranker, [3])
-    columns = solve_columns(tree, examples, [3], EXACT, start=start)
+    start = growing.leaf_columns(ranker, [3])
+    columns = growing.solve_columns(tree, examples, [3], EXACT, start=start)
     assert_literal(columns, 3, tree, examples, centre=found_weights(start, 3, TREE))
 
 
 def test_a_column_that_learns_beside_stand_ins(grown):
     ranker, tree, examples, cluster = grown
     counts = np.asarray(examples.labels.toarray().sum(axis=0))
-    remembered = stand_ins(ranker, [cluster], counts)
+    remembered = growing.stand_ins(ranker, [cluster], counts)
     family = np.diff(TREE.children(1))[cluster]
     assert len(remembered.features) == family
     lengths = np.sqrt(remembered.features.sparse.multiply(remembered.features.sparse).sum(axis=1))
     assert np.allclose(lengths, 1, atol=1e-5)
-    every = joined(examples, remembered)
+    every = growing.joined(examples, remembered)
     own = counts[ranker.tree.leaf_labels[slice(*TREE.children(1)[[cluster, cluster + 1]])]]
     assert every.weights.tolist() == [1.0] * len(examples.features) + own.tolist()
-    assert joined(replace(examples, mined=3), remembered).mined == 3
-    columns = solve_columns(tree, every, [7], EXACT)
+    assert growing.joined(replace(examples, mined=3), remembered).mined == 3
+    columns = growing.solve_columns(tree, every, [7], EXACT)
     assert_literal(columns, 7, tree, every, factors=every.weights)
 
 
@@ -104,10 +90,10 @@ def test_training_all_columns_is_training_the_level(negatives):
     features, labels = problem(7)
     params = RankerParams(**EXACT.get_params() | {"negatives": negatives, "mined_nodes": 1})
     ranker = train_ranker(features, labels, TREE, params)
-    routed = route(ranker, features, SearchParams(), most=3)
-    examples = GrowthExamples(features, labels, routed, mined=1)
-    again = solve_columns(TREE, examples, np.arange(7), params)
-    whole = leaf_columns(ranker, np.arange(7))
+    routed = growing.route(ranker, features, SearchParams(), most=3)
+    examples = growing.GrowthExamples(features, labels, routed, mined=1)
+    again = growing.solve_columns(TREE, examples, np.arange(7), params)
+    whole = growing.leaf_columns(ranker, np.arange(7))
     assert np.allclose(again.sparse.toarray(), whole.sparse.toarray(), atol=1e-4)
     assert np.allclose(again.bias, whole.bias, atol=1e-4)
 
@@ -115,10 +101,10 @@ def test_training_all_columns_is_training_the_level(negatives):
 def test_a_label_that_all_documents_of_its_cluster_bear_is_not_taken_for_its_parent():
     features = Features(sparse=as_csr(np.eye(3, dtype=np.float32)))
     labels = as_csr([[1, 0], [1, 0], [1, 0]])
-    examples = GrowthExamples(
-        features, labels, Routed(np.zeros((3, 1), np.int32), np.ones((3, 1))), 1
+    examples = growing.GrowthExamples(
+        features, labels, growing.Routed(np.zeros((3, 1), np.int32), np.ones((3, 1))), 1
     )
-    columns = solve_columns(LabelTree([[0, 0]], [0, 1]), examples, [0], EXACT)
+    columns = growing.solve_columns(LabelTree([[0, 0]], [0, 1]), examples, [0], EXACT)
     assert columns.sparse.nnz == 3
 
 
@@ -137,13 +123,15 @@ def test_scores_in_other_clusters_keep_their_bits(
     features, labels = problem(7 + new, width=width, seed=seed)
     ranker = train_ranker(features, labels[:, :7], TREE, RankerParams(storage=storage))
     search = SearchParams(post_processor=post_processor)
-    routed = route(ranker, features, search, most=3)
-    clusters = nearest_clusters(routed, as_csr(labels[:, 7:]), TREE)
-    tree = with_labels(TREE, clusters)
+    routed = growing.route(ranker, features, search, most=3)
+    clusters = growing.nearest_clusters(routed, as_csr(labels[:, 7:]), TREE)
+    tree = growing.with_labels(TREE, clusters)
     assert tree.parents[0] is TREE.parents[0] or np.array_equal(tree.parents[0], TREE.parents[0])
     trained = [*range(7, 7 + new), *sorted(retrained)]
-    examples = GrowthExamples(features, labels, routed, mined=1)
-    bigger = with_columns(ranker, tree, solve_columns(tree, examples, trained, RankerParams()))
+    examples = growing.GrowthExamples(features, labels, routed, mined=1)
+    bigger = growing.with_columns(
+        ranker, tree, growing.solve_columns(tree, examples, trained, RankerParams())
+    )
 
     own = tree.parents[-1][tree.leaf_positions]
     elsewhere = np.flatnonzero(~np.isin(own[:7], own[trained]))
@@ -162,12 +150,12 @@ def test_scores_in_other_clusters_keep_their_bits(
 
 def test_own_texts_become_weights_as_long_as_others(grown):
     ranker, _, _, _ = grown
-    tree = with_labels(TREE, [2, 0])
+    tree = growing.with_labels(TREE, [2, 0])
     rows = Features(as_csr(np.eye(12, dtype=np.float32)[:2]), np.ones((2, 2), np.float32))
-    columns = from_own_text(ranker, tree, [7, 8], rows)
-    bigger = with_columns(ranker, tree, columns)
-    own = leaf_columns(bigger, [7, 8])
-    known = leaf_columns(ranker, np.arange(7))
+    columns = growing.from_own_text(ranker, tree, [7, 8], rows)
+    bigger = growing.with_columns(ranker, tree, columns)
+    own = growing.leaf_columns(bigger, [7, 8])
+    known = growing.leaf_columns(ranker, np.arange(7))
     length = np.percentile(np.sqrt(known.sparse.multiply(known.sparse).sum(axis=1)), 75)
     assert np.allclose(own.sparse.max(axis=1).toarray().ravel(), length, rtol=1e-3)
     first, last = TREE.children(1)[2:4]
@@ -178,21 +166,21 @@ def test_own_texts_become_weights_as_long_as_others(grown):
 
 def test_labels_go_where_most_of_their_documents_lead():
     clusters = np.array([[0, 1], [2, 0], [2, -1]], np.int32)
-    routed = Routed(clusters, np.array([[0.9, 0.1], [0.6, 0.5], [0.3, 0.0]], np.float32))
+    routed = growing.Routed(clusters, np.array([[0.9, 0.1], [0.6, 0.5], [0.3, 0.0]], np.float32))
     labels = as_csr([[1, 0, 1, 0, 0], [0, 1, 1, 0, 0], [0, 1, 0, 0, 0]])
-    assert nearest_clusters(routed, labels, TREE).tolist() == [0, 2, 0, 1, 1]
-    nowhere = Routed(np.full((2, 3), -1, np.int32), np.zeros((2, 3), np.float32))
-    assert nearest_clusters(nowhere, as_csr([[1], [1]]), TREE).tolist() == [1]
+    assert growing.nearest_clusters(routed, labels, TREE).tolist() == [0, 2, 0, 1, 1]
+    nowhere = growing.Routed(np.full((2, 3), -1, np.int32), np.zeros((2, 3), np.float32))
+    assert growing.nearest_clusters(nowhere, as_csr([[1], [1]]), TREE).tolist() == [1]
 
 
 def test_small_and_wide_clusters():
     tree = LabelTree([[0, 0]], [1, 0])
     ranker = train_ranker(np.eye(2), np.eye(2), tree)
-    routed = route(ranker, Features(dense=np.eye(2)), SearchParams(), most=3)
+    routed = growing.route(ranker, Features(dense=np.eye(2)), SearchParams(), most=3)
     assert routed.clusters.tolist() == [[0], [0]]
-    assert with_labels(tree, [0, 0]).leaf_labels.tolist() == [1, 0, 2, 3]
-    first, second = Features(sparse.eye_array(2)), Features(sparse.eye_array(2))
-    assert stacked(first, second).sparse.shape == (4, 2)
-    widest = with_labels(TREE, np.ones(WIDEST_CLUSTER - 2, np.int32))
+    assert growing.with_labels(tree, [0, 0]).leaf_labels.tolist() == [1, 0, 2, 3]
+    widest = growing.with_labels(TREE, np.ones(WIDEST_CLUSTER - 2, np.int32))
     assert np.diff(widest.children(1)).max() == WIDEST_CLUSTER
-    pytest.raises(DataError, with_labels, widest, [0, 1]).match("65,537 labels; at most 65,536 fit")
+    pytest.raises(DataError, growing.with_labels, widest, [0, 1]).match(
+        "65,537 labels; at most 65,536 fit"
+    )

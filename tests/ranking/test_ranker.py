@@ -45,8 +45,6 @@ def test_bits_depend_on_neither_threads_nor_the_disk():
     for name, array in one.arrays.items():
         assert np.array_equal(array, three.arrays[name]), name
 
-    x, y = planted()
-    tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
     ranker = train_ranker(x, y, tree)
     again = Ranker.from_state(ranker.state())
     for a, b in zip(ranker.search(x, k=5), again.search(x, k=5), strict=True):
@@ -100,15 +98,8 @@ def test_progress_moves_within_a_level(threads):
     y = sparse.random_array((3000, 1200), density=0.01, rng=rng, format="csr")
     one_level = LabelTree([[0] * 1200], list(range(1200)))
     calls = []
-    on_threads(
-        threads,
-        train_ranker,
-        x,
-        y,
-        one_level,
-        RankerParams(eps=0.05),
-        progress=lambda done, total: calls.append((done, total)),
-    )
+    options = {"params": RankerParams(eps=0.05), "progress": lambda *pair: calls.append(pair)}
+    on_threads(threads, train_ranker, x, y, one_level, **options)
     shares = [done for done, _ in calls]
     assert len(shares) >= 3 and shares == sorted(set(shares))
     assert 0 < shares[0] < 1 and shares[-1] == 1
@@ -196,11 +187,6 @@ def test_bad_input_is_refused():
     with pytest.raises(ConfigError, match=r"ranker\.C"):
         train_ranker(np.eye(2), np.eye(2), tree, RankerParams(C=-1.0))
     pytest.raises(DataError, train_ranker, np.full((2, 2), np.nan), np.eye(2), tree).match("NaN")
-    x, y = planted(labels=5, documents=30)
-    tree = build_tree(pifa(x, y))
-    only_given = RankerParams(negatives="given", mined_nodes=1)
-    pytest.raises(ConfigError, train_ranker, x, y, tree, only_given).match("no negatives were")
-    assert train_ranker(x, y, tree, only_given, negatives=y).tree is tree
 
     _, features, y, head, bias = hybrid()
     for options, message in [

@@ -161,15 +161,19 @@ def test_damaged_arrays_are_refused():
     sound = ChunkedWeights.from_entries(
         np.array([0, 1]), np.array([0, 1]), np.ones(2, np.float32), children
     )
-    damages = {
-        "must be a list of int32": {"features": np.zeros(2)},
-        "sizes of its arrays": {"bias": np.zeros(3, np.float32)},
-        "feature lies outside 0..1": {"features": np.array([0, 2], np.int32)},
-        "must rise from 0": {"row_start": np.array([0, 0, 2], np.uint32)},
-        "does not fit chunk_entries": {"row_start": np.array([0, 1, 3], np.uint32)},
-        "that its parent does not have": {"children": np.array([0, 2], np.uint16)},
-    }
+    damages = [
+        ("must be a list of int32", {"features": np.zeros(2)}),
+        *[(f"{name} must be a list", {name: np.zeros((1, 1))}) for name in sound.arrays()],
+        *[
+            ("sizes of its arrays", {name: np.append(array, array.dtype.type(0))})
+            for name, array in sound.arrays().items()
+        ],
+        ("feature lies outside 0..1", {"features": np.array([0, 2], np.int32)}),
+        ("must rise from 0", {"row_start": np.array([0, 0, 2], np.uint32)}),
+        ("does not fit chunk_entries", {"row_start": np.array([0, 1, 3], np.uint32)}),
+        ("that its parent does not have", {"children": np.array([0, 2], np.uint16)}),
+    ]
     check_chunks(sound, children, features=2, width=0, where="level 0")
-    for message, change in damages.items():
+    for message, change in damages:
         with pytest.raises(DataError, match=f"level 0: .*{message}"):
             check_chunks(replace(sound, **change), children, features=2, width=0, where="level 0")

@@ -54,12 +54,17 @@ def rows(count: int = 120) -> list[dict[str, Any]]:
 
 def write_shards(folder: Path, count: int = 120, size: int = 50) -> tuple[Path, Path]:
     """A corpus as one file, and as a folder of shards."""
-    lines = [json.dumps(row) + "\n" for row in rows(count)]
+    lines = [(json.dumps(row) + "\n").encode() for row in rows(count)]
+    return cut_into_shards(folder, lines, size)
+
+
+def cut_into_shards(folder: Path, lines: list[bytes], size: int) -> tuple[Path, Path]:
+    """Lines as one file, and as a folder of shards of so many lines."""
     whole, shards = folder / "whole.jsonl", folder / "shards"
-    whole.write_text("".join(lines))
+    whole.write_bytes(b"".join(lines))
     shards.mkdir()
-    for number, first in enumerate(range(0, count, size)):
-        (shards / f"part-{number:02}.jsonl").write_text("".join(lines[first : first + size]))
+    for number, first in enumerate(range(0, len(lines), size)):
+        (shards / f"part-{number:02}.jsonl").write_bytes(b"".join(lines[first : first + size]))
     return whole, shards
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from labelgrove.engines.engine import Engine, LocalEngine
+from labelgrove.engines.engine import Engine
 from labelgrove.errors import ConfigError
 
-__all__ = ["ENGINES", "Engine", "LocalEngine", "engine_for", "open_engine"]
+__all__ = ["ENGINES", "Engine", "engine_for", "open_engine"]
 
 ENGINES = ("local", "ray")
 
@@ -27,7 +27,7 @@ def open_engine(name: str, *, address: str | None = None, workers: int | None = 
         return RayEngine(address=address, workers=workers)
     if address is not None or workers is not None:
         raise ConfigError("address, workers: are for the engine ray; the local one has none")
-    return LocalEngine()
+    return Engine()
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +108,8 @@ class RayEngine(Engine):
             )
             for row in results.iter_rows():
                 result = pickle.loads(row["result"])
-                if isinstance(result, _Refusal):
-                    raise result.error
+                if isinstance(result, LabelgroveError):
+                    raise result
                 yield result
 
     def together(
@@ -152,37 +151,22 @@ class _Worker:
     """An actor of Ray Data: made once, then given items, one in each batch."""
 
     def __init__(self, make: Callable[[], Callable[[object], object]]) -> None:
+        self.error: LabelgroveError | None = None
         try:
             self.work = make()
         except LabelgroveError as error:  # Ray would take the worker for lost
-            self.work = _raising(error)
+            self.error = error
 
     def __call__(self, batch: dict[str, list[bytes]]) -> dict[str, list[bytes]]:
         return {"result": [self._answer(item) for item in batch["item"]]}
 
     def _answer(self, item: bytes) -> bytes:
-        result: object
         try:
-            result = self.work(pickle.loads(item))
+            if self.error is not None:
+                raise self.error
+            return pickle.dumps(self.work(pickle.loads(item)))
         except LabelgroveError as error:  # Ray Data would bury it in its own
-            result = _Refusal(_with_machine(error))
-        return pickle.dumps(result)
-
-
-def _raising(error: LabelgroveError) -> Callable[[object], object]:
-    """A worker that answers every item with this error."""
-
-    def work(item: object) -> object:
-        raise error
-
-    return work
-
-
-@dataclass(frozen=True)
-class _Refusal:
-    """The error that a worker of a stream raised."""
-
-    error: LabelgroveError
+            return pickle.dumps(_with_machine(error))
 
 
 def _on_one_core(function: Callable[..., object]) -> Callable[..., object]:

@@ -6,6 +6,7 @@ wherever it is made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -26,38 +27,30 @@ def halved(
     seed: int,
     progress: Progress | None,
 ) -> Int32:
-    """An order of the labels in which 2^depth clusters of equal size are consecutive."""
-    labels = len(features)
-    if isinstance(features, Blocks):
-        return _halved_in_pieces(features, depth, max_iterations, seed, progress)
-    return _native.balanced_kmeans(
-        features.parts(name="label_features"),
-        depth=depth,
-        max_iterations=max_iterations,
-        seed=seed,
-        threads=thread_count(),
-        on_work=progress and (lambda share: progress(share * labels, labels)),
-    )
+    """An order of the labels in which 2^depth clusters of equal size are consecutive.
 
-
-def _halved_in_pieces(
-    rows: Blocks, depth: int, max_iterations: int, seed: int, progress: Progress | None
-) -> Int32:
-    """One task for the first layers, then one for each subtree below them.
-
-    Subtrees begin where the kernel copies rows: it numbers features again there, which
-    decides in which order they are added up.
+    Of blocks, one task makes the first layers, and then one each subtree below them. Subtrees begin
+    where the kernel copies rows: it numbers features again there, which decides in which order they
+    are added up.
     """
-    engine = rows.engine
-    order: Int64 = np.arange(len(rows))
+    labels = len(features)
+    if not isinstance(features, Blocks):
+
+        def on_work(share: float) -> None:
+            if progress is not None:
+                progress(share * labels, labels)
+
+        return halve_piece(depth, max_iterations, seed, 1, features, on_work=on_work)
+    engine = features.engine
+    order: Int64 = np.arange(labels)
     layer = 0
     while layer < depth:
         subtrees = 2**layer
         layers = min(_native.KMEANS_LAYERS_PER_COPY, depth - layer)
         if layer and subtrees >= engine.workers:
             layers = depth - layer
-        groups = [order[first:last] for first, last in pairwise(halves(len(rows), layer).tolist())]
-        gathered = rows.gather(groups)
+        groups = [order[first:last] for first, last in pairwise(halves(labels, layer).tolist())]
+        gathered = features.gather(groups)
         refs = [
             engine.call(halve_piece, layers, max_iterations, seed, subtrees + number, *parts)
             for number, parts in enumerate(gathered)
@@ -67,14 +60,21 @@ def _halved_in_pieces(
         for group, places in zip(groups, engine.results(refs), strict=True):
             pieces.append(group[places])
             if progress is not None:
-                done = layer * len(rows) + layers * sum(map(len, pieces))
-                progress(done / depth, len(rows))
+                done = layer * labels + layers * sum(map(len, pieces))
+                progress(done / depth, labels)
         order = np.concatenate(pieces)
         layer += layers
     return order.astype(np.int32)
 
 
-def halve_piece(depth: int, max_iterations: int, seed: int, root: int, *parts: Features) -> Int32:
+def halve_piece(
+    depth: int,
+    max_iterations: int,
+    seed: int,
+    root: int,
+    *parts: Features,
+    on_work: Callable[[float], None] | None = None,
+) -> Int32:
     """Grows the subtree below the node with the number ``root``, whose rows these are."""
     return _native.balanced_kmeans(
         joined(parts).parts(name="label_features"),
@@ -83,6 +83,7 @@ def halve_piece(depth: int, max_iterations: int, seed: int, root: int, *parts: F
         seed=seed,
         root=root,
         threads=thread_count(),
+        on_work=on_work,
     )
 
 

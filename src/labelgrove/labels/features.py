@@ -1,8 +1,4 @@
-"""Labels in feature space, to build trees from.
-
-Descriptions are ``Features`` with the same blocks as the documents. A row has unit length over both
-blocks together.
-"""
+"""Labels in feature space, to build trees from; rows have unit length over both blocks together."""
 
 from __future__ import annotations
 
@@ -51,10 +47,9 @@ GROUP_TERMS = 1 << 26  # terms of documents whose sums are made at once, if they
 def pifa(features: Rows, labels: MatrixLike, *, row_weights: bool = True) -> Features:
     """Positive instance feature aggregation: the unit-length sum of each label's documents.
 
-    With ``row_weights`` a document with n labels counts 1/sqrt(n) for each of them, so that
-    documents with many labels do not blur all of them. A label without documents, or whose
-    documents have no features, gets a zero row. Label weights are ignored. The dense block has the
-    precision of the documents'. ``features`` may be Blocks: then workers add up a few labels each.
+    With ``row_weights`` a document with n labels counts 1/sqrt(n), so that documents with many
+    labels do not blur all of them. Rows without documents or features are zero; label weights are
+    ignored.
 
     >>> pifa([[3.0, 0.0], [0.0, 4.0]], [[1, 0], [1, 1]], row_weights=False).dense
     array([[0.6, 0.8],
@@ -72,12 +67,7 @@ def pifa(features: Rows, labels: MatrixLike, *, row_weights: bool = True) -> Fea
 
 
 def label_sums(features: Rows, labels: MatrixLike) -> Features:
-    """The plain sum of each label's documents, as CascadeXML smooths it.
-
-    >>> label_sums([[3.0, 0.0], [0.0, 4.0]], [[1, 0], [1, 1]]).dense.round(5)
-    array([[3., 4.],
-           [0., 4.]], dtype=float32)
-    """
+    """The plain sum of each label's documents, as CascadeXML smooths it."""
     y = as_csr(labels, name="labels")
     # The kernel gives sums of unit length. A column of ones adds up to the number of documents, so
     # it shows how long they were.
@@ -94,10 +84,8 @@ def label_sums(features: Rows, labels: MatrixLike) -> Features:
 
 
 def _with_ones(x: Features) -> Features:
-    columns = [np.ones((len(x), 1), np.float32)]
-    if x.dense is not None:
-        columns.insert(0, np.asarray(x.dense, np.float32))
-    return Features(x.sparse, np.hstack(columns))
+    ones = np.ones((len(x), 1), np.float32)
+    return Features(x.sparse, ones if x.dense is None else np.hstack([x.dense, ones]))
 
 
 def _documents_of_labels(labels: CSR, *, row_weights: bool, scratch: Scratch | None = None) -> CSR:
@@ -172,11 +160,10 @@ def smoothed(
     restart: float = 0.8,
     seed: int = 0,
 ) -> Features:
-    """Label features mixed with those of labels that occur with them.
+    """Label features mixed with those of labels that occur with them, weighted by visits.
 
     A random walk from each label goes to one of its documents and on to a label of that document,
-    or with probability ``restart`` back to the start. The ``neighbours`` most visited labels are
-    mixed, weighted by their visits (symmetrically normalised).
+    or with probability ``restart`` back to the start. The most visited labels count.
     """
     z, y = as_features(described, name="label features"), as_csr(labels, name="labels")
     if len(z) != y.shape[1]:
@@ -222,32 +209,26 @@ def _random_column(matrix: CSR, rows: Int64, random: np.random.Generator) -> Int
 def combined(
     first: Features | MatrixLike, second: Features | MatrixLike, *, weight: float = 0.5
 ) -> Features:
-    """(1 - weight) * first + weight * second, each of unit length, over the same features.
-
-    A block that one of them does not have counts as zeros there.
-    """
+    """(1 - weight) * first + weight * second, each of unit length; a missing block is zeros."""
     a, b = l2_normalised(first), l2_normalised(second)
-    _same_labels(a, b)
+    if len(a) != len(b):
+        raise DataError(f"label features of {len(a)} and of {len(b)} labels")
 
     def added(one: MatrixLike | None, other: MatrixLike | None) -> MatrixLike | None:
-        if one is None or other is None:
-            share = weight if one is None else 1 - weight
-            block = other if one is None else one
-            return None if block is None else block * block.dtype.type(share)
-        if one.shape[1] != other.shape[1]:
-            raise DataError(
-                f"cannot add label features of {one.shape[1]} and {other.shape[1]} columns"
-            )
+        if one is None:
+            return None if other is None else other * other.dtype.type(weight)
+        if other is None:
+            return one * one.dtype.type(1 - weight)
+        widths = one.shape[1], other.shape[1]
+        if widths[0] != widths[1]:
+            raise DataError(f"cannot add label features of {widths[0]} and {widths[1]} columns")
         return one * np.float32(1 - weight) + other * np.float32(weight)
 
     return Features(added(a.sparse, b.sparse), added(a.dense, b.dense))
 
 
 def keep_largest(matrix: Features | MatrixLike, per_row: int) -> Features:
-    """Only the ``per_row`` sparse entries of largest magnitude in each row; of equals the first.
-
-    The dense block stays as it is: leaving out some of its numbers would save nothing.
-    """
+    """Only the ``per_row`` largest sparse entries of each row, and the whole dense block."""
     features = as_features(matrix)
     terms = None if features.sparse is None else _largest(features.sparse, per_row)
     return Features(terms, features.dense)
@@ -288,16 +269,15 @@ def describe_labels(
 ) -> Features | Blocks:
     """The labels as ``params.label_features`` says, in rows of unit length.
 
-    ``transform`` turns the labels' ``strings`` into rows over the same features as ``features``:
-    a sparse matrix, a dense array, or both as Features. With ``scratch``, sparse rows are made
-    there, except smoothed ones. If ``features`` are Blocks, so are labels described by nothing but
-    their documents: their rows stay with the engine, too.
+    ``transform`` turns the labels' ``strings`` into rows over the same features as ``features``.
+    With ``scratch``, sparse rows are made there, except smoothed ones. If ``features`` are Blocks,
+    labels described by nothing but their documents stay with the engine, too.
     """
     kind = params.label_features
     if isinstance(features, Blocks) and kind in ("pifa", "pifa-plain"):
         by_label = _documents_of_labels(labels, row_weights=kind != "pifa-plain")
         sums = _sums_in_pieces(features, by_label)
-        return sums if params.features_per_label is None else sums.map(_finished_block, params)
+        return sums if params.features_per_label is None else sums.map(_finished, params)
     text = None
     if "text" in kind:
         if transform is None or strings is None:
@@ -318,11 +298,11 @@ def describe_labels(
             result = keep_largest(result, params.features_per_label)
         if kind.startswith("smoothed"):
             result = smoothed(result, labels, seed=seed)
-    return _finished(params, result, text)
+    return _finished(result, params, text)
 
 
 def _finished(
-    params: TreeParams, described: Features, text: Features | MatrixLike | None
+    described: Features, params: TreeParams, text: Features | MatrixLike | None = None
 ) -> Features:
     """Described labels with their own text, cut to their largest features, of unit length."""
     kind, result = params.label_features, described
@@ -333,10 +313,6 @@ def _finished(
     if params.features_per_label is not None:
         result = keep_largest(result, params.features_per_label)
     return l2_normalised(result)
-
-
-def _finished_block(described: Features, params: TreeParams) -> Features:
-    return _finished(params, described, None)
 
 
 def _described_in_groups(
@@ -358,10 +334,5 @@ def _described_in_groups(
             if params.features_per_label is not None:
                 described = keep_largest(described, params.features_per_label)
             names = None if text is None else as_features(text).take(group)
-            growing.append(*csr_parts(_finished(params, described, names).sparse)[:3])
+            growing.append(*csr_parts(_finished(described, params, names).sparse)[:3])
         return Features(growing.matrix())
-
-
-def _same_labels(first: Features, second: Features) -> None:
-    if len(first) != len(second):
-        raise DataError(f"label features of {len(first)} and of {len(second)} labels")

@@ -1,15 +1,14 @@
 """Label trees given by the user: parent arrays or a thesaurus.
 
 Wide nodes are expensive: a search that visits a node scores all its children, and each child is
-trained on all documents of the node. A few hundred children are cheap. A thesaurus with thousands
-of top concepts is slower than a grown tree, and no node may have more than 65,536 children.
+trained on all documents of the node. No node may have more than 65,536 children.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,24 +71,27 @@ def tree_from_thesaurus(
     labels = len(index)
     if labels == 0:
         raise DataError("cannot make a tree over no labels")
-    parent, several, unknown = _first_parents(broader, index)
-    cycles = _cut_cycles(parent)
-    ancestors = [_ancestors(parent, column) for column in range(labels)]
-    inner = {node for path in ancestors for node in path}
+    lists = {name: [given] if isinstance(given, str) else given for name, given in broader.items()}
+    parent = {concept: above[0] for concept, above in lists.items() if above}
+    several = sum(len(set(above)) > 1 for above in lists.values())
+    known = dict.fromkeys([*index.ids, *lists])
+    number = {concept: n for n, concept in enumerate(known | dict.fromkeys(parent.values()))}
+    cycles = _cut_cycles(parent, known)
+    ancestors = [_ancestors(parent, label) for label in index.ids]
+    inner = {concept for path in ancestors for concept in path}
     loose = 0
     paths: list[list[int]] = []
-    for column, path in enumerate(ancestors):
-        if column in inner:
-            path.append(column)
+    for column, (label, above) in enumerate(zip(index.ids, ancestors, strict=True)):
+        path = [number[concept] for concept in (*above, *([label] if label in inner else []))]
         if not path:
-            path.append(len(parent) + column // LOOSE_GROUP)
+            path.append(len(number) + column // LOOSE_GROUP)
             loose += 1
         paths.append(path)
     if loose == labels <= LOOSE_GROUP:
         paths = [[] for _ in paths]
     depth = max(map(len, paths))
     # Below its own parent a label is alone; on every level it needs a number of its own.
-    own = len(parent) + labels
+    own = len(number) + labels
     levels = [
         np.array([path[t] if t < len(path) else own + c for c, path in enumerate(paths)])
         for t in range(depth)
@@ -97,9 +99,9 @@ def tree_from_thesaurus(
     tree = _tree_from_paths([*levels, np.arange(labels)])
     widest = max(int(np.diff(tree.children(t)).max()) for t in range(len(tree.parents)))
     remarks = {
-        "labels with narrower ones got a leaf beside them": len(inner & set(range(labels))),
+        "labels with narrower ones got a leaf beside them": len(inner & set(index.ids)),
         "concepts have several parents, the first counts": several,
-        "parents without an entry taken for top concepts": unknown,
+        "parents without an entry taken for top concepts": len(number) - len(known),
         "cycle cut" if cycles == 1 else "cycles cut": cycles,
         "labels without relations put into groups by column": loose,
     }
@@ -108,10 +110,7 @@ def tree_from_thesaurus(
 
 
 def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """A thesaurus from a TSV file: an id and its broader ids per line, tabs between them.
-
-    An id may have several lines. Empty lines and lines that begin with # are skipped.
-    """
+    """A thesaurus from a TSV file: an id and its broader ids per line, tabs between them."""
     file = existing(path)
     broader: dict[str, dict[str, None]] = {}
     for number, line in read_all(file):
@@ -127,15 +126,7 @@ def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 def groups_from_thesaurus(
     broader: Mapping[str, Sequence[str] | str], index: LabelIndex
 ) -> dict[str, npt.NDArray[np.int32]]:
-    """For every concept with narrower ones, the labels at and below it: groups for masks.
-
-    All broader concepts of a concept count, not only the first.
-
-    >>> index = LabelIndex(["animals", "cats", "dogs", "paper"])
-    >>> groups = groups_from_thesaurus({"cats": ["animals", "pets"], "dogs": "animals"}, index)
-    >>> {name: columns.tolist() for name, columns in groups.items()}
-    {'animals': [0, 1, 2], 'pets': [1]}
-    """
+    """For every concept with narrower ones, the labels at and below it, by all paths: for masks."""
     groups: dict[str, list[int]] = {}
     members = 0
     for column, label in enumerate(index.ids):
@@ -218,51 +209,29 @@ def _read(file: Path) -> object:
     return content
 
 
-def _first_parents(
-    broader: Mapping[str, Sequence[str] | str], index: LabelIndex
-) -> tuple[list[int], int, int]:
-    """The parent of each concept (-1: none), labels first; how many had several or unknown ones."""
-    number = {label: column for column, label in enumerate(index.ids)}
-    for concept in broader:
-        number.setdefault(concept, len(number))
-    known = len(number)
-    parent = [-1] * known
-    several = 0
-    for concept, given in broader.items():
-        above = [given] if isinstance(given, str) else list(given)
-        several += len(set(above)) > 1
-        if above:
-            place = number.setdefault(above[0], len(number))
-            if place == len(parent):
-                parent.append(-1)
-            parent[number[concept]] = place
-    return parent, several, len(number) - known
-
-
-def _cut_cycles(parent: list[int]) -> int:
+def _cut_cycles(parent: dict[str, str], concepts: Iterable[str]) -> int:
     """Removes each link that closes a cycle; returns how many."""
     cycles = 0
-    walk_of = [-1] * len(parent)
-    for start in range(len(parent)):
-        node = start
-        while walk_of[node] < 0:
+    walk_of: dict[str, str] = {}
+    for start in concepts:
+        node: str | None = start
+        while node is not None and node not in walk_of:
             walk_of[node] = start
-            above = parent[node]
-            if above < 0:
-                break
-            if walk_of[above] == start:
-                parent[node] = -1
+            above = parent.get(node)
+            if above is not None and walk_of.get(above) == start:
+                del parent[node]
                 cycles += 1
                 break
             node = above
     return cycles
 
 
-def _ancestors(parent: list[int], node: int) -> list[int]:
-    """From the top concept down to the node's parent."""
-    path = []
-    while (node := parent[node]) >= 0:
-        path.append(node)
+def _ancestors(parent: Mapping[str, str], concept: str) -> list[str]:
+    """From the top concept down to the concept's parent."""
+    path: list[str] = []
+    while concept in parent:
+        concept = parent[concept]
+        path.append(concept)
         if len(path) > MAX_LEVELS:
             raise DataError(
                 f"more than {MAX_LEVELS} concepts are above each other; a label tree cannot have "

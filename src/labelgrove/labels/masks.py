@@ -50,7 +50,7 @@ class LabelMask:
 
     @classmethod
     def from_columns(cls, columns: Sequence[int] | Array, labels: int) -> LabelMask:
-        """The mask that allows these columns of an index with this number of labels."""
+        """The mask that allows these columns."""
         mask = cls.__new__(cls)
         mask.allowed = np.zeros(labels, bool)
         mask.allowed[columns] = True
@@ -91,10 +91,7 @@ class LabelMask:
         return len(self.columns)
 
     def over(self, tree: LabelTree) -> Int32:
-        """How many leaves of a tree are allowed before each position, for its beam search.
-
-        The result is remembered for the next call.
-        """
+        """How many leaves of a tree are allowed before each position; the result is remembered."""
         for known, counts in self._over:
             if known is tree:
                 return counts
@@ -107,12 +104,6 @@ def columns_of(index: LabelIndex, labels: LabelNames, *, name: str) -> Int32:
     """Columns of labels given by id, by name or as the name of one of the index's groups.
 
     A name of both a label and a group means the label; with ``group:`` before it, the group.
-
-    >>> index = LabelIndex(["a", "b", "c"], groups={"vowels": [0], "b": [1, 2]})
-    >>> columns_of(index, ["c", "vowels"], name="allow").tolist()
-    [2, 0]
-    >>> columns_of(index, ["group:b"], name="allow").tolist()
-    [1, 2]
     """
     if isinstance(labels, str):
         raise DataError(f"{name}: must be a list of labels, even for one: [{labels!r}]")

@@ -68,7 +68,12 @@ class LabelTree:
         self.leaf_labels: Int32 = _frozen(leaf_labels)
         above = 1
         for number, level in enumerate(self.parents):
-            _check_level(number, level, above)
+            ends = len(level) > 0 and level[0] == 0 and level[-1] == above - 1
+            if not ends or not np.isin(np.diff(level), (0, 1)).all():
+                raise DataError(
+                    f"tree level {number}: parents must ascend from 0 to {above - 1} and leave "
+                    "none out"
+                )
             above = len(level)
         if len(self.leaf_labels) != above:
             raise DataError(f"the tree has {above} leaves but {len(self.leaf_labels)} leaf labels")
@@ -96,10 +101,7 @@ class LabelTree:
         return np.searchsorted(self.parents[level], np.arange(above + 1)).astype(np.int64)
 
     def label_depths(self) -> Int32:
-        """The depth of each label without the levels at the end on which it has no siblings.
-
-        In a tree of uneven depth, chains of only children reach down to the last level.
-        """
+        """The depth of each label without the chain of only children that it may end."""
         depths = np.full(self.labels, len(self.parents), np.int32)
         nodes: Array = np.arange(self.labels)
         alone = np.ones(self.labels, bool)
@@ -151,15 +153,13 @@ def build_tree(
     seed: int = 0,
     progress: Callable[[float, float], None] | None = None,
 ) -> LabelTree:
-    """Grows a tree over the rows of ``label_features`` by spherical k-means.
+    """Grows a tree over the rows of ``label_features``, the labels, by spherical k-means.
 
-    A row is a label; rows are Features, a sparse matrix or a dense array, or Blocks, whose engine
-    clusters them in pieces, with the same result. For a balanced tree, labels are halved until a
-    cluster has at most ``max_leaf_size`` of them. Then ``branching`` neighbours at a time are
-    joined until few enough nodes are left for the first level. A k-way tree splits clusters into
-    up to ``branching`` parts of any size. With no more labels than ``max_leaf_size`` the tree is
-    one cluster: one-versus-all. ``progress(done, total)`` is called several times a second with
-    the labels that are placed.
+    For a balanced tree, labels are halved until a cluster has at most ``max_leaf_size`` of them.
+    Then ``branching`` neighbours at a time are joined until few enough nodes are left for the first
+    level. A k-way tree splits clusters into up to ``branching`` parts of any size. With no more
+    labels than ``max_leaf_size`` the tree is one cluster: one-versus-all. Blocks are clustered by
+    their engine.
 
     >>> build_tree(np.eye(8), TreeParams(branching=2, max_leaf_size=2)).widths
     (2, 4, 8)
@@ -201,13 +201,7 @@ def tree_widths(labels: int, params: TreeParams) -> tuple[int, ...]:
 
 
 def children_of(nodes: Array, starts: Int64) -> tuple[Int64, Int64]:
-    """The children of each of ``nodes``, one node after another, and how many each node has.
-
-    ``starts`` says where the children of every node begin, see :meth:`LabelTree.children`.
-
-    >>> [part.tolist() for part in children_of(np.array([2, 0]), np.array([0, 2, 3, 5]))]
-    [[3, 4, 0, 1], [2, 2]]
-    """
+    """The children of each of ``nodes``, one node after another, and how many each node has."""
     first = starts[nodes]
     counts = starts[nodes + 1] - first
     ends = np.cumsum(counts)
@@ -217,11 +211,7 @@ def children_of(nodes: Array, starts: Int64) -> tuple[Int64, Int64]:
 def allowed_nodes(
     tree: LabelTree, allowed: npt.NDArray[np.bool_]
 ) -> tuple[list[npt.NDArray[np.bool_]], list[Array]]:
-    """Per level, which nodes have an allowed label below, by a flag per label column.
-
-    Also the numbers of allowed children of the nodes above each level but the first, which
-    :func:`nodes_needed` takes.
-    """
+    """Per level, which nodes have an allowed label below; and how many such children nodes have."""
     levels = [allowed[tree.leaf_labels]]
     children: list[Array] = []
     for level in range(len(tree.widths) - 1, 0, -1):
@@ -295,16 +285,3 @@ def _frozen(values: npt.ArrayLike) -> Int32:
         raise DataError(f"a tree is made of one-dimensional arrays, got shape {array.shape}")
     array.flags.writeable = False
     return array
-
-
-def _check_level(number: int, level: Int32, above: int) -> None:
-    steps = np.diff(level)
-    if (
-        len(level) == 0
-        or level[0] != 0
-        or level[-1] != above - 1
-        or not np.isin(steps, (0, 1)).all()
-    ):
-        raise DataError(
-            f"tree level {number}: parents must ascend from 0 to {above - 1} and leave none out"
-        )

@@ -26,10 +26,7 @@ def embed(
     precision: str = "auto",
     progress: Progress | None = None,
 ) -> Float32:
-    """One vector of length 1 per document, in document order.
-
-    The encoder stays where it is and keeps its training mode.
-    """
+    """One vector of length 1 per document, in document order."""
     out = np.empty((len(tokens), encoder.width), np.float32)
     if not len(tokens):
         return out

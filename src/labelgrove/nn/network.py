@@ -32,11 +32,7 @@ SAMPLE = 512  # documents used to standardise states
 
 
 class Network(nn.Module):
-    """Heads that read the pooled states of some of an encoder's layers.
-
-    The heads read (state - ``mean``) * ``scale``; see :meth:`standardise`. They are a method's
-    ``net.py``; their ``loss``, ``predict``, ``text`` and so on take a list of such states.
-    """
+    """Heads that read (state - ``mean``) * ``scale`` of the pooled states of some layers."""
 
     def __init__(self, encoder: Encoder, heads: nn.Module, layers: Sequence[int]) -> None:
         super().__init__()
@@ -66,8 +62,7 @@ class Network(nn.Module):
     def standardise(self, states: Sequence[Tensor]) -> None:
         """From now on gives each feature of such states the mean 0 and the standard deviation 1.
 
-        The states that a pretrained encoder gives to different texts are similar: what all texts
-        share is many times larger than their differences. Heads would need epochs to learn that.
+        What all texts share is many times larger in pretrained states than their differences.
         """
         for number, values in enumerate(states):
             spread = values.float().std(0)
@@ -149,8 +144,7 @@ class Runner:
     ) -> None:
         """Calls ``use(batch, states)`` for batches that have every document once.
 
-        The encoder runs in the runner's precision. What ``use`` computes is in float32: half
-        precision would make scores of different labels equal, and heads cost little beside it.
+        What ``use`` computes is in float32: half precision would make scores of labels equal.
         """
         if len(tokens) == 0:
             return
@@ -203,9 +197,9 @@ class Runner:
     ) -> tuple[Int32, Float32, Float32]:
         """Columns and scores (documents x k), best first; equal scores are in order of columns.
 
-        Where there are fewer labels, the column is -1 and the score -inf. ``vectors`` adds what the
-        output layer reads of each document. ``more`` are label columns of each document (-1: none)
-        that are scored as well, unless they are among the best, and make the result wider.
+        Where labels are missing, the column is -1 and the score -inf. ``vectors`` adds what the
+        output layer reads of each document, ``more`` label columns of each document (-1: none) to
+        score as well.
         """
         k = k if mask is None else min(k, len(mask))
         within = {} if mask is None else {"allowed": self.network.heads.allowing(mask.allowed)}
@@ -249,10 +243,7 @@ class Runner:
 
 
 class MakeHeads(Protocol):
-    """Heads for an encoder, and the layers that they read; a dataclass, so that it has a hash.
-
-    A large label table is drawn on ``device``, where it is trained.
-    """
+    """Heads for an encoder, and the layers that they read; a dataclass, so that it has a hash."""
 
     def __call__(
         self, encoder: Encoder, device: torch.device | None = None
@@ -260,10 +251,7 @@ class MakeHeads(Protocol):
 
 
 def network_part(network: Network, history: Mapping[str, object], report: object = None) -> Part:
-    """A trained network as one part: encoder, weights of the heads, history of the training.
-
-    Divided tables are put together, so every process must call this.
-    """
+    """A trained network as one part; every process calls this, as divided tables are joined."""
     encoder = network.encoder.state()
     heads = to_part({}, {"heads": whole_state(network.heads)}).arrays
     read = {f"states/{name}": getattr(network, name).cpu().numpy() for name in ("mean", "scale")}

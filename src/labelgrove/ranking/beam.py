@@ -84,8 +84,7 @@ def transformed(margins: Float32, kind: str) -> Float32:
 def beam_per_level(beam: int | list[int] | Literal["auto"], widths: Sequence[int]) -> list[int]:
     """The beam of each level; ``widths`` are their numbers of nodes. Extra numbers are ignored.
 
-    On a level with many clusters there are many to miss, and a wider beam finds labels that a
-    narrow one loses. On narrower levels it gains little and slows the search down.
+    On a level with many clusters a wider beam finds labels that a narrow one loses.
 
     >>> beam_per_level("auto", (8, 128, 2048, 178719)), beam_per_level([5, 20], (4, 64, 4108))
     ([10, 10, 12, 12], [5, 20, 20])
@@ -97,10 +96,7 @@ def beam_per_level(beam: int | list[int] | Literal["auto"], widths: Sequence[int
 
 
 class BeamSearch:
-    """A tree and its weights, ready to be searched.
-
-    ``features`` and ``width`` are the columns of the documents' sparse and dense blocks.
-    """
+    """A tree and its weights, over the columns of the documents' sparse and dense blocks."""
 
     def __init__(
         self,
@@ -113,9 +109,9 @@ class BeamSearch:
     ) -> None:
         if len(levels) != len(tree.parents):
             raise DataError(f"{len(levels)} levels of weights for {len(tree.parents)} tree levels")
-        for count, kind in ((features, "sparse"), (width, "dense")):
+        for count in (features, width):
             if not 0 <= count <= np.iinfo(np.int32).max:  # the kernels number them by int32
-                raise DataError(f"a ranker cannot have {count:,} {kind} features")
+                raise DataError(f"a ranker cannot have {count:,} features of a kind")
         self.tree = tree
         self.levels = levels
         self.features = features
@@ -142,19 +138,13 @@ class BeamSearch:
     def __call__(
         self, documents: FeatureParts, *, k: int, params: SearchParams, allowed: Int32 | None = None
     ) -> TopK:
-        """The k best labels of each document: columns, scores (n x k, best first) and counts.
-
-        ``allowed`` counts the allowed leaves before each position.
-        """
+        """The k best labels; ``allowed`` counts the allowed leaves before each position."""
         if k < 1:
             raise ConfigError(f"k: must be at least 1, got {k}")
         self._check(documents)
-        rows, width = documents.rows, min(k, self.tree.labels if allowed is None else allowed[-1])
-        best = TopK(
-            np.empty((rows, width), np.int32),
-            np.empty((rows, width), np.float32),
-            np.empty(rows, np.int32),
-        )
+        shape = documents.rows, min(k, self.tree.labels if allowed is None else allowed[-1])
+        counts = np.empty(documents.rows, np.int32)
+        best = TopK(np.empty(shape, np.int32), np.empty(shape, np.float32), counts)
         self._model.search(
             documents,
             beams=self._beams(params),
@@ -202,9 +192,7 @@ class BeamSearch:
     def _beams(self, params: SearchParams) -> list[int]:
         if params.exact:
             return [0] * len(self.levels)
-        if isinstance(params.beam, list) and not params.beam:
-            raise ConfigError("search.beam: a list of beams needs at least one number")
-        if isinstance(params.beam, list) and len(params.beam) > len(self.levels):
+        if isinstance(params.beam, list) and not 1 <= len(params.beam) <= len(self.levels):
             numbers, levels = len(params.beam), len(self.levels)
             raise ConfigError(f"search.beam: {numbers} numbers but the tree has {levels} levels")
         return beam_per_level(params.beam, self.tree.widths)
@@ -216,15 +204,7 @@ def sparse_only(parts: CsrParts) -> FeatureParts:
 
 
 def features_text(terms: int, width: int) -> str:
-    """The features of two blocks in words, for messages.
-
-    >>> features_text(50, 0), features_text(0, 3), features_text(50, 3)
-    ('50 features', '3 dense features', '50 sparse and 3 dense features')
-    """
-    if width == 0:
-        return f"{terms:,} features"
-    return (
-        f"{width:,} dense features"
-        if terms == 0
-        else f"{terms:,} sparse and {width:,} dense features"
-    )
+    """The features of two blocks in words, for messages."""
+    if width and terms:
+        return f"{terms:,} sparse and {width:,} dense features"
+    return f"{width:,} dense features" if width else f"{terms:,} features"

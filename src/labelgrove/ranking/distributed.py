@@ -22,7 +22,7 @@ from labelgrove.data.blocks import PIECES_PER_WORKER, Blocks, even_cuts, joined
 from labelgrove.data.features import Features
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import SearchParams, beam_per_level
-from labelgrove.ranking.negatives import NodeMiner, nodes_to_mine
+from labelgrove.ranking.negatives import Miner, NodeMiner, nodes_to_mine
 from labelgrove.ranking.solver import LevelTask, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, compress
 
@@ -67,7 +67,7 @@ def solve_on_workers(
 def solve_part(task: LevelTask, widest: int, *blocks: Features) -> ChunkedWeights:
     """Trains the children of some parents; compressed weights are half as much to send.
 
-    ``children`` has their numbers in the level, because random numbers depend on them. ``widest``
+    ``children`` has their numbers in the level, because random numbers depend on them; ``widest``
     is that of the whole level, which decides how weights are stored.
     """
     first = int(task.children[0])
@@ -91,8 +91,8 @@ def predicted_in_blocks(
     bias: float,
     params: SearchParams,
     nodes: int | Literal["auto"] | None = None,
-) -> CSR:
-    """What ``NodeMiner`` finds for all rows; every block is searched by itself."""
+) -> Miner:
+    """What ``NodeMiner`` finds; every block is searched by itself."""
     upper = tree.coarsen(len(levels))
     terms = np.inf
     if documents.is_sparse and not documents.width:
@@ -101,8 +101,8 @@ def predicted_in_blocks(
     engine = documents.engine
     settings = {"levels": levels, "bias": bias, "params": params, "nodes": count}
     shared = engine.put((upper, settings))
-    blocks = [*engine.results(engine.map(mined_nodes, documents.refs, shared))]
-    return stacked_rows(blocks)
+    mined = stacked_rows([*engine.results(engine.map(mined_nodes, documents.refs, shared))])
+    return lambda rows: as_csr(mined[rows])
 
 
 def mined_nodes(block: Features, shared: tuple[LabelTree, Table]) -> CSR:

@@ -16,6 +16,7 @@ from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, of
 from labelgrove.core.late import sparse
 from labelgrove.core.scratch import ColumnLists
 from labelgrove.core.topk import lists_to_csr
+from labelgrove.data.blocks import joined as stacked
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.labels.features import keep_largest, l2_normalised
@@ -61,10 +62,7 @@ def route(ranker: Ranker, documents: Features, search: SearchParams, *, most: in
 
 
 def nearest_clusters(routed: Routed, labels: CSR, tree: LabelTree) -> Int32:
-    """For each column of ``labels`` the cluster with the largest sum of its documents' scores.
-
-    Labels whose documents reach no cluster go to the smallest one.
-    """
+    """For each label the cluster with most of its documents' scores, or the smallest."""
     sizes = np.diff(tree.children(len(tree.parents) - 1))
     votes = as_csr(labels.T @ routed.matrix(len(sizes)))
     chosen = np.full(votes.shape[0], -1, np.int32)
@@ -112,8 +110,7 @@ def with_columns(ranker: Ranker, tree: LabelTree, columns: Columns) -> Ranker:
 class GrowthExamples:
     """Documents to learn from: features, labels (a column for each of the tree's), best clusters.
 
-    A document is a negative in its ``mined`` best clusters. ``weights`` are factors on the
-    documents' costs.
+    A document is a negative in its ``mined`` best clusters; ``weights`` multiply its costs.
     """
 
     features: Features
@@ -135,9 +132,8 @@ def solve_columns(
 ) -> Columns:
     """Weights of some label columns, trained as in the training of a whole ranker.
 
-    A label learns from the documents of its cluster: those with one of the cluster's labels, those
-    that are sent there, or both, as ``params.negatives`` says. The result is regularised towards
-    ``start``, weights of the same leaves. ``frequencies`` count the documents that are gone, too.
+    A label learns from its cluster's documents, as ``params.negatives`` says. The result is
+    regularised towards ``start``. ``frequencies`` count the documents that are gone, too.
     """
     last = len(tree.parents) - 1
     settings = params.for_labels()
@@ -154,14 +150,10 @@ def solve_columns(
     children = offsets(counts + 1)
     sizes = np.zeros(int(children[-1]), np.int64)
     sizes[places] = np.diff(own.indptr)
+    share, factors = params.mined_weight, examples.weights
+    instances = instance_lists(bearers, chosen, mined=mined, mined_weight=share, weights=factors)
     task = LevelTask(
-        instances=instance_lists(
-            bearers,
-            chosen,
-            mined=mined,
-            mined_weight=params.mined_weight,
-            weights=examples.weights,
-        ),
+        instances=instances,
         positives=ColumnLists(offsets(sizes), own.rows, own.values),
         children=children,
         params=settings,
@@ -208,7 +200,7 @@ def stand_ins(
     """Artificial documents in place of training documents that are gone, one for each label.
 
     Each has the terms with the largest weights for a label of ``clusters`` and counts as often as
-    the label had documents (``frequencies``, by label column). New labels need negatives.
+    the label had documents (``frequencies``, by label column).
     """
     last = len(ranker.levels) - 1
     parents = ranker.tree.parents[last]
@@ -241,23 +233,18 @@ def joined(first: GrowthExamples, second: GrowthExamples) -> GrowthExamples:
     def padded(array: Array, fill: float) -> Array:
         return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=fill)
 
-    weights = None
-    if first.weights is not None or second.weights is not None:
-        weights = np.concatenate(
-            [
-                np.ones(len(part.features), np.float32) if part.weights is None else part.weights
-                for part in both
-            ]
-        )
+    def weights(part: GrowthExamples) -> Float32:
+        return np.ones(len(part.features), np.float32) if part.weights is None else part.weights
+
     return GrowthExamples(
-        stacked(first.features, second.features),
+        stacked([part.features for part in both]),
         stacked_rows([widened(part.labels, labels) for part in both]),
         Routed(
             np.concatenate([padded(part.routed.clusters, -1) for part in both]),
             np.concatenate([padded(part.routed.scores, 0) for part in both]),
         ),
         max(first.mined, second.mined),
-        weights,
+        np.concatenate([weights(part) for part in both]),
     )
 
 
@@ -267,23 +254,12 @@ def widened(labels: CSR, columns: int) -> CSR:
     return as_csr(sparse.csr_array((labels.data, labels.indices, labels.indptr), shape=shape))
 
 
-def stacked(first: Features, second: Features) -> Features:
-    """The rows of both."""
-    terms, dense = None, None
-    if first.sparse is not None and second.sparse is not None:
-        terms = stacked_rows([first.sparse, second.sparse])
-    if first.dense is not None and second.dense is not None:
-        dense = np.concatenate([first.dense, second.dense.astype(first.dense.dtype)])
-    return Features(terms, dense)
-
-
 def from_own_text(
     ranker: Ranker, tree: LabelTree, labels: npt.ArrayLike, texts: Features
 ) -> Columns:
-    """Weights of labels without documents: the features of their own texts.
+    """Weights of new label columns without documents: the features of their own ``texts``.
 
-    ``texts`` has a row for each of the label columns, which are new in ``tree``. Rows get the
-    length of other labels' weights (upper quartile) and the median bias of their siblings.
+    Rows get the length of other labels' weights (upper quartile) and their siblings' median bias.
     """
     last = len(ranker.levels) - 1
     nodes = tree.leaf_positions[np.asarray(labels)].astype(np.int64)

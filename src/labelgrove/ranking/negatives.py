@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -37,22 +37,16 @@ from labelgrove.ranking.solver import RankerParams, row_lists
 from labelgrove.ranking.weights import ChunkedWeights
 
 Norm = Literal["none", "l1", "l2", "max"]
-Combine = Literal["sum", "max"]
 
 
 def targets(labels: CSR, tree: LabelTree) -> list[CSR]:
     """Per level, the nodes of each document: 1 if the document has any label below the node."""
-    return lift(with_values(labels, 1), tree, combine="max")
+    return lift(with_values(labels, 1), tree, np.maximum)
 
 
 def relevance(labels: CSR, tree: LabelTree, *, norm: Norm = "none") -> list[CSR]:
-    """Per level, the sum of the weights of a document's labels below each node.
-
-    ``norm`` scales every row of every level to a sum (l1), a length (l2) or a largest value (max)
-    of one. The entries are those of :func:`targets`.
-    """
-    levels = lift(labels, tree, combine="sum")
-    return [normalised(level, norm) for level in levels]
+    """Per level, the sum of the weights of a document's labels below each node, scaled by row."""
+    return [normalised(level, norm) for level in lift(labels, tree, np.add)]
 
 
 class Frequencies(NamedTuple):
@@ -67,21 +61,12 @@ class Frequencies(NamedTuple):
         return cls(np.bincount(labels.indices, minlength=labels.shape[1]), labels.shape[0])
 
 
-class PropensitySettings(Protocol):
-    """The constants of a propensity model in a group of parameters."""
+def label_costs(a: float, b: float, frequencies: Frequencies) -> Float32:
+    """The cost of a positive of each label column by propensities; the mean of positives is 1."""
+    from labelgrove.evaluation.metrics import propensity  # few trainings need the metrics
 
-    propensity_a: float
-    propensity_b: float
-
-
-def label_costs(params: PropensitySettings, frequencies: Frequencies) -> Float32:
-    """The cost of a positive of each label column; the mean over all positives is 1."""
-    from labelgrove.evaluation.metrics.propensity import (
-        Propensity,  # few trainings need the metrics
-    )
-
-    propensity = Propensity(params.propensity_a, params.propensity_b)
-    return propensity.costs(frequencies.labels, frequencies.documents).astype(np.float32)
+    costs = propensity.Propensity(a, b).costs(frequencies.labels, frequencies.documents)
+    return costs.astype(np.float32)
 
 
 def costs(
@@ -89,26 +74,25 @@ def costs(
 ) -> list[CSR]:
     """Per level, the nodes of each document with factors on the costs of errors on them.
 
-    With ``params.relevance="none"`` a node costs as much as the heaviest label below it: 1, unless
-    ``params.label_weights="cost"`` makes the values of ``labels`` count. With "propensity", costs
-    on the last level are multiplied by :func:`label_costs`; ``frequencies`` are those of
-    ``labels``, unless these are only a part of the training documents.
+    Without relevance a node costs as much as the heaviest label below it: 1, unless the values of
+    ``labels`` count. ``frequencies`` are those of ``labels``, unless these are only a part.
     """
     weights = labels if params.label_weights == "cost" else with_values(labels, 1)
     if params.relevance == "induce":
         levels = relevance(weights, tree, norm=params.relevance_norm)
     else:
-        levels = lift(weights, tree, combine="max")
+        levels = lift(weights, tree, np.maximum)
         if params.relevance == "last-level":
             levels[-1] = normalised(levels[-1], params.relevance_norm)
     if params.label_weights == "propensity":
-        own = label_costs(params, frequencies or Frequencies.of(labels))[tree.leaf_labels]
+        a, b = params.propensity_a, params.propensity_b
+        own = label_costs(a, b, frequencies or Frequencies.of(labels))[tree.leaf_labels]
         levels[-1] = with_values(levels[-1], levels[-1].data * own[levels[-1].indices])
     return levels
 
 
-def lift(labels: CSR, tree: LabelTree, *, combine: Combine) -> list[CSR]:
-    """Values of labels carried up the tree; a node has the sum or the largest of those below it."""
+def lift(labels: CSR, tree: LabelTree, meet: np.ufunc) -> list[CSR]:
+    """Values of labels carried up the tree, where those below a node ``meet``: add or maximum."""
     if labels.shape[1] != tree.labels:
         raise DataError(
             f"labels have {labels.shape[1]} columns but the tree has {tree.labels} labels"
@@ -121,7 +105,7 @@ def lift(labels: CSR, tree: LabelTree, *, combine: Combine) -> list[CSR]:
     leaves.sort_indices()
     levels = [leaves]
     for parents in tree.parents[:0:-1]:
-        levels.append(_to_parents(levels[-1], parents, combine))
+        levels.append(_to_parents(levels[-1], parents, meet))
     return levels[::-1]
 
 
@@ -142,7 +126,7 @@ def normalised(matrix: CSR, norm: Norm) -> CSR:
     return with_values(matrix, (values / np.repeat(size, lengths[filled])).astype(np.float32))
 
 
-def _to_parents(nodes: CSR, parents: Int32, combine: Combine) -> CSR:
+def _to_parents(nodes: CSR, parents: Int32, meet: np.ufunc) -> CSR:
     """One level up. Parents ascend with their children, so siblings are side by side."""
     above = int(parents[-1]) + 1
     if nodes.nnz == 0:
@@ -152,7 +136,6 @@ def _to_parents(nodes: CSR, parents: Int32, combine: Combine) -> CSR:
     first[1:] = columns[1:] != columns[:-1]
     first[nodes.indptr[:-1][np.diff(nodes.indptr) > 0]] = True
     starts = np.flatnonzero(first)
-    meet = np.add if combine == "sum" else np.maximum
     data = meet.reduceat(nodes.data, starts)
     indptr = offsets(first)[nodes.indptr]
     return sparse.csr_array((data, columns[starts], indptr), shape=(nodes.shape[0], above))
@@ -174,10 +157,7 @@ def mining_search(search: SearchParams, params: RankerParams) -> SearchParams | 
 
 
 class NodeMiner:
-    """Finds the best nodes of each document on the last of the trained ``levels``.
-
-    The search is that of prediction; ``nodes`` is how many, see :func:`nodes_to_mine`.
-    """
+    """Finds the best nodes of each document on the last of the trained ``levels``."""
 
     def __init__(
         self,
@@ -220,11 +200,7 @@ def nodes_to_mine(
 
 
 def given_nodes(given: CSR | None, tree: LabelTree, documents: int) -> list[CSR | None]:
-    """Negatives given by the caller, as one documents x nodes matrix per level of parents.
-
-    ``given`` is a documents x labels shortlist: all nodes above its labels see the document. The
-    first level has no nodes above it and always learns from all documents.
-    """
+    """A documents x labels shortlist, lifted to each level of parents; all learn on the first."""
     if given is None:
         return [None] * len(tree.parents)
     shortlist = _without_zeros(given, "negatives")
@@ -239,8 +215,8 @@ def given_nodes(given: CSR | None, tree: LabelTree, documents: int) -> list[CSR 
 def shortlisted(shortlist: CSR, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
     """A shortlist for the last level: documents x clusters, and documents x leaves or None.
 
-    ``shortlist`` is documents x clusters (nodes above the labels: all labels of a cluster see the
-    document), or documents x labels (only those labels see it).
+    Of ``shortlist``, documents x clusters means all labels of a cluster see the document; documents
+    x labels, only those labels.
     """
     matrix = _without_zeros(shortlist, "shortlist")
     clusters = tree.widths[-2] if len(tree.widths) > 1 else 1
@@ -286,7 +262,6 @@ def instance_lists(
 
 
 def _without_zeros(matrix: MatrixLike, name: str) -> CSR:
-    """A copy as CSR without stored zeros."""
     copy = as_csr(matrix, name=name).copy()
     copy.eliminate_zeros()
     return copy
@@ -297,11 +272,7 @@ Miner = Callable[[slice], CSR]
 
 @dataclass
 class LevelLists:
-    """Makes the lists of each level of a tree from the documents' labels.
-
-    ``given`` has further documents x parents matrices, see ``given_nodes``; ``listed`` is a
-    shortlist for the last level, see ``shortlisted``; ``weights`` are factors per document.
-    """
+    """Makes each level's lists from labels, ``given_nodes``, ``shortlisted`` and factors."""
 
     labels: CSR
     tree: LabelTree
@@ -328,13 +299,11 @@ class LevelLists:
         for rows in row_ranges(self.labels.shape[0]):
             weights = None if self.weights is None else self.weights[rows]
             levels = self._levels(rows)
-            block = self._instances(number, rows, levels, weights, miner)
-            instances.add(block, first=rows.start)
-            block = row_lists(levels[number], weights)
-            positives.add(block, first=rows.start)
+            own = self._instances(number, rows, levels, weights, miner)
+            instances.add(own, first=rows.start)
+            positives.add(row_lists(levels[number], weights), first=rows.start)
             if own_negatives is not None:
-                block = row_lists(own_negatives[rows], weights)
-                negatives.add(block, first=rows.start)
+                negatives.add(row_lists(own_negatives[rows], weights), first=rows.start)
         return (
             instances.joined(),
             positives.joined(),
@@ -362,17 +331,10 @@ class LevelLists:
         bearers = as_csr(np.ones((count, 1))) if number == 0 else levels[number - 1]
         given = self.given[number]
         chosen = [] if given is None else [given[rows]]
-        mined = None
+        mined = None if miner is None else miner(rows)
         if number == len(self.tree.parents) - 1 and self.listed is not None:
             chosen = [self.listed[0][rows]]
-        else:
-            mined = None if miner is None else miner(rows)
-            if not (chosen or mined is not None) or self.params.negatives in ("tfn", "tfn+man"):
-                chosen.append(bearers)
-        return instance_lists(
-            bearers,
-            chosen,
-            mined=mined,
-            mined_weight=self.params.mined_weight,
-            weights=weights,
-        )
+        elif not (chosen or mined is not None) or self.params.negatives in ("tfn", "tfn+man"):
+            chosen.append(bearers)
+        share = self.params.mined_weight
+        return instance_lists(bearers, chosen, mined=mined, mined_weight=share, weights=weights)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.aliases import Progress
+from labelgrove.core.aliases import Progress, Table
 from labelgrove.core.arrays import (
     CSR,
     Array,
@@ -66,11 +66,9 @@ class Ranker(BeamSearch):
     ) -> TopK:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
-        ``documents`` are Features, a sparse matrix or an array; a model with only sparse or only
-        dense features reads a matrix or an array as those. Rows are sorted by (-score, column).
-        The tree is pruned to the labels of ``allow`` before the search. A row is full unless fewer
-        than k labels are allowed: the beam widens if it must. The rest of a row is padding: -1 and
-        -inf.
+        Rows are sorted by (-score, column). The tree is pruned to the labels of ``allow`` first,
+        and the beam widens if it must, so that a row is full unless fewer than k labels are
+        allowed; the rest is padding: -1 and -inf.
         """
         allowed = None if allow is None else allow.over(self.tree)
         return self(self.parts(documents), k=k, params=self._valid(params), allowed=allowed)
@@ -97,18 +95,12 @@ class Ranker(BeamSearch):
                     f"columns has shape {pattern.shape}, not {rows} documents x "
                     f"{self.tree.labels} labels"
                 )
-            pairs = csr_parts(pattern, name="columns", finite=False)
-            scores = self.score_pairs(
-                parts, indptr=pairs.indptr, columns=pairs.indices, params=params
-            )
+            indptr, asked = csr_parts(pattern, name="columns", finite=False)[:2]
+            scores = self.score_pairs(parts, indptr=indptr, columns=asked, params=params)
             return with_values(pattern, scores)
         same = np.asarray(columns, np.int32)
-        scores = self.score_pairs(
-            parts,
-            indptr=np.arange(rows + 1, dtype=np.int64) * len(same),
-            columns=np.tile(same, rows),
-            params=params,
-        )
+        indptr, asked = np.arange(rows + 1, dtype=np.int64) * len(same), np.tile(same, rows)
+        scores = self.score_pairs(parts, indptr=indptr, columns=asked, params=params)
         return scores.reshape(rows, len(same))
 
     def _valid(self, params: SearchParams | None) -> SearchParams:
@@ -135,11 +127,7 @@ class Ranker(BeamSearch):
         return as_features(documents, name="documents").parts(name="documents")
 
     def compressed(self, storage: Storage) -> Ranker:
-        """The same ranker with the weights of sparse features stored in fewer bytes.
-
-        ``float16`` has 11 bits of precision; ``int8`` has 8, with a scale for each node. Children
-        of small clusters become single bytes in any case.
-        """
+        """The same ranker with the weights of sparse features stored in fewer bytes."""
         levels = [
             compress(level, self.tree.children(number), storage)
             for number, level in enumerate(self.levels)
@@ -152,31 +140,22 @@ class Ranker(BeamSearch):
 
     def columns(self, level: int, nodes: npt.ArrayLike) -> Columns:
         """The weights of some nodes of a level (counted from 0) in single precision."""
-        return read_columns(
-            self.levels[level],
-            self.tree.children(level),
-            nodes,
-            features=self.features,
-            width=self.width,
-        )
+        weights, children = self.levels[level], self.tree.children(level)
+        return read_columns(weights, children, nodes, features=self.features, width=self.width)
 
     def state(self) -> Part:
-        arrays: dict[str, Array] = {
-            f"tree.{name}": array for name, array in self.tree.state().arrays.items()
-        }
-        for name, array in _level_arrays(self.levels).items():
-            arrays[f"level.{name}"] = array
+        tree = {f"tree.{name}": array for name, array in self.tree.state().arrays.items()}
+        levels = {f"level.{name}": array for name, array in _level_arrays(self.levels).items()}
         config = {"levels": len(self.levels), "features": self.features, "width": self.width}
-        return Part(config | {"bias": self.bias}, arrays)
+        return Part(config | {"bias": self.bias}, tree | levels)
 
     @classmethod
     def from_state(cls, part: Part) -> Ranker:
         """The ranker that :meth:`state` described; memory-mapped weights stay on disk."""
-
         count = int(part.config["levels"])
         return cls(
             LabelTree.from_state(Part({"levels": count}, _below(part.arrays, "tree."))),
-            [ChunkedWeights(**_below(part.arrays, f"level.{number}.")) for number in range(count)],
+            _levels_of(part, "level.", count),
             features=int(part.config["features"]),
             bias=float(part.config["bias"]),
             width=int(part.config.get("width", 0)),
@@ -202,8 +181,8 @@ def search_trees(
 ) -> TopK:
     """The k best labels by mean score over the trees: columns, scores (n x k) and counts.
 
-    A label that a tree does not find counts as 0 there. If scores are margins, it counts as much as
-    the worst label that the tree found for the document.
+    A label that a tree does not find counts as 0 there, or, where scores are margins, as the worst
+    label that the tree found for the document.
     """
     if len(rankers) == 1:
         return rankers[0].search(documents, k=k, params=params, allow=allow)
@@ -283,7 +262,10 @@ def train_ranker(
     lists = LevelLists(y, tree, params, given, listed, weights, scratch)
     parents = [1, *tree.widths[:-1]]
     saved = Checkpoints(checkpoints) if checkpoints and is_first_process() else None
-    levels = [] if saved is None else _finished_levels(saved)
+    levels: list[ChunkedWeights] = []
+    if saved is not None and (latest := saved.latest()) is not None:  # it was interrupted
+        _, part = latest
+        levels = _levels_of(part, "", part.config["levels"])
     for number in range(len(levels), len(parents)):
         done = sum(parents[:number])
 
@@ -296,9 +278,13 @@ def train_ranker(
             levels.append(ChunkedWeights.empty(tree.children(number), width=x.width))
             continue
         mines = number > 0 and (params.mined_levels == "all" or last)
-        miner = None
+        miner: Miner | None = None
         if params.negatives in ("man", "tfn+man") and mines and listed is None:
-            miner = _miner(x, tree, levels, params, search)
+            how: Table = {"bias": params.bias, "params": search, "nodes": params.mined_nodes}
+            if isinstance(x, Blocks):
+                miner = predicted_in_blocks(x, tree, levels, **how)
+            else:
+                miner = NodeMiner(x, tree, levels, **how)
         instances, positives, own_negatives = lists(number, miner)
         task = LevelTask(
             instances,
@@ -319,26 +305,9 @@ def train_ranker(
         del task, instances, positives, own_negatives, miner
         if saved is not None and not last:  # the last level ends the stage, which is stored
             saved.save(Part({"levels": len(levels)}, _level_arrays(levels)), step=len(levels))
-    levels[:-1] = [
-        compress(level, tree.children(number), params.storage)
-        for number, level in enumerate(levels[:-1])
-    ]
+    for number, level in enumerate(levels[:-1]):
+        levels[number] = compress(level, tree.children(number), params.storage)
     return Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
-
-
-def _miner(
-    x: Features | Blocks,
-    tree: LabelTree,
-    levels: list[ChunkedWeights],
-    params: RankerParams,
-    search: SearchParams,
-) -> Miner:
-    """Finds the nodes that the levels above predict for some documents."""
-    bias, nodes = params.bias, params.mined_nodes
-    if not isinstance(x, Blocks):
-        return NodeMiner(x, tree, levels, bias=bias, params=search, nodes=nodes)
-    mined = predicted_in_blocks(x, tree, levels, bias=bias, params=search, nodes=nodes)
-    return lambda rows: as_csr(mined[rows])
 
 
 def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, Array]:
@@ -349,16 +318,9 @@ def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, Array]:
     }
 
 
-def _finished_levels(saved: Checkpoints) -> list[ChunkedWeights]:
-    """The levels that an interrupted training had finished."""
-    latest = saved.latest()
-    if latest is None:
-        return []
-    part = latest[1]
-    return [
-        ChunkedWeights(**_below(part.arrays, f"{number}."))
-        for number in range(part.config["levels"])
-    ]
+def _levels_of(part: Part, prefix: str, count: int) -> list[ChunkedWeights]:
+    """The levels whose arrays :func:`_level_arrays` named."""
+    return [ChunkedWeights(**_below(part.arrays, f"{prefix}{n}.")) for n in range(count)]
 
 
 def _below(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:

@@ -136,11 +136,7 @@ def row_lists(matrix: CSR, factors: Float32 | None = None) -> ColumnLists:
 
 @dataclass(frozen=True)
 class Start:
-    """Weights that a level's nodes start from, such as the output layer of a neural network.
-
-    ``weights`` has one row per node: a SciPy matrix for the sparse features, an array for the dense
-    ones, or ``Features`` for both. A node adds its ``bias`` to its margins.
-    """
+    """Weights that a level's nodes start from, a row and a bias each, such as a head's."""
 
     weights: Features | MatrixLike
     bias: npt.ArrayLike | None = None
@@ -190,9 +186,8 @@ def solve_level(
 ) -> ChunkedWeights:
     """Trains one classifier per child node on the instances of its parent.
 
-    A large level is made in ``scratch``. ``on_block`` is called several times a second with the
-    number of finished parents, a fraction where work on some is under way; an interrupt takes
-    effect then.
+    ``on_block`` is called several times a second with the number of finished parents, a fraction
+    where work on some is under way; an interrupt takes effect then.
     """
     instances, positives, negatives = task.instances, task.positives, task.negatives
     children, params, widest = task.children, task.params, task.widest
@@ -207,14 +202,10 @@ def solve_level(
             f"a cluster has {widest:,} labels; at most {WIDEST_CLUSTER:,} fit: lower max_leaf_size"
         )
     parts = features.parts()
-    for name, lists in (
-        ("instances", instances),
-        ("positives", positives),
-        ("negatives", negatives),
-    ):
-        if lists is None or len(lists.rows) == 0:
-            continue
-        if not 0 <= lists.rows.min() <= lists.rows.max() < parts.rows:
+    all_lists = {"instances": instances, "positives": positives, "negatives": negatives}
+    for name, lists in all_lists.items():
+        rows = np.zeros(0) if lists is None else lists.rows
+        if len(rows) and not 0 <= rows.min() <= rows.max() < parts.rows:
             raise DataError(f"{name}: a row number lies outside 0..{parts.rows - 1}")
     options = _native.SolverOptions(
         loss=LOSSES.index(params.loss),
@@ -266,7 +257,7 @@ def solve_level(
     instance = instance_bytes(len(parts.sparse.data) / parts.rows, widest)
     load = children / GROUP_NODES
     if scratch is not None:
-        load = load + instances.indptr * (instance / scratch.memory)
+        load += instances.indptr * (instance / scratch.memory)
     groups = entry_ranges(load, 1)
     return ChunkedWeights.concat((solved(group.start, group.stop) for group in groups), scratch)
 
@@ -282,10 +273,8 @@ def _start_parts(
 ) -> tuple[FeatureParts, Float32]:
     """Weights to start from, checked, as the kernel reads them."""
     weights = start.features
-    for kind, columns, expected in (
-        ("sparse", weights.terms, like.terms),
-        ("dense", weights.width, like.width),
-    ):
+    widths = {"sparse": (weights.terms, like.terms), "dense": (weights.width, like.width)}
+    for kind, (columns, expected) in widths.items():
         if columns not in (0, expected):
             raise DataError(f"start has {columns} {kind} features, the documents have {expected}")
     added = np.zeros(0, np.float32) if start.bias is None else np.asarray(start.bias, np.float32)

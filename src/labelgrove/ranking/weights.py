@@ -119,10 +119,7 @@ class ChunkedWeights:
     def concat(
         cls, parts: Iterable[ChunkedWeights], scratch: Scratch | None = None
     ) -> ChunkedWeights:
-        """Chunks of consecutive parents as one level; a single part as it is.
-
-        With ``scratch``, the level is made there, and the first part has the types of its arrays.
-        """
+        """Chunks of consecutive parents as one level; in ``scratch`` with the first's types."""
         rest = iter(parts)
         first = next(rest)
         second = next(rest, None)
@@ -219,8 +216,7 @@ def compress(
 ) -> ChunkedWeights:
     """The same level with its sparse weights in another ``storage``.
 
-    Children become bytes if no parent has more than 256 of them, whatever the storage. ``widest``
-    is the most children of a parent, if ``weights`` are only some of the level's chunks.
+    Children become bytes if no parent has more than 256 of them (``widest``: in the whole level).
     """
     if storage not in get_args(Storage):
         raise ConfigError(
@@ -241,10 +237,7 @@ def compress(
 
 
 def _stored(values: Float32, nodes: Int64, count: int, storage: str) -> tuple[Array, Float32]:
-    """Values in the form that ``storage`` names, and the scales of ``count`` nodes, if it has any.
-
-    ``nodes`` are those of the values, from 0.
-    """
+    """Values of ``nodes``, from 0, as ``storage`` says, and the scales of ``count`` nodes."""
     if storage == "float32":
         return values, np.zeros(0, np.float32)
     if storage == "float16":
@@ -268,10 +261,7 @@ def dense_weights(level: ChunkedWeights, children: Int64, width: int) -> Float32
 
 @dataclass(frozen=True)
 class Columns:
-    """Weights of some nodes of a level, a row for each of ``nodes`` (ascending).
-
-    ``dense`` has no columns if there are no dense features.
-    """
+    """Weights of some nodes of a level, a row for each of ``nodes`` (ascending)."""
 
     nodes: Int64
     sparse: CSR
@@ -326,9 +316,9 @@ def write_columns(
 ) -> ChunkedWeights:
     """A copy of the level in which the nodes of ``columns`` have the weights given there.
 
-    Parents may have got further children after those that they had: ``before`` and ``after`` say
-    where each parent's children begin. ``columns.nodes`` are numbered as in ``after`` and must
-    include all new nodes. Values get the level's storage; all other nodes keep their bits.
+    Parents may have got further children: ``before`` and ``after`` say where each parent's begin.
+    ``columns.nodes`` are numbered as in ``after`` and include all new nodes; all others keep their
+    bits.
     """
     width = columns.dense.shape[1]
     matrix = columns.sparse.copy()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import labelgrove
-from labelgrove.engines import LocalEngine
+from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.experiments.bench import config as config_module
 from labelgrove.experiments.bench.config import Bench, BenchRow, create_row
@@ -104,7 +104,7 @@ def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
     ]
     bench = Bench.from_config({"intervals": 0, "methods": rows})
     one = BenchFolder(bench, data, tmp_path / "one").run()
-    many = BenchFolder(bench, data, tmp_path / "many").run(engine=LocalEngine())
+    many = BenchFolder(bench, data, tmp_path / "many").run(engine=Engine())
     fields = ("row", "metrics", "error", "key", "published")
     for mine, theirs in zip(one, many, strict=True):
         assert {k: mine.get(k) for k in fields} == {k: theirs.get(k) for k in fields}
@@ -115,9 +115,7 @@ def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
         models = [labelgrove.load(tmp_path / name / "models" / slug) for name in ("one", "many")]
         assert_same_bits(*models)
     messages: list[str] = []
-    again = BenchFolder(bench, data, tmp_path / "many").run(
-        engine=LocalEngine(), say=messages.append
-    )
+    again = BenchFolder(bench, data, tmp_path / "many").run(engine=Engine(), say=messages.append)
     assert messages[0] == "bad: a worker trains it" and "parabel: measured before" in messages
     assert [r.get("metrics") for r in again] == [r.get("metrics") for r in many]
 

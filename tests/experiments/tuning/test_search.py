@@ -16,7 +16,7 @@ pytest.importorskip("optuna")
 from labelgrove import Corpus, Linear, tune
 from labelgrove.core.params import read_toml
 from labelgrove.data.shop import shop_corpus
-from labelgrove.engines import LocalEngine
+from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, DataError, StorageError
 from labelgrove.experiments import attempts
 from labelgrove.experiments.attempts import Attempt
@@ -288,7 +288,7 @@ def test_defaults_outside_the_space_are_not_claimed(parts: Any) -> None:
     assert "defaults" not in result.table()
 
 
-class Two(LocalEngine):
+class Two(Engine):
     """An engine with two workers, which are this process."""
 
     workers = 2

@@ -11,14 +11,14 @@ import pytest
 from labelgrove import Auto, Ensemble, Linear, TfidfParams
 from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.engines import LocalEngine
+from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError
 from support.run_logs import computed
 from support.sharding import assert_same_bits
 from support.small_models import Messages, planted
 
 
-class Counting(LocalEngine):
+class Counting(Engine):
     """An engine that notes what it was asked for."""
 
     def __init__(self) -> None:

@@ -16,12 +16,12 @@ from labelgrove.data.features import Features
 from labelgrove.data.formats import ReadOptions, ReadReport
 from labelgrove.data.formats.shards import read_shards
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.engines import LocalEngine
+from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, DataError, LabelgroveWarning
 from support.sharding import PARTS, SETTINGS, assert_same_bits, made, rows, write_shards
 
 
-class Workers(LocalEngine):
+class Workers(Engine):
     workers = 2
 
 

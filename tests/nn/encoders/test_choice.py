@@ -29,23 +29,21 @@ def here(tmp_path, monkeypatch):
     return names
 
 
-def test_local_files_of_the_right_language_come_first(here):
-    here |= {"NETWORK", ENGLISH[1], MULTILINGUAL[2]}
-    name, reason = choose_encoder(TEXTS["en"])
-    assert name == ENGLISH[1] and reason == "the texts are in English, and it is on this machine"
-    assert choose_encoder(TEXTS["de"]).name == MULTILINGUAL[2]
-
-
-def test_then_a_download(here):
-    here |= {"NETWORK", ENGLISH[1]}
-    name, reason = choose_encoder(TEXTS["de"])
-    assert name == MULTILINGUAL[0] and reason.endswith("it comes from the Hugging Face Hub")
-
-
-def test_then_an_english_one_with_a_word_of_warning(here):
-    here |= {ENGLISH[2]}
-    name, reason = choose_encoder(TEXTS["de"])
-    assert name == ENGLISH[2] and "no multilingual encoder can be reached" in reason
+@pytest.mark.parametrize(
+    ("reachable", "language", "name", "reason"),
+    [
+        ({"NETWORK", ENGLISH[1]}, "en", ENGLISH[1], "in English, and it is on this machine"),
+        ({"NETWORK", ENGLISH[1], MULTILINGUAL[2]}, "de", MULTILINGUAL[2], "on this machine"),
+        ({"NETWORK", ENGLISH[1]}, "de", MULTILINGUAL[0], "it comes from the Hugging Face Hub"),
+        ({ENGLISH[2]}, "de", ENGLISH[2], "no multilingual encoder can be reached"),
+    ],
+)
+def test_files_here_come_before_downloads_and_the_language_counts(
+    here, reachable, language, name, reason
+):
+    here |= reachable
+    choice = choose_encoder(TEXTS[language])
+    assert choice.name == name and reason in choice.reason
 
 
 @pytest.mark.parametrize(("language", "remedy"), [("en", "pip install"), ("de", MULTILINGUAL[0])])

@@ -160,16 +160,6 @@ def test_the_longest_text_is_read_of_the_config(tmp_path, config, longest):
     assert longest_text(tmp_path) == longest
 
 
-def test_settings_travel_through_toml_values():
-    params = EncoderParams.from_dict({"freeze": 2, "dropout": "none", "pooling": "mean"})
-    assert (params.freeze, params.dropout) == (2, None)
-    assert EncoderParams.from_dict({"freeze": "embeddings"}).freeze == "embeddings"
-    with pytest.raises(ConfigError, match=r"encoder\.freeze: must be at least 0"):
-        EncoderParams.from_dict({"freeze": -1}, "encoder")
-    with pytest.raises(ConfigError, match=r"did you mean encoder\.max_tokens"):
-        EncoderParams.from_dict({"max_token": 1}, "encoder")
-
-
 def test_without_torch_settings_import_and_encoders_name_the_extra():
     source = """
 import sys

@@ -10,20 +10,10 @@ from scipy import sparse
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.methods.cascadexml.params import CascadeParams  # noqa: E402
-
 from labelgrove.labels.tree import LabelTree  # noqa: E402
-from labelgrove.methods.cascadexml.net import CascadeNet  # noqa: E402
+from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
-from labelgrove.nn.heads.candidates import (  # noqa: E402
-    AllowedNodes,
-    TreeIndex,
-    best,
-    favour,
-    found_labels,
-    occurrences,
-    shortlist,
-)
+from labelgrove.nn.heads import candidates  # noqa: E402
 from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels  # noqa: E402
 from support.nn_problems import random_labels, random_tree  # noqa: E402
 
@@ -49,7 +39,7 @@ def listed_children(tree, kept, kept_mask):
 @given(seeds)
 def test_children_in_the_order_of_their_parents(seed):
     tree, _, kept, kept_mask = problem(seed)
-    listed = TreeIndex(tree).below(2, kept, kept_mask)
+    listed = candidates.TreeIndex(tree).below(2, kept, kept_mask)
     for row in range(len(kept)):
         expected = listed_children(tree, kept[row], kept_mask[row])
         ids = listed.ids[row][listed.mask[row]].tolist()
@@ -62,7 +52,7 @@ def test_children_in_the_order_of_their_parents(seed):
 @given(seeds)
 def test_true_nodes_of_every_level(seed):
     tree, rows, _, _ = problem(seed)
-    levels = TreeIndex(tree).true_nodes(RaggedLabels.from_rows(rows))
+    levels = candidates.TreeIndex(tree).true_nodes(RaggedLabels.from_rows(rows))
     for number, row in enumerate(rows):
         nodes = sorted(int(tree.leaf_positions[column]) for column in row)
         for level in (2, 1, 0):
@@ -76,9 +66,9 @@ def test_true_nodes_of_every_level(seed):
 @given(seeds, st.sampled_from([None, 1, 5, 12, 30]))
 def test_shortlists_hold_children_and_true_nodes_once(seed, most):
     tree, rows, kept, kept_mask = problem(seed)
-    index = TreeIndex(tree)
+    index = candidates.TreeIndex(tree)
     truth = index.true_nodes(RaggedLabels.from_rows(rows))
-    listed = shortlist(index, 2, kept, kept_mask, truth, most=most)
+    listed = candidates.shortlist(index, 2, kept, kept_mask, truth, most=most)
     for row, columns in enumerate(rows):
         true = {int(tree.leaf_positions[column]) for column in columns}
         children = listed_children(tree, kept[row], kept_mask[row])
@@ -98,13 +88,13 @@ def test_shortlists_hold_children_and_true_nodes_once(seed, most):
 
 def test_limits_and_widths_of_shortlists():
     tree, _, kept, kept_mask = problem(0)
-    listed = shortlist(TreeIndex(tree), 2, kept, kept_mask, most=5)
+    listed = candidates.shortlist(candidates.TreeIndex(tree), 2, kept, kept_mask, most=5)
     for row in range(len(kept)):
         expected = listed_children(tree, kept[row], kept_mask[row])[:5]
         assert listed.ids[row][listed.mask[row]].tolist() == expected
 
     rng = np.random.default_rng(0)
-    index = TreeIndex(random_tree(rng, [5, 60]))
+    index = candidates.TreeIndex(random_tree(rng, [5, 60]))
     on = torch.ones(2, 3, dtype=torch.bool)
     widths = {
         index.below(1, torch.tensor(np.stack([rng.permutation(5)[:3]] * 2)), on).ids.shape
@@ -117,9 +107,9 @@ def test_limits_and_widths_of_shortlists():
 @given(seeds)
 def test_occurrences_count_labels_below_a_node(seed):
     tree, rows, _, _ = problem(seed)
-    truth = TreeIndex(tree).true_nodes(RaggedLabels.from_rows(rows))
+    truth = candidates.TreeIndex(tree).true_nodes(RaggedLabels.from_rows(rows))
     everyone = torch.arange(9).repeat(len(rows), 1)
-    counts = occurrences(truth[1], everyone)
+    counts = candidates.occurrences(truth[1], everyone)
     for row, columns in enumerate(rows):
         parents = tree.parents[2][tree.leaf_positions[columns]] if columns else []
         assert counts[row].tolist() == np.bincount(parents, minlength=9).tolist()
@@ -129,36 +119,36 @@ def test_occurrences_count_labels_below_a_node(seed):
 @given(seeds)
 def test_found_labels_counts_labels_and_not_nodes(seed):
     tree, rows, kept, kept_mask = problem(seed)
-    truth = TreeIndex(tree).true_nodes(RaggedLabels.from_rows(rows))
+    truth = candidates.TreeIndex(tree).true_nodes(RaggedLabels.from_rows(rows))
     hits = total = 0
     for row, columns in enumerate(rows):
         for column in columns:
             parent = tree.parents[2][tree.leaf_positions[column]]
             hits += int(parent) in kept[row][kept_mask[row]].tolist()
             total += 1
-    assert found_labels(kept, kept_mask, truth[1]).tolist() == [hits, total]
+    assert candidates.found_labels(kept, kept_mask, truth[1]).tolist() == [hits, total]
 
 
 def test_best_and_favour():
     logits = torch.tensor([[2.0, 50.0, 49.0, -3.0]])
     targets = torch.tensor([[False, False, False, True]])
     mask = torch.tensor([[True, True, True, True]])
-    places, real = best(favour(logits, targets), mask, 3)
+    places, real = candidates.best(candidates.favour(logits, targets), mask, 3)
     assert places.tolist() == [[3, 1, 2]]
     assert real.all()
-    places, real = best(logits, torch.tensor([[True, False, False, False]]), 2)
+    places, real = candidates.best(logits, torch.tensor([[True, False, False, False]]), 2)
     assert places[0, 0] == 0
     assert real.tolist() == [[True, False]]
     # Probabilities of both would round to 1 in float32.
-    assert best(logits, None, 1)[0].tolist() == [[1]]
+    assert candidates.best(logits, None, 1)[0].tolist() == [[1]]
 
 
 def test_nodes_needed_and_documents_below_them():
-    index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
+    index = candidates.TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
     labels = sparse.csr_array([[1, 0, 1], [1, 0, 0], [0, 0, 0]])
     assert [counts.tolist() for counts in index.bearers(labels)] == [[2, 0], [1, 2, 0]]
     # Two clusters with 2 and 1 groups; these have 1, 3 and 2 labels.
-    index = TreeIndex(LabelTree([[0, 0], [0, 0, 1], [0, 1, 1, 1, 2, 2]], np.arange(6)))
+    index = candidates.TreeIndex(LabelTree([[0, 0], [0, 0, 1], [0, 1, 1, 1, 2, 2]], np.arange(6)))
     needed = {1: [1, 1], 2: [2, 2], 3: [2, 2], 4: [2, 3], 99: [2, 3]}
     assert {k: index.needed(k) for k in needed} == needed
     assert [index.most_children(2, kept=kept) for kept in (1, 2, 9)] == [8, 8, 8]
@@ -254,8 +244,8 @@ def test_with_few_kept_k_allowed_labels_are_found_and_no_other(case, keep, k):
 @settings(max_examples=30)
 @given(trees(), st.integers(1, 12))
 def test_a_mask_that_allows_all_needs_what_the_tree_needs(tree, k):
-    index = TreeIndex(tree)
-    nodes = AllowedNodes(index, np.ones(tree.labels, bool))
+    index = candidates.TreeIndex(tree)
+    nodes = candidates.AllowedNodes(index, np.ones(tree.labels, bool))
     assert nodes.needed(k) == index.needed(k)
     assert [len(level) for level in nodes.levels] == list(tree.widths)
 
@@ -264,7 +254,7 @@ def test_one_allowed_label_needs_one_node_per_level():
     tree = LabelTree([[0] * 8, np.repeat(np.arange(8), 8)], np.arange(64))
     allowed = np.zeros(64, bool)
     allowed[63] = True
-    nodes = AllowedNodes(TreeIndex(tree), allowed)
+    nodes = candidates.AllowedNodes(candidates.TreeIndex(tree), allowed)
     assert nodes.needed(5) == [1]
     assert nodes.levels[0].nonzero().flatten().tolist() == [7]
 

@@ -5,13 +5,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from labelgrove.errors import ModelFormatError  # noqa: E402
-from labelgrove.nn.training.averaging import Average  # noqa: E402
 from labelgrove.nn.training.checkpoint import (  # noqa: E402
     BestWeights,
     fill,
     from_part,
     to_part,
 )
+from labelgrove.nn.training.updates import Average  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

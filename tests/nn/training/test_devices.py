@@ -9,7 +9,6 @@ torch = pytest.importorskip("torch")
 
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.training.devices import (  # noqa: E402
-    Workers,
     autocast,
     choose_device,
     choose_precision,
@@ -89,19 +88,6 @@ def test_seeds_depend_on_every_number():
             draws.append(torch.rand(2))
     assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
     assert memory_in_use(CPU) is None
-
-
-def test_a_process_on_its_own_changes_nothing(monkeypatch):
-    monkeypatch.delenv("RANK", raising=False)
-    workers = Workers.start(CPU)
-    assert (workers.device, workers.rank, workers.count) == (CPU, 0, 1)
-    module, ids, rows = torch.nn.Linear(1, 1), torch.tensor([3]), torch.ones(1, 2)
-    assert workers.wrap(module) is module
-    with workers.apart(module):
-        pass
-    assert workers.agree(2.5) == 2.5
-    assert workers.mean(rows) is rows
-    assert workers.gather_rows(ids, rows) == (ids, rows)
 
 
 def test_interrupts_are_held_back_only_where_that_is_possible():

@@ -36,7 +36,7 @@ def test_it_learns_and_reports():
     result = run(model, replace(PARAMS, epochs=8), reporter=Reporter([events.append], interval=0))
     losses = [record["loss"] for record in result.history if "loss" in record]
     assert losses[-1] < 0.5 * losses[0]
-    assert result.steps == 8 * 12
+    assert result.step == 8 * 12
     assert result.tokens == 8 * 46 * 3
     assert result.tokens_per_second > 0
     assert [e.kind for e in events if e.kind.startswith("stage")] == ["stage_start", "stage_end"]
@@ -88,7 +88,7 @@ def test_a_stopped_and_resumed_run_ends_with_the_same_bits(tmp_path, settings):
 
     again = Model()
     finished = run(again, params, folder=tmp_path)
-    assert (finished.resumed_from, finished.history) == (result.steps, result.history)
+    assert (finished.resumed_from, finished.history) == (result.step, result.history)
     assert_same_bits(whole, again)
 
 
@@ -221,7 +221,7 @@ def test_accumulation_equals_the_large_batch(clip_norm):
     result = train(other, Task(Batches(4), loss_of), small)
     losses = [[record["loss"] for record in run.history] for run in (large, result)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    assert result.steps == 2 * 4  # the last update of an epoch has three batches, one of them of 2
+    assert result.step == 2 * 4  # the last update of an epoch has three batches, one of them of 2
     for name, value in one.state_dict().items():
         assert torch.allclose(value, other.state_dict()[name], atol=2e-5), name
 
@@ -265,8 +265,8 @@ def test_fp16_leaves_out_updates_that_overflow():
 
 
 def test_limits_on_updates_and_what_cannot_be_trained():
-    assert run(Model(), replace(PARAMS, epochs=0.5)).steps == 6
-    assert run(Model(), replace(PARAMS, max_steps=14)).steps == 14
+    assert run(Model(), replace(PARAMS, epochs=0.5)).step == 6
+    assert run(Model(), replace(PARAMS, max_steps=14)).step == 14
     pytest.raises(ConfigError, run, Model(), LoopParams(accumulate=0)).match("accumulate: must be")
 
     class Nothing(Batches):

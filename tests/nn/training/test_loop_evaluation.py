@@ -134,7 +134,7 @@ def test_training_stops_when_the_score_stops_rising():
     left = iter(scores)
     params = replace(PARAMS, epochs=50, evaluations_per_epoch=4, patience=3)
     result = run(Model(), params, evaluate=lambda: next(left))
-    assert (result.steps, result.best_score, result.best_step) == (15, 0.5, 6)
+    assert (result.step, result.best_score, result.best_step) == (15, 0.5, 6)
     assert result.stopped_early
 
 
@@ -152,7 +152,7 @@ def test_patience_waits_for_averaging_to_begin():
     scores = itertools.count(0, -1)
     params = replace(PARAMS, max_steps=24, evaluations_per_epoch=12, patience=3, average="swa")
     result = run(Model(), replace(params, swa_start=10), evaluate=lambda: next(scores))
-    assert (result.steps, result.stopped_early) == (12, True)  # 10, 11 and 12 were no better
+    assert (result.step, result.stopped_early) == (12, True)  # 10, 11 and 12 were no better
 
 
 def test_best_weights_that_were_damaged_are_forgotten(tmp_path):
@@ -165,5 +165,5 @@ def test_best_weights_that_were_damaged_are_forgotten(tmp_path):
     messages = []
     reporter = Reporter([lambda event: messages.append(event.values.get("text"))])
     result = run(Model(), params, folder=tmp_path, evaluate=lambda: 0.3, reporter=reporter)
-    assert (result.steps, result.best_score, result.best_step) == (24, 0.3, 6)
+    assert (result.step, result.best_score, result.best_step) == (24, 0.3, 6)
     assert any("of update 2, cannot be read" in str(text) for text in messages)

@@ -11,15 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from labelgrove.errors import ConfigError  # noqa: E402
-from labelgrove.nn.training.optim import (  # noqa: E402
-    LossScale,
-    adamw,
-    clip_gradients,
-    first_beta,
-    parameter_groups,
-    rate_factor,
-    share_of_steps,
-)
+from labelgrove.nn.training import optim  # noqa: E402
 from labelgrove.nn.training.params import LoopParams  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -35,7 +27,7 @@ class Model(nn.Module):
 def test_each_parameter_has_the_rate_and_decay_of_its_place():
     model = Model()
     params = LoopParams(lr=1e-4, head_lr=1e-3, weight_decay=0.05, head_weight_decay=0.005)
-    groups = parameter_groups(model, params)
+    groups = optim.parameter_groups(model, params)
     settings = {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
     names = {name: settings.pop(id(p)) for name, p in model.named_parameters()}
     assert settings == {}
@@ -53,11 +45,11 @@ def test_each_parameter_has_the_rate_and_decay_of_its_place():
 def test_frozen_parameters_are_in_no_group():
     model = Model()
     model.encoder.requires_grad_(False)
-    groups = parameter_groups(model, LoopParams())
+    groups = optim.parameter_groups(model, LoopParams())
     assert {(group["part"], group["peak"]) for group in groups} == {("head", LoopParams().lr)}
-    optimizer = adamw(model, LoopParams(beta1=0.7, beta2=0.9, eps=1e-3))
+    optimizer = optim.adamw(model, LoopParams(beta1=0.7, beta2=0.9, eps=1e-3))
     assert optimizer.defaults["betas"] == (0.7, 0.9) and optimizer.defaults["eps"] == 1e-3
-    assert adamw(model.requires_grad_(False), LoopParams()) is None
+    assert optim.adamw(model.requires_grad_(False), LoopParams()) is None
 
 
 def test_clipping_agrees_with_torch_and_leaves_small_gradients_alone():
@@ -66,17 +58,17 @@ def test_clipping_agrees_with_torch_and_leaves_small_gradients_alone():
     for parameter in parameters:
         parameter.grad = torch.randn(len(parameter), generator=generator)
     ours = [p.grad.clone() for p in parameters]
-    clip_gradients(ours, 0.7)
+    optim.clip_gradients(ours, 0.7)
     torch.nn.utils.clip_grad_norm_(parameters, 0.7)
     for mine, parameter in zip(ours, parameters, strict=True):
         assert torch.allclose(mine, parameter.grad)
     before = [g.clone() for g in ours]
-    clip_gradients(ours, 100.0)
+    optim.clip_gradients(ours, 100.0)
     assert all(torch.equal(a, b) for a, b in zip(ours, before, strict=True))
 
 
 def test_loss_scale_grows_after_patience_and_halves_on_overflow():
-    scale = LossScale(8.0, patience=2)
+    scale = optim.LossScale(8.0, patience=2)
     gradient = torch.tensor([16.0])
     assert scale.restore([gradient])
     assert gradient.item() == 2.0
@@ -84,7 +76,7 @@ def test_loss_scale_grows_after_patience_and_halves_on_overflow():
     assert (scale.value, scale.good) == (16.0, 0)
     assert not scale.restore([gradient, torch.tensor([float("nan")])])
     assert scale.value == 8.0
-    patient = LossScale(1.0)
+    patient = optim.LossScale(1.0)
     for _ in range(1999):
         assert patient.restore([])
     assert patient.value == 1.0
@@ -97,7 +89,7 @@ def test_loss_scale_grows_after_patience_and_halves_on_overflow():
 
 def rates(total, **settings):
     params = LoopParams(**settings).validate()
-    return [rate_factor(step, total, params) for step in range(total)]
+    return [optim.rate_factor(step, total, params) for step in range(total)]
 
 
 def test_every_schedule_is_its_closed_form():
@@ -117,12 +109,12 @@ def test_every_schedule_is_its_closed_form():
 def test_the_first_moment_moves_against_the_rate_in_cascade_only():
     settings = {"beta1": 0.95, "beta1_low": 0.85, "warmup": 5, "cooldown": 5}
     cascade = LoopParams(schedule="cascade", **settings)
-    betas = [first_beta(step, 20, cascade) for step in range(20)]
+    betas = [optim.first_beta(step, 20, cascade) for step in range(20)]
     assert betas[0] == betas[-1] == 0.95
     assert betas[5:15] == [pytest.approx(0.85)] * 10
     linear = LoopParams(schedule="linear", **settings)
-    assert first_beta(10, 20, linear) == 0.95
-    assert [share_of_steps(x, 40) for x in (0, 0.25, 1, 30, 99)] == [0, 10, 1, 30, 40]
+    assert optim.first_beta(10, 20, linear) == 0.95
+    assert [optim.share_of_steps(x, 40) for x in (0, 0.25, 1, 30, 99)] == [0, 10, 1, 30, 40]
 
 
 @given(

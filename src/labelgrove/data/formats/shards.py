@@ -19,7 +19,7 @@ from labelgrove.data.formats.documents import ReadOptions, ReadReport
 from labelgrove.data.formats.files import bare_name, existing
 from labelgrove.data.formats.labels import find_label_table, index_of, read_label_table
 from labelgrove.data.formats.read import EXTENSIONS, read_corpus
-from labelgrove.engines import Engine, LocalEngine
+from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 
@@ -98,7 +98,7 @@ def read_shards(
 
 def read_joined_shards(path: str | os.PathLike[str], **options: Any) -> Corpus:
     """A corpus in shards as one in the memory of this process; ``options`` as above."""
-    shards = read_shards(LocalEngine(), path, **options)
+    shards = read_shards(Engine(), path, **options)
     blocks = shards.engine.results(shards.texts)
     texts = StringTable.from_strings(text for block in blocks for text in block)
     return Corpus(texts, shards.labels, shards.index)

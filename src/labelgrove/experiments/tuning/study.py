@@ -16,7 +16,7 @@ from labelgrove.core.storing import storing
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.run_folder import RunFolder, run_status
-from labelgrove.engines import Engine, LocalEngine
+from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref
 from labelgrove.errors import ConfigError, LabelgroveError, StorageError
 from labelgrove.evaluation.metrics.evaluation import Scorer
@@ -92,7 +92,7 @@ class Study:
         self.started = time.perf_counter()
         self._used: dict[tuple[str, str], None] = {}  # stages, in the order of their last use
         self._best: list[tuple[str, str]] = []
-        self._workers = engine or LocalEngine()
+        self._workers = engine or Engine()
         self._dev, *self._parts = [self._workers.put(corpus) for corpus in (dev, *parts)]
         self._held: dict[str, Ref] = {}  # stages that several trials used, by their keys
         self._held_bytes = 0

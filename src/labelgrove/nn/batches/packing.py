@@ -27,11 +27,10 @@ _MULTIPLE = 128  # the tokens of a batch are a multiple of this
 
 @dataclass(frozen=True)
 class PackedBatch(Movable):
-    """Documents ``rows`` as one row of token numbers, ``ids``.
+    """Documents ``rows`` as one row of token numbers, ``ids``; ``tokens`` are not padding.
 
     ``positions`` numbers the tokens within their document. Document i begins at ``bounds[i]`` and
     ends where the next begins; the last ones are padding. None is longer than ``longest``.
-    ``tokens`` counts what is not padding.
     """
 
     rows: Int64
@@ -46,11 +45,7 @@ class PackedBatch(Movable):
 
 
 class PackedBatches:
-    """Deals documents into batches, epoch by epoch; every document is in one batch of an epoch.
-
-    A batch has at most ``size`` documents and at most ``max_tokens`` tokens, padding included; no
-    text is longer than that. An epoch's batches depend only on (seed, epoch).
-    """
+    """Deals documents into batches of at most ``size``, and ``max_tokens`` with the padding."""
 
     def __init__(
         self,
@@ -101,10 +96,7 @@ class PackedBatches:
 def packed_batch(
     tokens: Tokens, rows: Int64, slots: int, capacity: int, longest: int, *, pad_id: int
 ) -> PackedBatch:
-    """Texts ``rows`` as ``capacity`` tokens with ``slots`` pairs of bounds.
-
-    Texts, then fillers no longer than the longest text, then empty ones.
-    """
+    """Texts ``rows``, fillers no longer than the longest, and empty ones as ``capacity`` tokens."""
     starts = tokens.offsets[rows]
     lengths = tokens.offsets[rows + 1] - starts
     used = int(lengths.sum())

@@ -24,6 +24,7 @@ from labelgrove.nn.encoders.tokens import Tokens
 
 _SHUFFLE, _BATCHES = 0, 1  # names of random streams
 _MULTIPLE = 8  # padded lengths are multiples of this, so that shapes repeat
+AHEAD = 2  # batches that wait for the device
 
 
 class Movable:
@@ -67,10 +68,7 @@ def _with_tensors(batch: AnyMovable, change: Callable[[Tensor], Tensor]) -> AnyM
 
 @dataclass(frozen=True)
 class Batch(Movable):
-    """Documents ``rows`` as padded token numbers; ``mask`` is 1 for tokens and 0 for padding.
-
-    ``tokens`` counts what is not padding.
-    """
+    """Documents ``rows`` as padded token numbers; ``mask`` is 1 for the ``tokens`` among them."""
 
     rows: Int64
     ids: Tensor
@@ -87,11 +85,10 @@ class Batch(Movable):
 
 
 class Batches:
-    """Cuts documents into batches, epoch by epoch; every document is in one batch of an epoch.
+    """Cuts documents into batches; every document is in one batch of an epoch.
 
     A batch has at most ``size`` documents and at most ``max_tokens`` tokens, padding included; one
-    of the two may be None, and no text is longer than ``max_tokens``. Without ``shuffle``, every
-    epoch is the same, longest texts first.
+    of the two may be None. Without ``shuffle``, every epoch is the same, longest texts first.
     """
 
     def __init__(
@@ -178,16 +175,12 @@ def _cut(descending: Int32, size: int, max_tokens: int | None) -> Int64:
 
 
 def prefetched(
-    batches: Iterable[AnyBatch], device: str | torch.device, *, depth: int = 2
+    batches: Iterable[AnyBatch], device: str | torch.device
 ) -> Generator[AnyBatch, None, None]:
-    """The batches on ``device``, made by a thread that stays ``depth`` batches ahead.
-
-    On the way to a GPU they go through pinned memory, so that it copies while it computes. Errors
-    in the thread are raised here; leaving the loop ends the thread.
-    """
+    """The batches on ``device``, made by a thread that stays ahead; its errors are raised here."""
     target = torch.device(device)
     pin = target.type == "cuda"
-    ready: queue.Queue[AnyBatch | BaseException | None] = queue.Queue(maxsize=max(depth, 1))
+    ready: queue.Queue[AnyBatch | BaseException | None] = queue.Queue(maxsize=AHEAD)
     stop = threading.Event()
 
     def hand_over(item: AnyBatch | BaseException | None) -> None:

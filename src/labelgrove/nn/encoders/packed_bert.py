@@ -51,8 +51,7 @@ def packed_states(
 ) -> list[Tensor]:
     """Pooled states after each of ``layers`` (0 = embeddings), one row per pair of ``bounds``.
 
-    ``ids`` to ``longest`` are those of a ``PackedBatch``, ``dtype`` is that of the matrix products,
-    ``pooling`` is first or mean. Rows of documents without tokens are meaningless.
+    ``dtype`` is that of the matrix products. Rows of documents without tokens are meaningless.
     """
     states = _embedded(model.embeddings, ids, positions, dtype)
     pooled = {0: _pooled(states, bounds, pooling)} if 0 in layers else {}

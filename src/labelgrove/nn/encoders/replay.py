@@ -17,10 +17,7 @@ WARM_UPS = 2  # before recording: libraries choose their kernels in the first pa
 
 
 class Recording:
-    """``module`` over tensors of the shapes of ``inputs``, and the gradients of its parameters.
-
-    The states that it returns, and the gradients, last until the next call.
-    """
+    """``module`` over tensors of one shape; states and gradients last until the next call."""
 
     def __init__(self, module: nn.Module, inputs: Sequence[Tensor]) -> None:
         self.inputs = [tensor.clone() for tensor in inputs]

@@ -42,12 +42,7 @@ _CACHE: WeakKeyDictionary[AnyTokenizer, dict[int, _Prepared]] = WeakKeyDictionar
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token numbers of all documents in one array; ``offsets[i : i + 2]`` bounds document i.
-
-    >>> tokens = Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3]))
-    >>> len(tokens), tokens.row(0).tolist(), tokens.longest
-    (2, [5, 7], 2)
-    """
+    """Token numbers of all documents in one array; ``offsets[i : i + 2]`` bounds document i."""
 
     ids: Int32
     offsets: Int64
@@ -91,11 +86,7 @@ class Tokens:
 
 
 def tokenize(texts: Iterable[str], tokenizer: AnyTokenizer, max_tokens: int) -> Tokens:
-    """Every text's first ``max_tokens`` token numbers, the encoder's special tokens included.
-
-    All cores work unless the caller has one thread; other numbers only matter when the process
-    tokenises for the first time, because that starts the tokenizer's threads.
-    """
+    """Every text's first ``max_tokens`` token numbers, the encoder's special tokens included."""
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
     cutter, shorten, separator = _prepared(tokenizer, max_tokens)
@@ -103,7 +94,9 @@ def tokenize(texts: Iterable[str], tokenizer: AnyTokenizer, max_tokens: int) -> 
     source, done = iter(texts), 0
     with _rayon(thread_count()):
         while chunk := list(islice(source, _TEXTS_PER_CHUNK)):
-            _check_strings(chunk, done)
+            for i, text in enumerate(chunk, done):
+                if not isinstance(text, str):
+                    raise DataError(f"text {i} is {text!r}, not a string")
             chunk = [_read(nfc(text), tokenizer, separator) for text in chunk]
             for row in _encoded(cutter, chunk, shorten, max_tokens):
                 ids += row
@@ -124,15 +117,6 @@ def read_record(text: str, fields: Sequence[str], separator: str) -> str:
     values, (*before, last) = field_parts(text), text_parts(text).values()
     chosen = [", ".join(values.get(name, ())) for name in fields]
     return separator.join(piece for piece in (*before, *chosen, last) if piece)
-
-
-def _separator(cutter: Tokenizer) -> str:
-    """What stands between the parts of a document: the encoder's own token, if texts can have it.
-
-    Without being an added token, "[SEP]" would be read as letters.
-    """
-    added = {token.content for token in cutter.get_added_tokens_decoder().values()}
-    return next((token for token in _SEPARATORS if token in added), "\n")
 
 
 def _read(text: str, tokenizer: AnyTokenizer, separator: str) -> str:
@@ -174,7 +158,13 @@ def _prepare(tokenizer: AnyTokenizer, max_tokens: int) -> _Prepared:
             f"a {type(tokenizer).__name__} is not a fast tokenizer; give an Encoder, a fast "
             "tokenizer of transformers or a tokenizers.Tokenizer"
         )
-    _check_numbers(inner)
+    numbers = inner.get_vocab(True).values()
+    largest = max(numbers, default=0)
+    if largest > _LARGEST_GAP + 16 * len(numbers):  # copying a tokenizer counts up to there
+        raise ModelFormatError(
+            f"the tokenizer has only {len(numbers):,} tokens but numbers them up to {largest:,}; "
+            "tokenizer.json is damaged"
+        )
     # The length is a setting of the object, and the caller's object must not change.
     cutter = Tokenizer.from_str(inner.to_str())
     special = cutter.num_special_tokens_to_add(False)
@@ -185,18 +175,10 @@ def _prepare(tokenizer: AnyTokenizer, max_tokens: int) -> _Prepared:
         )
     cutter.no_padding()
     cutter.enable_truncation(max_tokens)
-    return cutter, _shortener(cutter, max_tokens), _separator(cutter)
-
-
-def _check_numbers(tokenizer: Tokenizer) -> None:
-    """Refuses token numbers with huge gaps: copying a tokenizer counts up to the largest one."""
-    numbers = tokenizer.get_vocab(True).values()
-    largest = max(numbers, default=0)
-    if largest > _LARGEST_GAP + 16 * len(numbers):
-        raise ModelFormatError(
-            f"the tokenizer has only {len(numbers):,} tokens but numbers them up to {largest:,}; "
-            "tokenizer.json is damaged"
-        )
+    # Without being an added token, "[SEP]" would be read as letters.
+    added = {token.content for token in cutter.get_added_tokens_decoder().values()}
+    separator = next((token for token in _SEPARATORS if token in added), "\n")
+    return cutter, _shortener(cutter, max_tokens), separator
 
 
 def _shortener(cutter: Tokenizer, max_tokens: int) -> Callable[[str], str]:
@@ -241,19 +223,11 @@ def _encoded(
 
 
 def _encode_batch(cutter: Tokenizer, texts: list[str]) -> list[Encoding]:
-    encode = getattr(cutter, "encode_batch_fast", cutter.encode_batch)  # fast: without offsets
     try:
-        encodings: list[Encoding] = encode(texts)
+        return cutter.encode_batch_fast(texts)  # without offsets
     except (TypeError, UnicodeEncodeError):
         # Half of a surrogate pair is not UTF-8; replace it rather than lose the document.
-        encodings = encode([t.encode("utf-8", "replace").decode() for t in texts])
-    return encodings
-
-
-def _check_strings(chunk: list[str], first: int) -> None:
-    for i, text in enumerate(chunk):
-        if not isinstance(text, str):
-            raise DataError(f"text {first + i} is {text!r}, not a string")
+        return cutter.encode_batch_fast([t.encode("utf-8", "replace").decode() for t in texts])
 
 
 @contextmanager

@@ -22,11 +22,7 @@ from labelgrove.ranking.negatives import targets
 
 
 class Candidates(NamedTuple):
-    """Nodes of one level per document: ``ids`` where ``mask`` is true, and 0 elsewhere.
-
-    ``slots`` is the position of a candidate's parent among the document's kept nodes. ``targets``
-    marks the true candidates; without labels it is all false.
-    """
+    """Nodes of one level per document, where ``mask`` is true; ``slots`` are those of parents."""
 
     ids: Tensor
     mask: Tensor
@@ -35,10 +31,7 @@ class Candidates(NamedTuple):
 
 
 class TreeIndex(nn.Module):
-    """A label tree as tensors that move with the model but are not saved with it.
-
-    Labels are numbered by the position of their leaf, so the children of a node are a range.
-    """
+    """A label tree as tensors that are not saved; labels have the numbers of their leaves."""
 
     leaf_labels: Tensor
     leaf_positions: Tensor
@@ -80,24 +73,22 @@ class TreeIndex(nn.Module):
         return [np.bincount(level.indices, minlength=level.shape[1]) for level in levels]
 
     def true_nodes(self, positives: RaggedLabels) -> list[Tensor]:
-        """Per level, the nodes above each true label (for the last level its leaf), ascending.
+        """Per level, the nodes above each true label (at last its leaf), ascending, then padding.
 
         Column j is the same label on all levels, so upper levels repeat a node that several labels
-        share. Rows end with ``NO_NODE``.
+        share.
         """
+        columns = positives.padded()
+        real = valid_nodes(columns)
+        leaves = self.leaf_positions[columns.masked_fill(~real, 0)].masked_fill(~real, NO_NODE)
         # Parents ascend with their children, so rows sorted at the leaves are sorted everywhere.
-        levels = [self._leaves(positives).sort(dim=1).values]
+        levels = [leaves.sort(dim=1).values]
         for level in range(len(self.widths) - 1, 0, -1):
             nodes = levels[-1]
             valid = valid_nodes(nodes)
             above = self.parents(level)[nodes.masked_fill(~valid, 0)]
             levels.append(above.masked_fill(~valid, NO_NODE))
         return levels[::-1]
-
-    def _leaves(self, positives: RaggedLabels) -> Tensor:
-        columns = positives.padded()
-        real = valid_nodes(columns)
-        return self.leaf_positions[columns.masked_fill(~real, 0)].masked_fill(~real, NO_NODE)
 
     def below(self, level: int, kept: Tensor, kept_mask: Tensor) -> Candidates:
         """All nodes of ``level`` below the ``kept`` nodes, in the order of those."""
@@ -117,11 +108,7 @@ class TreeIndex(nn.Module):
 
 
 class AllowedNodes:
-    """A label mask inside the search: per level of a tree, the nodes with an allowed label below.
-
-    ``allowed`` has a flag for each label column. Other nodes are never kept or scored, so if few
-    labels are allowed, the whole shortlist goes to the nodes above them.
-    """
+    """A label mask inside the search: the nodes of each level with an allowed label below."""
 
     def __init__(self, index: TreeIndex, allowed: npt.NDArray[np.bool_]) -> None:
         device = index.leaf_labels.device
@@ -146,11 +133,9 @@ def shortlist(
     *,
     most: int | None = None,
 ) -> Candidates:
-    """Candidates on ``level``: the children of the kept nodes above it, and the true nodes.
+    """Candidates on ``level``: the children of the kept nodes above it, and other true nodes.
 
-    ``truth`` comes from :meth:`TreeIndex.true_nodes`; a true node that is a child already is not
-    listed again. ``most`` limits the list: true nodes stay, then come the children of the nodes
-    that were kept first.
+    ``most`` limits the list: true nodes stay, then come the children of the nodes kept first.
     """
     children = index.below(level, kept, kept_mask)
     if truth is None:

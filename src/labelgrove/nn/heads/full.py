@@ -60,9 +60,9 @@ class FullHead(nn.Module):
     ) -> Tensor:
         """The mean over documents of ``scale`` times the loss summed over all labels.
 
-        ``truth`` lists the true labels of each document, sorted and padded; ``weights`` has its
-        shape and says what these cost. The result has gradients for ``text`` alone: the head's own
-        are used up by ``change`` before this returns.
+        ``truth`` lists the true labels, sorted and padded; ``weights`` says what they cost. The
+        result has gradients for ``text`` alone: the head's own are used up by ``change`` before
+        this returns.
         """
         change = self.change if torch.is_grad_enabled() else None
         if change is not None and not text.requires_grad:
@@ -179,11 +179,7 @@ class FullDescent:
         return self._squares
 
     def change(self, rows: slice, weight: Tensor, bias: Tensor, *, step: RowStep) -> None:
-        """Changes some rows by their gradients.
-
-        A row's gradient is divided by the root of the running mean of its squares, over all numbers
-        of the row.
-        """
+        """Divides a row's gradient by the root of the running mean of all its numbers' squares."""
         head, share, correction, eps = self._head, step.share, step.correction, step.eps
         values, weight_squares, bias_squares = (
             tensor[rows] for tensor in (head.weight, self._squares["weight"], self._squares["bias"])

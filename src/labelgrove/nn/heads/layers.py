@@ -97,8 +97,8 @@ class TopLabels(NamedTuple):
 def top_labels(scores: Tensor, columns: Tensor | None, mask: Tensor | None, k: int) -> TopLabels:
     """The ``k`` best scores per row with their label columns; equal scores in any order.
 
-    ``columns`` has the label of each score (None: score j is of label j). A row with fewer than
-    ``k`` candidates ends with column -1 and score 0; the result may be narrower than ``k``.
+    ``columns`` has the label of each score (None: score j is of label j). A row with too few
+    candidates ends with column -1 and score 0; the result may be narrower than ``k``.
     """
     scores = scores.float()
     if mask is not None:
@@ -142,11 +142,9 @@ def shortlist_logits(
 ) -> Tensor:
     """Logits of the rows ``ids`` (documents x candidates) in float32; meaningless off the mask.
 
-    ``union`` multiplies once with all rows that any document of the batch needs; it waits for the
-    device once, to learn how many these are. ``full`` multiplies with the whole table and never
-    waits; it suits tables of which a batch needs a large part. ``auto`` uses ``full`` for these and
-    ``union`` for others. All give the same logits, and rows that are on no list get no gradient
-    (``full`` gives them zeros).
+    ``union`` multiplies with all rows that the batch needs and waits for the device to learn how
+    many these are; ``full`` with the whole table, which suits tables of which a batch needs a large
+    part. All give the same logits; rows on no list get no gradient (with ``full``, zeros).
     """
     if (shard := shard_of(table)) is None:
         return _listed_logits(hidden, table, ids, mask, form)

@@ -27,11 +27,7 @@ def document_losses(
     kind: LossKind = "bce",
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Loss of each row of ``logits`` against boolean ``targets``; ``mask`` is false for padding.
-
-    ``weights`` multiply the loss of single entries, for example by XR-Transformer's relevance
-    costs. The mean divides by the number of entries, whatever their weights.
-    """
+    """Each row's loss against boolean ``targets``; the mean divides by the entries of ``mask``."""
     scores = logits.float()
     if mask is not None:  # before the loss, too: then even nan in padding has a gradient of 0
         scores = scores.masked_fill(~mask, 0.0)
@@ -55,8 +51,8 @@ def full_losses(
 ) -> Tensor:
     """Loss of each row over all its columns; ``truth`` lists the true ones, sorted and padded.
 
-    This needs no rows x columns array of targets: it first treats every column as a negative and
-    then corrects the true ones. ``positive_weights`` has the shape of ``truth``.
+    There is no rows x columns array of targets: first every column is a negative, and then the true
+    ones are corrected. ``positive_weights`` has the shape of ``truth``.
     """
     scores = logits.float()
     counts = valid_nodes(truth) & first_occurrences(truth)

@@ -38,4 +38,4 @@ class LabelHeadParams(Params):
         """The cost of a positive of each label column of the training documents, if it counts."""
         if self.label_weights == "ignore":
             return None
-        return label_costs(self, Frequencies.of(labels))
+        return label_costs(self.propensity_a, self.propensity_b, Frequencies.of(labels))

@@ -18,10 +18,9 @@ WIDTH_MULTIPLE = 8  # widths of lists are multiples of this, so that shapes repe
 
 @dataclass(frozen=True)
 class RaggedLabels(Movable):
-    """The label columns of a batch of documents, row after row.
+    """The label columns of a batch of documents, row after row; no row is longer than ``width``.
 
-    ``width`` is at least the length of the longest row. It is computed on the CPU, where the batch
-    is made, so that nobody has to ask the device for it.
+    The width is computed where the batch is made, so that nobody has to ask the device for it.
     """
 
     indptr: Tensor

@@ -10,10 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class RowStep:
-    """How far rows go in update number ``update`` = 1, 2, ... by their gradients.
-
-    The gradients are of a loss that counts ``share``; ``seed`` is for rounding to bfloat16.
-    """
+    """How far rows go in update number ``update`` by gradients of a loss that counts ``share``."""
 
     lr: float
     weight_decay: float = 0.0
@@ -32,10 +29,7 @@ class RowStep:
 
 
 def stochastically_rounded(values: Tensor, generator: torch.Generator) -> Tensor:
-    """Float32 numbers as bfloat16, up or down at random, so that their mean is kept.
-
-    bfloat16 has 8 bits of precision: rounding to the nearest would drop any change below a 256th.
-    """
+    """Float32 numbers as bfloat16, up or down at random: the nearest would drop small changes."""
     bits = values.view(torch.int32)
     noise = torch.empty_like(bits).random_(0, 1 << 16, generator=generator)
     return noise.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()

@@ -22,9 +22,8 @@ Combine = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of row ids and gr
 class RowTable(nn.Module):
     """A ``rows x width`` weight, optionally with a bias per row, trained row by row.
 
-    The tensors are buffers, not parameters: they are saved and moved with the model, but the
-    optimiser of the dense parameters does not see them. They are created on ``device``: a GPU draws
-    random numbers for millions of rows in a moment, without using main memory.
+    The tensors are buffers: they are saved and moved with the model, but the optimiser of the dense
+    parameters does not see them. A GPU draws millions of rows on ``device`` in a moment.
     """
 
     weight: Tensor
@@ -54,11 +53,7 @@ class RowTable(nn.Module):
         return len(self.weight)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """The rows ``ids``; unless gradients are off, the optimiser gets theirs.
-
-        The ids of one call must be distinct: a row that occurs twice would be updated by only one
-        of its gradients. Gradients of the same row in different calls add up.
-        """
+        """The distinct rows ``ids``; the optimiser gets their gradients, added up over calls."""
         return self._gathered("weight", ids)
 
     def biases(self, ids: Tensor) -> Tensor:
@@ -101,12 +96,7 @@ def row_tables(model: nn.Module) -> dict[str, RowTable]:
 
 
 class RowOptimizer:
-    """Adam on the rows of tables that have gradients.
-
-    It stores two moments per weight, as float32 or, at half the size, as bfloat16 with stochastic
-    rounding, so that small changes are not lost. Moments of other rows stay as they are, as in
-    ``torch.optim.SparseAdam``.
-    """
+    """Adam on the rows that have gradients; float32 moments, or randomly rounded bfloat16."""
 
     def __init__(
         self, tables: Mapping[str, RowTable], *, state_dtype: torch.dtype = torch.float32
@@ -128,10 +118,7 @@ class RowOptimizer:
                     self._random[values.device] = torch.Generator(values.device)
 
     def collect(self, combine: Combine | None = None) -> None:
-        """Takes over the tables' gradients; ``combine`` puts those of all processes together.
-
-        Rows of a divided table have theirs in one process already.
-        """
+        """Takes over gradients; ``combine`` joins those of all processes, if tables are whole."""
         for name, table in self._tables.items():
             for part in ("weight", "bias") if table.bias is not None else ("weight",):
                 rows = table.pending(part)

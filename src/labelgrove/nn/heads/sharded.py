@@ -132,10 +132,7 @@ class Exchange:
         return self.gather(wide)
 
     def home(self, results: Tensor) -> Tensor:
-        """What every process found for this process's documents: processes x documents x ...
-
-        ``results`` has a row for each document of all processes.
-        """
+        """What every process found for this process's documents: processes x documents x ..."""
         returned: Tensor = _Home.apply(results, self)  # type: ignore[no-untyped-call]
         return returned
 
@@ -220,10 +217,7 @@ def head_losses(
 def merged_top(
     shard: Shard, exchange: Exchange, columns: Tensor, scores: Tensor, k: int
 ) -> tuple[Tensor, Tensor]:
-    """The ``k`` best labels of this process's documents, from the best of every process.
-
-    ``columns`` are rows of this process (-1: none) for the documents of all processes.
-    """
+    """The ``k`` best labels of this process's documents, from the best of every process's rows."""
     none = columns < 0
     columns = (columns + shard.rows.start).masked_fill(none, -1)
     scores = scores.masked_fill(none, -torch.inf)

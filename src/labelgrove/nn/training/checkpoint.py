@@ -35,12 +35,14 @@ def to_part(config: dict[str, object], groups: Mapping[str, Mapping[str, Tensor]
 def from_part(part: Part, group: str) -> dict[str, Tensor]:
     """One group of a part's tensors; they share the part's memory, so do not write to them."""
     tensors = {}
-    for name, array in part.arrays.items():
-        plain = name.removeprefix(_BF16)
-        if plain.startswith(f"{group}/"):
-            tensor = _tensor(array)
-            values = tensor.view(torch.bfloat16) if plain != name else tensor
-            tensors[plain.removeprefix(f"{group}/")] = values
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # read-only maps: we only copy from them
+        for name, array in part.arrays.items():
+            plain = name.removeprefix(_BF16)
+            if plain.startswith(f"{group}/"):
+                tensor = torch.from_numpy(array if array.size else np.array(array))
+                values = tensor.view(torch.bfloat16) if plain != name else tensor
+                tensors[plain.removeprefix(f"{group}/")] = values
     return tensors
 
 
@@ -131,11 +133,3 @@ class BestWeights:
         if self.folder is None:
             raise ConfigError("weights kept in memory have no path")
         return self.folder / f"step-{step:012d}"
-
-
-def _tensor(array: npt.NDArray[np.generic]) -> Tensor:
-    if array.size == 0:
-        return torch.from_numpy(np.array(array))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # read-only maps: we only copy from them
-        return torch.from_numpy(array)

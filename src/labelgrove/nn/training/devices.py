@@ -77,11 +77,7 @@ def own_settings(device: torch.device, *, tf32: bool = True) -> Iterator[None]:
 
 
 def derived_seed(*numbers: int) -> int:
-    """A seed that depends on all the numbers and on nothing else.
-
-    Every update seeds torch with (seed, update, process). So no random state has to be stored, and
-    nothing between two updates can change the next one.
-    """
+    """A seed that depends on all the numbers and on nothing else."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
@@ -99,11 +95,7 @@ def memory_in_use(device: torch.device) -> int | None:
 
 @contextlib.contextmanager
 def interrupts_held_back(active: bool = True) -> Iterator[Callable[[], bool]]:
-    """Delays a first Ctrl-C to the end of the context; the yielded function reports it.
-
-    A second Ctrl-C works at once. Nothing is delayed outside the main thread, or if other code
-    handles the signal, or if this is not ``active``.
-    """
+    """Delays a first Ctrl-C in the main thread to the end; the yielded function reports it."""
     usual = signal.default_int_handler
     pressed = False
 
@@ -147,10 +139,7 @@ class Workers:
         return cls(place, accelerator.process_index, accelerator.num_processes, accelerator)
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """A module whose backward pass leaves the mean of all processes' gradients.
-
-        Divided tables differ between processes, so they are left alone.
-        """
+        """A module whose backward pass leaves all processes' mean gradients, if rows are whole."""
         if self.count == 1:
             return module
         divided = divided_tensors(module)

@@ -25,14 +25,9 @@ from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.nn.batches.padded import prefetched
+from labelgrove.nn.training import devices
 from labelgrove.nn.training.checkpoint import BestWeights, fill, from_part, to_part
-from labelgrove.nn.training.devices import (
-    Workers,
-    device_of,
-    interrupts_held_back,
-    memory_in_use,
-    own_settings,
-)
+from labelgrove.nn.training.devices import Workers
 from labelgrove.nn.training.optim import rate_factor
 from labelgrove.nn.training.params import LoopParams
 from labelgrove.nn.training.updates import BatchesLike, LossOf, Share, Updates, shared
@@ -46,9 +41,8 @@ Record = dict[str, float]  # the numbers of a log line or an evaluation
 class Task:
     """What a model learns: its batches, and the mean loss of one, ``loss_of(model, batch)``.
 
-    The random numbers of the loss must come from torch. ``evaluate()`` scores the model on held-out
-    documents, higher is better; it is called in evaluation mode, without gradients, in the first
-    process only.
+    Random numbers of the loss must come from torch. ``evaluate()`` scores the model on held-out
+    documents, higher is better, in evaluation mode, without gradients, in the first process only.
     """
 
     batches: BatchesLike
@@ -56,24 +50,33 @@ class Task:
     evaluate: Callable[[], float] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class LoopResult:
-    """How training went; ``history`` has one record per log line and evaluation."""
+    """How far training is, or how it went: numbers that its checkpoints store as JSON."""
 
-    steps: int
-    best_score: float | None
-    best_step: int
-    history: list[Record]
-    seconds: float
-    tokens: int
-    tokens_per_second: float
-    stopped_early: bool
-    resumed_from: int
+    step: int = 0
+    epoch: int = 0
+    position: int = 0  # of the next batch in this epoch
+    tokens: int = 0
+    seconds: float = 0.0
+    logged_step: int = 0
+    best_score: float | None = None
+    best_step: int = 0
+    not_better: int = 0  # evaluations since the best one
+    finished: bool = False
+    stopped_early: bool = False
+    history: list[Record] = field(default_factory=list)  # one per log line and evaluation
+    resumed_from: int = 0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """The mean speed."""
+        return self.tokens / max(self.seconds, 1e-9)
 
     def summary(self) -> dict[str, object]:
         """What a model folder stores about its training."""
-        names = ("steps", "best_step", "seconds", "tokens_per_second", "history")
-        return {name: getattr(self, name) for name in names}
+        names = ("best_step", "seconds", "tokens_per_second", "history")
+        return {"steps": self.step} | {name: getattr(self, name) for name in names}
 
 
 def train(
@@ -88,25 +91,17 @@ def train(
 ) -> LoopResult:
     """Trains ``model`` where it is; at the end it has its final weights and is in evaluation mode.
 
-    With a ``folder`` (such as that of ``RunFolder.checkpoint``) the run writes checkpoints there
-    and continues from the last one. Parameters of ``model.encoder`` are the encoder's and all
-    others the heads'.
+    In a ``folder`` the run writes checkpoints and continues from the last one. Parameters of
+    ``model.encoder`` are the encoder's and all others the heads'.
     """
-    batches = task.batches
-    workers = Workers.start(device_of(model))
-    if len(batches) == 0:
+    workers = Workers.start(devices.device_of(model))
+    if len(task.batches) == 0:
         raise DataError("there are no batches to train on")
     model.to(workers.device).train()
-    per_epoch = math.ceil(len(batches) / (params.validate().accumulate * workers.count))
-    with own_settings(workers.device, tf32=params.tf32):
-        updates = Updates(
-            model,
-            task.loss_of,
-            params,
-            total=params.max_steps or math.ceil(params.epochs * per_epoch),
-            workers=workers,
-            seed=seed,
-        )
+    per_epoch = math.ceil(len(task.batches) / (params.validate().accumulate * workers.count))
+    total = params.max_steps or math.ceil(params.epochs * per_epoch)
+    with devices.own_settings(workers.device, tf32=params.tf32):
+        updates = Updates(model, task.loss_of, params, total=total, workers=workers, seed=seed)
         run = _Run(model, task, updates, per_epoch, folder)
         if workers.rank != 0 or reporter is None:
             reporter = Reporter()
@@ -116,34 +111,11 @@ def train(
             updates.release()
 
 
-@dataclass
-class _Progress:
-    """The state of a run: numbers that its checkpoints store as JSON."""
-
-    step: int = 0
-    epoch: int = 0
-    position: int = 0  # of the next batch in this epoch
-    tokens: int = 0
-    seconds: float = 0.0
-    logged_step: int = 0
-    best_score: float | None = None
-    best_step: int = 0
-    not_better: int = 0  # evaluations since the best one
-    finished: bool = False
-    stopped_early: bool = False
-    history: list[Record] = field(default_factory=list)
-
-
 class _Run:
     def __init__(
-        self,
-        model: nn.Module,
-        task: Task,
-        updates: Updates,
-        updates_per_epoch: int,
-        folder: Path | None,
+        self, model: nn.Module, task: Task, updates: Updates, per_epoch: int, folder: Path | None
     ) -> None:
-        self.model, self.updates, self.updates_per_epoch = model, updates, updates_per_epoch
+        self.model, self.updates, self.updates_per_epoch = model, updates, per_epoch
         self.batches, self.evaluate = task.batches, task.evaluate
         self.params, self.workers, self.total = updates.params, updates.workers, updates.total
         self.writes = self.workers.rank == 0 or bool(updates.divided)
@@ -152,7 +124,7 @@ class _Run:
         self.checkpoints = None if folder is None else Checkpoints(folder)
         self.best = BestWeights(None if folder is None else folder / "best", writes=self.writes)
         self.progress = self._resume()
-        self.resumed_from = self.progress.step
+        self.progress.resumed_from = self.progress.step
         self.seconds_before = self.progress.seconds
         self.started = self.saved = time.monotonic()
         self.paused = 0.0  # seconds since then spent on evaluation and checkpoints
@@ -169,7 +141,7 @@ class _Run:
             # Ctrl-C waits for the end of an update if a checkpoint can be saved then.
             delays = self.checkpoints is not None and self.workers.count == 1
             with (
-                interrupts_held_back(delays) as self.interrupted,
+                devices.interrupts_held_back(delays) as self.interrupted,
                 reporter.stage(stage_name, total=self.total) as stage,
             ):
                 stage.advance(progress.step)
@@ -177,17 +149,7 @@ class _Run:
                     self._epoch(stage)
                 self._finish()
         self.model.eval()
-        return LoopResult(
-            steps=progress.step,
-            best_score=progress.best_score,
-            best_step=progress.best_step,
-            history=progress.history,
-            seconds=progress.seconds,
-            tokens=progress.tokens,
-            tokens_per_second=progress.tokens / max(progress.seconds, 1e-9),
-            stopped_early=progress.stopped_early,
-            resumed_from=self.resumed_from,
-        )
+        return progress
 
     def _is_over(self) -> bool:
         return self.progress.step >= self.total or self.progress.stopped_early
@@ -227,7 +189,11 @@ class _Run:
         """Between two updates: logging, evaluation, a checkpoint."""
         progress, params = self.progress, self.params
         at_end = progress.step >= self.total
-        judge = self.evaluate if self._evaluation_is_due() or at_end else None
+        due = at_end
+        if params.evaluations_per_epoch:
+            every = max(1, round(self.updates_per_epoch / params.evaluations_per_epoch))
+            due |= progress.step % every == 0
+        judge = self.evaluate if due else None
         if progress.step % params.log_every == 0 or at_end or judge is not None:
             self._log(stage)  # first, so that a broken network is neither evaluated nor saved
         before = time.monotonic()
@@ -268,20 +234,14 @@ class _Run:
         progress.history.append(record)
         (then, tokens), now = self.logged_at, self._seconds()
         self.logged_at = now, progress.tokens
-        done = progress.step - self.resumed_from
+        done = progress.step - progress.resumed_from
         stage.metrics(
             **record,
             epoch=round(progress.step / self.updates_per_epoch, 3),
             tokens_per_second=(progress.tokens - tokens) / max(now - then, 1e-9),
             eta_seconds=(now + self.paused) / done * (self.total - progress.step),
-            memory_bytes=memory_in_use(self.workers.device),
+            memory_bytes=devices.memory_in_use(self.workers.device),
         )
-
-    def _evaluation_is_due(self) -> bool:
-        if self.params.evaluations_per_epoch == 0:
-            return False
-        every = max(1, round(self.updates_per_epoch / self.params.evaluations_per_epoch))
-        return self.progress.step % every == 0
 
     def _evaluate(self, stage: Stage, evaluate: Callable[[], float]) -> None:
         progress, average = self.progress, self.updates.average
@@ -345,11 +305,8 @@ class _Run:
         loss = self.workers.mean(updates.loss_sum) if updates.divided else updates.loss_sum
         if not progress.finished and not loss.isfinite().item():
             return  # the next log line reports that training went wrong
-        config: dict[str, object] = {
-            "identity": self._identity(),
-            "progress": asdict(progress),
-            "numbers": updates.numbers(),
-        }
+        config: dict[str, object] = {"identity": self._identity(), "progress": asdict(progress)}
+        config["numbers"] = updates.numbers()
         rest = {} if progress.finished else updates.tensors()
         part = to_part(config, {"model": self.model.state_dict(), **rest})
         # If the first process has a checkpoint, all others have theirs.
@@ -361,10 +318,10 @@ class _Run:
         needed = progress.best_score is not None and not progress.finished
         self.best.named_by_checkpoint(progress.best_step if needed else None)
 
-    def _resume(self) -> _Progress:
+    def _resume(self) -> LoopResult:
         part = self._latest()
         if part is None:
-            return _Progress()
+            return LoopResult()
         theirs = part.config["identity"]
         for name, value in jsonio.plain(self._identity()).items():
             if theirs.get(name) != value:
@@ -372,7 +329,7 @@ class _Run:
                     f"{name}: the checkpoint was made with {theirs.get(name)!r}, not {value!r}; "
                     "train with the same settings or choose another folder"
                 )
-        progress = _Progress(**part.config["progress"])
+        progress = LoopResult(**part.config["progress"])
         fill(self.model.state_dict(), from_part(part, "model"), "the checkpoint")
         if not progress.finished:
             groups = {name: from_part(part, name) for name in self.updates.tensors()}

@@ -21,10 +21,9 @@ _CASCADE_START, _CASCADE_END = 0.1, 0.001
 
 
 def parameter_groups(model: nn.Module, params: LoopParams) -> list[dict[str, Any]]:
-    """Groups for AdamW: ``model.encoder`` and the rest, the heads, have their own rates.
+    """Groups for AdamW: ``model.encoder`` and the rest, the heads; biases and norms do not decay.
 
-    Biases and norms do not decay. Each group has its ``part`` (encoder or head) and the ``peak``
-    rate that schedules multiply.
+    Each has its ``part`` (encoder or head) and the ``peak`` rate that schedules multiply.
     """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     head_lr = params.lr if params.head_lr is None else params.head_lr
@@ -36,7 +35,9 @@ def parameter_groups(model: nn.Module, params: LoopParams) -> list[dict[str, Any
     for part, rate, decay in parts:
         own = [(name, p) for name, p in named if name.startswith("encoder.") == (part == "encoder")]
         for decays in (True, False):
-            members = [p for name, p in own if _decays(name, p) == decays]
+            members = [
+                p for name, p in own if decays == (p.ndim > 1 and name.rpartition(".")[2] != "bias")
+            ]
             if members:
                 rates = {"lr": rate, "peak": rate, "weight_decay": decay if decays else 0.0}
                 groups.append({"params": members, "part": part, **rates})
@@ -72,8 +73,8 @@ Norm = Callable[[Sequence[Tensor]], Tensor]
 class LossScale:
     """Keeps fp16 gradients in range: multiplies the loss and divides the gradients.
 
-    The scale doubles after ``patience`` good updates. It halves when a gradient overflows, and that
-    update is skipped. Checking for an overflow waits for the GPU; bf16 needs none of this.
+    The scale doubles after ``patience`` good updates and halves when a gradient overflows. Checking
+    for that waits for the GPU; bf16 needs none of this.
     """
 
     value: float = 65536.0
@@ -98,22 +99,13 @@ class LossScale:
         return True
 
 
-def _decays(name: str, parameter: nn.Parameter) -> bool:
-    return parameter.ndim > 1 and name.rpartition(".")[2] != "bias"
-
-
 def share_of_steps(amount: float, total: int) -> int:
     """A parameter as a number of steps: below 1 it is a fraction of all steps."""
     return min(total, round(amount * total) if amount < 1 else round(amount))
 
 
 def rate_factor(step: int, total: int, params: LoopParams) -> float:
-    """The factor on the learning rates in update ``step`` (0 .. total - 1).
-
-    >>> params = LoopParams(schedule="linear", warmup=2)
-    >>> [round(rate_factor(step, 6, params), 2) for step in range(6)]
-    [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
-    """
+    """The factor on the learning rates in update ``step`` (0 .. total - 1)."""
     warmup = share_of_steps(params.warmup, total)
     if params.schedule == "cascade":
         floor = _CASCADE_START if step < warmup else _CASCADE_END
@@ -129,12 +121,7 @@ def rate_factor(step: int, total: int, params: LoopParams) -> float:
 
 
 def first_beta(step: int, total: int, params: LoopParams) -> float:
-    """The first moment's decay in update ``step``: with cascade, low while the rate is high.
-
-    >>> params = LoopParams(schedule="cascade", beta1=0.95, beta1_low=0.85, warmup=2, cooldown=2)
-    >>> [round(first_beta(step, 6, params), 2) for step in range(6)]
-    [0.95, 0.9, 0.85, 0.85, 0.9, 0.95]
-    """
+    """The first moment's decay in update ``step``: with cascade, low while the rate is high."""
     if params.beta1_low is None or params.schedule != "cascade":
         return params.beta1
     return params.beta1 + (params.beta1_low - params.beta1) * _plateau(step, total, params)

@@ -21,24 +21,9 @@ from labelgrove.nn.heads.full import ONE_PROCESS, FullDescent, FullHead, full_he
 from labelgrove.nn.heads.row_step import RowStep
 from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
 from labelgrove.nn.heads.sharded import divided_tensors, shard_of
-from labelgrove.nn.training.averaging import Average
+from labelgrove.nn.training import devices, optim
 from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
-from labelgrove.nn.training.devices import (
-    Workers,
-    autocast,
-    choose_precision,
-    derived_seed,
-    seed_torch,
-)
-from labelgrove.nn.training.optim import (
-    LossScale,
-    adamw,
-    clip_gradients,
-    first_beta,
-    joint_norm,
-    rate_factor,
-    share_of_steps,
-)
+from labelgrove.nn.training.devices import Workers, derived_seed
 from labelgrove.nn.training.params import LoopParams
 
 FEWEST_SAMPLES = 3  # of a mean of weights, after the first; one sample alone is no mean
@@ -57,10 +42,7 @@ class BatchesLike(Protocol):
 
 @dataclass(frozen=True)
 class Share:
-    """One process's part of an update: a weight for the mean loss of each of its batches.
-
-    ``batches`` and ``tokens`` count those of all processes.
-    """
+    """A weight for each of one process's batches in an update; counts are of all processes."""
 
     weights: list[float]
     batches: int
@@ -77,8 +59,7 @@ def shared(
 ) -> Iterator[BatchLike]:
     """The batches of process ``rank`` of ``count``; queues each update's share before its batches.
 
-    Every process sees all batches. So each knows how many documents an update has, and every
-    document counts the same even if batches differ in size.
+    Every process sees all batches, so that every document counts the same even if batches differ.
     """
     while together := list(itertools.islice(batches, accumulate * count)):
         documents = sum(len(batch.rows) for batch in together)
@@ -94,8 +75,8 @@ def shared(
 class Updates:
     """Makes the ``total`` updates of ``model``.
 
-    ``loss_sum`` adds up the losses on the device, so that no update waits for the GPU. ``divided``
-    names the tensors that have only the rows of this process.
+    No update waits for the GPU: ``loss_sum`` adds up on the device. ``divided`` names the tensors
+    that have only the rows of this process.
     """
 
     def __init__(
@@ -118,7 +99,7 @@ class Updates:
         learns = self.tables or self.full or any(p.requires_grad for p in model.parameters())
         if not learns:
             raise ConfigError("the model has nothing to train: no parameter requires a gradient")
-        self.precision = choose_precision(params.precision, device)
+        self.precision = devices.choose_precision(params.precision, device)
         # A second batch of an update would overwrite the gradients that a replayed graph returns.
         alone = params.accumulate == 1 and workers.count == 1 and device.type == "cuda"
         encoder = getattr(model, "encoder", model)
@@ -129,21 +110,21 @@ class Updates:
             encoder.compile(dynamic=True, **graphs)
         elif self.recorded is not None:
             self.recorded.record(params.graphs and alone)
-        cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
+        cast = _WithLoss(model, loss_of, lambda: devices.autocast(self.precision, device))
         self.module = workers.wrap(cast)
-        self.optimizer = adamw(model, params)
+        self.optimizer = optim.adamw(model, params)
         half = params.table_state == "bf16"
         dtype = torch.bfloat16 if half else torch.float32
         self.rows = RowOptimizer(self.tables, state_dtype=dtype)
         self.descents = {name: FullDescent(head) for name, head in self.full.items()}
         self.full_updates = 0
-        self.scale = LossScale() if self.precision == "fp16" else None
+        self.scale = optim.LossScale() if self.precision == "fp16" else None
         self.average = _average(model, {**self.tables, **self.full}, params, total)
         self.loss_sum = torch.zeros((), device=device)
 
     def make(self, step: int, share: Share, batches: Iterator[BatchLike]) -> None:
         """Update ``step`` (from 0) on this process's batches."""
-        seed_torch(derived_seed(self.seed, step, self.workers.rank), self.workers.device)
+        devices.seed_torch(derived_seed(self.seed, step, self.workers.rank), self.workers.device)
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         scale = 1.0 if self.scale is None else self.scale.value
@@ -159,8 +140,8 @@ class Updates:
         head += self.rows.gradients(divided=True)
         if self.scale is None or self.scale.restore(encoder + head, self._norm):
             if self.params.clip_norm is not None:
-                clip_gradients(encoder, self.params.clip_norm)
-                clip_gradients(head, self.params.clip_norm, self._norm)
+                optim.clip_gradients(encoder, self.params.clip_norm)
+                optim.clip_gradients(head, self.params.clip_norm, self._norm)
             self._descend(step)
         self.rows.clear()
         if self.optimizer is not None:
@@ -174,10 +155,7 @@ class Updates:
             self.recorded.record(False)
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
-        """Everything but the model and :meth:`numbers` that an exact continuation needs.
-
-        It has no random state, because every update seeds torch (``derived_seed``).
-        """
+        """Everything but the model and :meth:`numbers` that an exact continuation needs."""
         return {
             "optimizer": optimizer_tensors(self.optimizer),
             "rows": self.rows.state(),
@@ -188,7 +166,7 @@ class Updates:
 
     def numbers(self) -> dict[str, float]:
         """The numbers that belong to :meth:`tensors`."""
-        scale = self.scale or LossScale()
+        scale = self.scale or optim.LossScale()
         return {
             "table_updates": self.rows.updates,
             "full_updates": self.full_updates,
@@ -210,7 +188,7 @@ class Updates:
         if self.average is not None:
             self.average.load(tensors["average"], int(numbers["samples"]))
         if self.scale is not None:
-            self.scale = LossScale(numbers["scale"], int(numbers["good_at_scale"]))
+            self.scale = optim.LossScale(numbers["scale"], int(numbers["good_at_scale"]))
 
     def _mean_rows(self, ids: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """The mean over all processes of the gradients of table rows."""
@@ -220,21 +198,21 @@ class Updates:
     def _norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """The joint norm; rows of divided tables count in all processes."""
         if not self.divided:
-            return joint_norm(gradients)
+            return optim.joint_norm(gradients)
         rows = [p.grad for p in self._divided] + self.rows.gradients(divided=True)
         numbers = {id(gradient) for gradient in rows}
         here = [g for g in gradients if id(g) in numbers]
         whole = [g for g in gradients if id(g) not in numbers]
         none = torch.zeros((), device=self.workers.device)
-        squares = joint_norm(here).square() if here else none
+        squares = optim.joint_norm(here).square() if here else none
         # Every process must get the same bits, or what all of them have would differ in the end.
         squares = self.workers.mean(squares) * self.workers.count
-        return (squares + (joint_norm(whole).square() if whole else none)).sqrt()
+        return (squares + (optim.joint_norm(whole).square() if whole else none)).sqrt()
 
     def _descend(self, step: int) -> None:
         params = self.params
-        factor = rate_factor(step, self.total, params)
-        beta1 = first_beta(step, self.total, params)
+        factor = optim.rate_factor(step, self.total, params)
+        beta1 = optim.first_beta(step, self.total, params)
         if self.optimizer is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = group["peak"] * factor
@@ -247,7 +225,7 @@ class Updates:
         params = self.params
         peak = params.lr if params.head_lr is None else params.head_lr
         return RowStep(
-            lr=peak * rate_factor(step, self.total, params),
+            lr=peak * optim.rate_factor(step, self.total, params),
             weight_decay=params.head_weight_decay,
             beta2=params.beta2,
             eps=params.eps,
@@ -257,11 +235,9 @@ class Updates:
     def _full_heads_learn(self, step: int, number: int, weight: float) -> Iterator[None]:
         """A context in which full heads learn from the loss of a batch as it is computed.
 
-        Their gradients are never stored, so they cannot wait for the other batches of an update:
-        with ``accumulate``, a full head takes a step for each batch, by its weighted gradient. For
-        the same reason ``clip_norm`` does not limit them (a row's step hardly depends on the size
-        of its gradient), fp16's scale does not reach them, and an update that is skipped because
-        the encoder's gradients overflowed has already changed them.
+        Their gradients are never stored. So with ``accumulate`` they take a step for each batch;
+        ``clip_norm`` does not limit them, fp16's scale does not reach them, and an update that is
+        skipped because the encoder's gradients overflowed has already changed them.
         """
         if not self.full:
             yield
@@ -298,6 +274,70 @@ class Updates:
         return [gradient for gradient in gradients if gradient is not None]
 
 
+class Average:
+    """The plain mean of tensors, sampled every ``every`` steps of training from ``start`` on."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], *, start: int = 0, every: int = 1) -> None:
+        self.start, self.every = start, every
+        self.samples = 0
+        self._live = {name: t.detach() for name, t in tensors.items()}
+        self._mean: dict[str, Tensor] = {}
+
+    def update(self, step: int) -> None:
+        """Adds the tensors after ``step`` to the mean, if a sample is due."""
+        if step < self.start or (step - self.start) % self.every:
+            return
+        if not self._mean:
+            self._mean = {n: t.to(torch.float32, copy=True) for n, t in self._live.items()}
+        else:
+            latest = [self._live[name].float() for name in self._mean]
+            torch._foreach_lerp_(list(self._mean.values()), latest, 1 / (self.samples + 1))
+        self.samples += 1
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """A context in which the tensors hold the mean; afterwards they are as before."""
+        originals: dict[str, Tensor] = {}
+        try:
+            for name, mean in self._mean.items():
+                originals[name] = self._exchange(name, mean)
+            yield
+        finally:
+            for name, original in originals.items():
+                mean = self._mean[name]
+                if original is mean:  # they were exchanged: exchange them back
+                    self._exchange(name, mean)
+                else:
+                    self._live[name].copy_(original)
+
+    def apply(self) -> None:
+        """Puts the mean into the tensors for good."""
+        for name, mean in self._mean.items():
+            self._live[name].copy_(mean)
+
+    def state(self) -> dict[str, Tensor]:
+        """The means by name; together with ``samples``, all there is to restore."""
+        return self._mean
+
+    def load(self, means: Mapping[str, Tensor], samples: int) -> None:
+        """Continues from the means that :meth:`state` returned."""
+        self.samples = samples
+        self._mean = {n: means[n].to(self._live[n].device, copy=True) for n in means}
+
+    def _exchange(self, name: str, mean: Tensor) -> Tensor:
+        """Puts the mean into a tensor and returns the tensor that now has its former content.
+
+        Float32 tensors swap content with the mean, so only one of them is held twice at a time.
+        """
+        live = self._live[name]
+        before = live.clone()
+        live.copy_(mean)
+        if live.dtype != torch.float32:
+            return before
+        mean.copy_(before)
+        return mean
+
+
 class _WithLoss(nn.Module):
     """The model and its loss as one forward pass, for distributed training to wrap."""
 
@@ -325,6 +365,6 @@ def _average(
             f"training.swa_start: averaging would begin after {params.swa_start:,.0f} updates, "
             f"but training has only {total:,}"
         )
-    start = max(1, share_of_steps(params.swa_start, total))
+    start = max(1, optim.share_of_steps(params.swa_start, total))
     every = min(params.swa_every, max(1, (total - start) // FEWEST_SAMPLES))
     return Average(tensors, start=start, every=every)
