@@ -12,18 +12,18 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from labelgrove.core.durations import format_duration
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import format_size
+from labelgrove.core.notebook import cut
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats.files import replacing
 from labelgrove.data.records import words_of
 from labelgrove.disk.model_folder import model_size
-from labelgrove.evaluation.metrics.ranking import HEAD_ABOVE, TAIL_UP_TO
-from labelgrove.experiments.report.figures import figures
+from labelgrove.experiments.report.charts import LOOK, charts, percent, printable
 from labelgrove.experiments.report.labels import as_json
-from labelgrove.experiments.report.look import LOOK, duration, percent, printable, shortened
 from labelgrove.experiments.report.measuring import Report
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -56,11 +56,11 @@ def to_html(report: Report) -> str:
     )
     environment.filters |= {
         "count": "{:,}".format,
-        "duration": lambda seconds: "–" if seconds is None else duration(seconds),
+        "duration": lambda seconds: "–" if seconds is None else format_duration(seconds),
         "p": lambda p: "–" if p != p else f"{p:.4f}" if p < 0.01 else f"{p:.2f}",
         "percent": percent,
         "prefixed": lambda name, prefix: prefix + name,
-        "shortened": shortened,
+        "cut": cut,
         "times": lambda value, factor: value * factor + 0.0,  # no minus before zero
         "size": lambda size: "–" if size is None else format_size(size),
     }
@@ -73,11 +73,10 @@ def to_html(report: Report) -> str:
         report=report,
         charts={
             name: {"title": chart.title, "svg": Markup(chart.svg(name))}
-            for name, chart in figures(report).items()
+            for name, chart in charts(report).items()
         },
         cutoffs=[f"@{k}" for k in report.cutoffs],
         curve_head=["k", *(f"{f}@k, {name}" for name in names for f in report.families)],
-        tail_head=["training documents", "labels", "true", *(f"R@{report.at}, {n}" for n in names)],
         tiles=[name for name in TILES if name in report.evaluations[0].values],
         documents=list(_documents(report)),
         labels=list(_labels(report)),
@@ -93,8 +92,6 @@ def to_html(report: Report) -> str:
         ],
         notes=list(dict.fromkeys(note for e in report.evaluations for note in e.notes)),
         bin_ranges=BIN_RANGES,
-        tail_up_to=TAIL_UP_TO,
-        head_above=HEAD_ABOVE,
         css=Markup("".join(styles)),
         icon=Markup(LOOK.with_name("icon.svg").read_text(encoding="utf-8")),
         version=VERSION,
@@ -110,7 +107,7 @@ def _documents(report: Report) -> Iterator[JsonObject]:
     for row, ndcg, missed in report.wrong:
         title, text = _title(corpus, row), "(no text: the data are features)"
         if corpus.texts is not None:
-            text = shortened(words_of(corpus.texts[row]), TEXT_LENGTH) or "(an empty text)"
+            text = cut(words_of(corpus.texts[row]), TEXT_LENGTH) or "(an empty text)"
         more, unknown = len(missed) - MOST_LABELS, int(judged.unknown[row])
         yield {
             "title": title,
@@ -133,7 +130,7 @@ def _documents(report: Report) -> Iterator[JsonObject]:
 def _title(corpus: Corpus, row: int) -> str:
     title = f"Document {row + 1:,}"
     if corpus.ids is not None and corpus.ids[row] is not None:
-        title = shortened(str(corpus.ids[row]), 80) or title
+        title = cut(str(corpus.ids[row]), 80) or title
     return title
 
 
@@ -142,14 +139,14 @@ def _example(report: Report, row: int) -> list[str]:
     corpus = report.corpus
     if corpus.texts is None or not report.worst:
         return [_title(corpus, row)]
-    return [_title(corpus, row), shortened(words_of(corpus.texts[row]), EXAMPLE_LENGTH)]
+    return [_title(corpus, row), cut(words_of(corpus.texts[row]), EXAMPLE_LENGTH)]
 
 
 def label_data(report: Report) -> str:
     """The whole table of labels for the page's script."""
     columns, index = report.labels.columns, report.subject.predictions.index
-    ids = [] if index.ids is index.names else [shortened(index.ids[c], 200) for c in columns]
-    names = [shortened(index.names[column], 80) for column in columns]
+    ids = [] if index.ids is index.names else [cut(index.ids[c], 200) for c in columns]
+    names = [cut(index.names[column], 80) for column in columns]
     data = {"names": names, "ids": ids or None}
     return as_json(report.labels, data, lambda row: _example(report, row))
 
@@ -162,7 +159,7 @@ def _labels(report: Report) -> Iterator[JsonObject]:
     for row in range(min(SHOWN, len(table))):
         column, partner = table.columns[row], int(table.partners[row])
         yield {
-            "name": shortened(index.names[column], 80),
+            "name": cut(index.names[column], 80),
             "id": None if index.ids[column] == index.names[column] else index.ids[column],
             "support": int(subject.true[row]),
             "predicted": int(subject.predicted[row]),
