@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Exit, Option
+from typer import Exit, Option
 
 from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError
@@ -18,9 +17,7 @@ from labelgrove.errors import ConfigError
 class Rows:
     """The methods to train."""
 
-    config: Annotated[
-        list[Path] | None, Option(help="TOML file with one table per method. Repeatable.")
-    ] = None
+    config: Annotated[list[Path], Option(help="TOML file with one table per method. Repeatable.")]
     settings: options.Set = None
     only: Annotated[
         list[str] | None, Option(help="Train only this row, or those like 'Linear*'. Repeatable.")
@@ -28,9 +25,6 @@ class Rows:
 
 
 def bench(
-    models: Annotated[
-        list[Path] | None, Argument(metavar="[MODEL]...", help="Trained models, for --costs.")
-    ] = None,
     *,
     methods: Rows,
     data: Annotated[
@@ -42,7 +36,6 @@ def bench(
     costs: Annotated[
         bool, Option("--costs", help="Measure prediction on GPU and CPU, one text and batches.")
     ] = False,
-    where: options.Where,
     machine: options.Machine,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object per row.")] = False,
 ) -> None:
@@ -50,69 +43,47 @@ def bench(
 
     Run the same command again to continue an interrupted bench. Finished rows are reused. --set
     applies to all rows that have the setting. The first --config goes with the first --data, and
-    so on; a single one goes with all. With --engine ray, every worker trains a row; rows are
-    measured here, when all are trained.
+    so on; a single one goes with all.
 
     Example: labelgrove bench --config bench.toml --data corpus --run runs/bench
-
-    Example: labelgrove bench model another-model --costs --data corpus
     """
     from labelgrove.core.params import read_toml
     from labelgrove.experiments.bench.config import Bench
     from labelgrove.experiments.bench.costs import Costs, costs_table
-    from labelgrove.experiments.bench.run import BenchFolder, price_models
+    from labelgrove.experiments.bench.run import BenchFolder
     from labelgrove.experiments.bench.table import bench_table
 
     console = common.stderr_console()
-    where.check()
     common.check_device(machine.device)
-    if bool(models) == bool(methods.config) or (models and not costs):
-        raise ConfigError("bench: give --config FILE, or the folders of trained models and --costs")
-    if models and (methods.only or methods.settings or where.engine):
+    pairs = _pairs(methods.config, data)
+    if len({(file.stem, corpus.name) for file, corpus in pairs}) < len(pairs):
         raise ConfigError(
-            "bench: --only, --set and --engine are for --config; trained models take none of them"
+            "bench: two pairs of --config and --data have the same names, so they would write "
+            "to the same folder; run them apart"
         )
+    only, flags = methods.only or [], methods.settings or []
+    benches = [
+        Bench.from_config(read_toml(file), settings=flags, folder=file.parent, only=only)
+        for file, _ in pairs
+    ]
     how = Costs(machine.device, machine.threads) if costs else None
-    done = common.print_json if as_json and costs else lambda _: None
+    flags = ["--device", machine.device]
+    flags += ["--threads", str(machine.threads)] if machine.threads else []
     records = []
-    if models and how:
-        folder = folder or models[0].with_name(f"{models[0].name}.bench")
-        with common.resumable(folder):
-            for corpus in data:
-                records += price_models(
-                    models, corpus, folder, costs=how, say=console.print, done=done
-                )
-    else:
-        pairs = _pairs(methods.config or [], data)
-        if len({(file.stem, corpus.name) for file, corpus in pairs}) < len(pairs):
-            raise ConfigError(
-                "bench: two pairs of --config and --data have the same names, so they would write "
-                "to the same folder; run them apart"
-            )
-        only, flags = methods.only or [], methods.settings or []
-        benches = [
-            Bench.from_config(read_toml(file), settings=flags, folder=file.parent, only=only)
-            for file, _ in pairs
-        ]
-        threads = where.threads(machine.threads)
-        flags = ["--device", machine.device, *(["--threads", str(threads)] if threads else [])]
-        for (file, corpus), rows in zip(pairs, benches, strict=True):
-            place = folder or file.with_name(f"{file.stem}.bench")
-            if len(pairs) > 1:
-                place /= f"{file.stem}-{corpus.name}"
-            opened = nullcontext() if where.engine is None else where.open()
-            with common.resumable(place), opened as engine:
-                opened_bench = BenchFolder(rows, corpus, place, flags=flags, device=machine.device)
-                part = opened_bench.run(
-                    only=only, costs=how, engine=engine, say=console.print, done=done
-                )
-            if not as_json:
-                sys.stdout.write(bench_table(part) + "\n")
-            records += part
-    if as_json and not costs:
+    for (file, corpus), rows in zip(pairs, benches, strict=True):
+        place = folder or file.with_name(f"{file.stem}.bench")
+        if len(pairs) > 1:
+            place /= f"{file.stem}-{corpus.name}"
+        with common.resumable(place):
+            opened = BenchFolder(rows, corpus, place, flags=flags, device=machine.device)
+            part = opened.run(only=only, costs=how, say=console.print)
+        if not as_json:
+            sys.stdout.write(bench_table(part) + "\n")
+        records += part
+    if as_json:
         for record in records:
             common.print_json(record)
-    if costs and not as_json:
+    elif costs:
         sys.stdout.write(costs_table(records) + "\n")
     failed = [record for record in records if "error" in record]
     for record in failed:

@@ -257,7 +257,7 @@ class RunFolder:
             if isinstance(event, Event):
                 self._log(event)
             else:
-                by = {"by": process_name(os.getpid())} if self._guest else {}
+                by = {"by": f"{platform.node()} {os.getpid()}"} if self._guest else {}
                 jsonio.append_line(self._log.path, {"time": time.time(), **event, **by})
 
     def status(self) -> RunStatus:
@@ -414,11 +414,6 @@ def _is_run(folder: Path) -> bool:
             f"{file}: was made by another version of labelgrove; choose another folder"
         )
     return True
-
-
-def process_name(process: int) -> str:
-    """What the events of processes that share a folder are told apart by."""
-    return f"{platform.node()} {process}"
 
 
 def _who(holder: Mapping[str, object] | None) -> str:
