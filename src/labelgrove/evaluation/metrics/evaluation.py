@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -112,34 +112,32 @@ class Evaluation:
         P    50.00  25.00
         2 documents; percent
         """
-        return _table(self.values, self.intervals, self._footer(), self.notes)
+        cutoffs, rows = _cells(self.values, self.intervals)
+        first = max([3, *map(len, rows)])
+        widths = {
+            cutoff: max(len(cutoff) + 1, 5, *(len(row.get(cutoff, "")) for row in rows.values()))
+            for cutoff in cutoffs
+        }
+        lines = ["  ".join([" " * first, *(f"@{c}".rjust(widths[c]) for c in cutoffs)])]
+        for family, row in rows.items():
+            cells = (row.get(cutoff, "").rjust(widths[cutoff]) for cutoff in cutoffs)
+            lines.append("  ".join([family.ljust(first), *cells]).rstrip())
+        return "\n".join([*lines, self._footer(), *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        return _html(self.values, self.intervals, self._footer(), self.notes)
+        cutoffs, rows = _cells(self.values, self.intervals)
+        cells = [[name, *(row.get(cutoff, "") for cutoff in cutoffs)] for name, row in rows.items()]
+        head = ["", *(f"@{c}" for c in cutoffs)]
+        return notebook.table(self._footer(), cells, head=head, notes=self.notes)
 
     def _footer(self) -> str:
         footer = f"{self.n:,} documents; percent"
         if any(parse_metric(name).family in PROPENSITY_SCORED for name in self.values):
             footer += f"; propensity A = {self.propensity.a:g}, B = {self.propensity.b:g}"
         return footer
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two sets of predictions for the same documents; ``differences`` are second minus first.
-
-    A difference whose interval does not include zero is probably not due to chance. ``p`` is the
-    result of a paired test.
-    """
-
-    first: Evaluation
-    second: Evaluation
-    differences: dict[str, float]
-    intervals: dict[str, Interval]
-    p: dict[str, float]
 
 
 def evaluate(
@@ -266,7 +264,11 @@ def checked_request(
     if isinstance(names, str):
         raise ConfigError(f"metrics must be a list of names: [{names!r}]")
     if names is None:
-        names, notes = _usual_metrics(predictions.k, train_frequencies, n_train)
+        least = max(predictions.k, 5)
+        names = [name for name in DEFAULT_METRICS if (parse_metric(name).k or 0) <= least]
+        if train_frequencies is None or n_train is None:
+            names = [name for name in names if not name.startswith("PS")]
+            notes = ["PSP is left out, because it needs train_frequencies and n_train"]
     metrics = tuple(dict.fromkeys(parse_metric(name) for name in names))
     if not metrics:
         raise ConfigError("metrics is empty; give at least one, such as P@5")
@@ -282,50 +284,6 @@ def checked_request(
     if isinstance(propensity, str):
         propensity = Propensity.preset(propensity)
     return MetricRequest(metrics, frequencies, n_train, propensity, tuple(notes))
-
-
-def _usual_metrics(
-    predicted: int, train_frequencies: Counts, n_train: int | None
-) -> tuple[list[str], list[str]]:
-    """The default metrics that these arguments allow, and notes on the others."""
-    names = [name for name in DEFAULT_METRICS if (parse_metric(name).k or 0) <= max(predicted, 5)]
-    if train_frequencies is not None and n_train is not None:
-        return names, []
-    note = "PSP is left out, because it needs train_frequencies and n_train"
-    return [name for name in names if not name.startswith("PS")], [note]
-
-
-def _table(
-    values: Mapping[str, float],
-    intervals: Mapping[str, Interval],
-    footer: str,
-    notes: Iterable[str],
-) -> str:
-    """A row per metric, a column per cutoff; cells as ``51.20`` or ``51.20 [49.87, 52.50]``."""
-    cutoffs, rows = _cells(values, intervals)
-    first = max([3, *map(len, rows)])
-    widths = {
-        cutoff: max(len(cutoff) + 1, 5, *(len(row.get(cutoff, "")) for row in rows.values()))
-        for cutoff in cutoffs
-    }
-    lines = ["  ".join([" " * first, *(f"@{c}".rjust(widths[c]) for c in cutoffs)])]
-    for family, row in rows.items():
-        cells = (row.get(cutoff, "").rjust(widths[cutoff]) for cutoff in cutoffs)
-        lines.append("  ".join([family.ljust(first), *cells]))
-    table = [line.rstrip() for line in lines]
-    return "\n".join([*table, footer, *(f"note: {note}" for note in notes)])
-
-
-def _html(
-    values: Mapping[str, float],
-    intervals: Mapping[str, Interval],
-    title: str,
-    notes: Iterable[str],
-) -> str:
-    """The same table for notebooks."""
-    cutoffs, rows = _cells(values, intervals)
-    cells = [[family, *(row.get(cutoff, "") for cutoff in cutoffs)] for family, row in rows.items()]
-    return notebook.table(title, cells, head=["", *(f"@{c}" for c in cutoffs)], notes=notes)
 
 
 def _cells(

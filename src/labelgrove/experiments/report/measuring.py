@@ -123,7 +123,6 @@ class Report:
                     name: [json_number(v) for v in (value, *compared.intervals.get(name, ()))]
                     for name, value in compared.differences.items()
                 }
-                entry["p"] = {name: json_number(value) for name, value in compared.p.items()}
             runs.append(entry)
         slices = {
             name: {

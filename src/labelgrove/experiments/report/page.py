@@ -57,7 +57,6 @@ def to_html(report: Report) -> str:
     environment.filters |= {
         "count": "{:,}".format,
         "duration": lambda seconds: "–" if seconds is None else format_duration(seconds),
-        "p": lambda p: "–" if p != p else f"{p:.4f}" if p < 0.01 else f"{p:.2f}",
         "percent": percent,
         "prefixed": lambda name, prefix: prefix + name,
         "cut": cut,

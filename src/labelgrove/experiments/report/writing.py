@@ -12,8 +12,9 @@ import numpy as np
 
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
-from labelgrove.data.inputs import check_k, check_known_labels
+from labelgrove.data.inputs import check_k
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.evaluation.measures import check_labels
 from labelgrove.evaluation.metrics import Propensity, compare_all, evaluate
 from labelgrove.evaluation.metrics.ranking import judge
 from labelgrove.experiments.report.measuring import CUTOFFS, FAMILIES, Report
@@ -80,8 +81,6 @@ def write_report(
         data = read_corpus(data)
     if len(data) == 0:
         raise DataError("cannot report: there are no documents")
-    if data.labels.nnz == 0 and not data.unknown.any():
-        raise DataError("cannot report: no document of the corpus has a label")
     values = slice_values(slices, data, file)
     runs = [predicted(model, data, k=k, name=name, threads=threads)]
     for other_name, other in named(against):
@@ -89,7 +88,7 @@ def write_report(
     runs = on_one_index(with_unique_names(runs))
     index = runs[0].predictions.index
     truth = data.reindex(index)
-    check_known_labels(truth.labels, truth.unknown)
+    check_labels(truth.labels, truth.unknown)
     judged = tuple(judge(run.predictions, truth.labels, unknown=truth.unknown) for run in runs)
     if training is None and runs[0].model is not None:
         training = runs[0].model.facts_
