@@ -171,9 +171,8 @@ class JsonlLog:
 class RichProgress:
     """Progress bars on a terminal (stderr), plain lines in a log; only in the first process.
 
-    A log gets all messages and evaluations, and one other measurement per minute. The bars exist
-    while a stage is open, so the terminal is restored when the last stage ends, also after an error
-    or Ctrl-C. The context manager makes sure of it.
+    The bars exist while a stage is open, so the terminal is restored when the last stage ends, also
+    after an error or Ctrl-C. A log gets messages, evaluations, and one measurement per minute.
     """
 
     PAUSE = 60.0  # seconds between two measurements in a log

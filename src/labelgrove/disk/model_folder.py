@@ -47,10 +47,8 @@ def save_model(
 ) -> None:
     """Writes a model folder under a temporary name, then renames it in one step.
 
-    ``method`` is the method's name, never a class. ``created`` is when it was trained, by default
-    now. ``overwrite`` replaces a labelgrove model and
-    nothing else: a folder with files that labelgrove did not write is refused. ``extra`` may write
-    more files (an encoder, a README.md) into the folder it gets.
+    ``created`` is when it was trained, by default now. ``overwrite`` replaces a labelgrove model
+    and nothing else. ``extra`` may write more files (an encoder, a README.md) into the folder.
     """
     target = Path(os.path.realpath(path))
     clean_up(target)

@@ -43,12 +43,6 @@ def best_threshold(scores: Float64, hits: Bools, true: int, target: Target) -> f
     """The threshold with the largest F1, or the lowest that reaches a precision or comes nearest.
 
     The documents have ``true`` labels. The threshold lies halfway between two scores.
-
-    >>> scores, hits = np.array([0.9, 0.8, 0.4, 0.2]), np.array([True, True, False, True])
-    >>> round(best_threshold(scores, hits, 3, 0.9), 3)
-    0.6
-    >>> round(best_threshold(scores, hits, 3, "f1"), 3)
-    0.1
     """
     if len(scores) == 0:
         return 0.0
@@ -162,9 +156,6 @@ def expected_sizes(probabilities: Array) -> Int64:
 
     ``probabilities`` are best first. m labels are expected to have the sum of theirs as hits, and
     the document the sum of all as labels: F1 is 2 hits / (m + labels).
-
-    >>> expected_sizes(np.array([[0.9, 0.8, 0.1], [0.3, 0.25, 0.24]]))
-    array([2, 3])
     """
     hits = np.cumsum(probabilities, axis=1, dtype=np.float64)
     given = np.arange(1, probabilities.shape[1] + 1)
@@ -318,9 +309,8 @@ def _through(
 def _falling(used: Bools, ranked: Array, probabilities: Float64) -> Float32:
     """Chances in the order of ``ranked``: equal where that is equal, else strictly falling.
 
-    A curve is nearly flat where it has seen no difference, above all at its upper end. The best
-    labels also differ in the digits that are written; for all labels that would shift the last ones
-    too much.
+    A curve is nearly flat where it has seen no difference. The best labels also differ in the
+    digits that are written; for all labels that would shift the last ones too much.
     """
     scores = np.where(used, probabilities, -np.inf).astype(np.float32)
     same = ranked[:, 1:] == ranked[:, :-1]

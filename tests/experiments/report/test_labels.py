@@ -78,12 +78,10 @@ def test_a_report_on_many_labels_is_one_file(tmp_path: Path) -> None:
     report = write_report(predictions, corpus, out, intervals=None)
     page = Page(out.read_text(encoding="utf-8"))
     page.check(out.read_text(encoding="utf-8"))
-    rows = page.tables["Labels, percent"]
-    assert len(rows) == 21 and rows[1][0] == "<b>Label</b> & 7"
-    assert rows[1][1] == f"{int((corpus.labels[:, 7] > 0).sum()):,}"
-    assert f"The 20 most frequent of {len(report.labels):,} labels" in page.text
+    assert len(page.tables["Labels, percent"]) == 1  # rows are data
     assert [file.name for file in tmp_path.iterdir()] == ["r.html"]
     data = read_data(out)
+    assert data["support"][0] == int((corpus.labels[:, 7] > 0).sum())
     assert data["names"][0] == "<b>Label</b> & 7" and data["ids"][0] == "id:7"
     assert len(data["names"]) == len(data["right"]) == len(report.labels)
     title, text = data["documents"][data["wrong"][0][0] // 2]

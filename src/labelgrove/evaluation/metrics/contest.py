@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from labelgrove.errors import ConfigError
-from labelgrove.evaluation.metrics.evaluation import Evaluation, checked_request
+from labelgrove.evaluation.metrics.evaluation import Evaluation, measured
 from labelgrove.evaluation.metrics.measures import Interval, Ratio, bootstrap, interval
 from labelgrove.evaluation.metrics.propensity import Propensity
 from labelgrove.evaluation.metrics.ranking import Counts, Truth
@@ -66,9 +66,16 @@ def compare_all(
     measures: list[Ratio] = []
     evaluations = []
     for run in runs:
-        request = checked_request(run, metrics, train_frequencies, n_train, propensity)
-        measured, evaluation = request.measure(run, truth, unknown, None)
-        for name, measure in measured.items():
+        by_name, evaluation = measured(
+            run,
+            truth,
+            metrics,
+            unknown=unknown,
+            train_frequencies=train_frequencies,
+            n_train=n_train,
+            propensity=propensity,
+        )
+        for name, measure in by_name.items():
             if not isinstance(measure, Ratio):
                 raise ConfigError(
                     f"{name} is an average over labels; compare runs by a metric over documents"

@@ -30,10 +30,9 @@ class Example(NamedTuple):
 class ReportLabels:
     """Labels that are true or predicted in the evaluated documents, the most frequent first.
 
-    All arrays have a row per label. ``columns`` are its columns in the index; ``scores`` are those
-    of each run. ``partners`` are the rows of the labels that the subject confuses them with in the
-    most documents (``confusions``), -1 for none. ``right`` and ``wrong`` are up to three documents
-    each.
+    ``columns`` are those in the index. ``partners`` are the rows of the labels that the subject
+    confuses them with in the most documents (``confusions``), -1 for none. ``right`` and ``wrong``
+    are up to three documents each.
     """
 
     columns: Int64
@@ -155,8 +154,7 @@ def as_json(table: ReportLabels, data: JsonObject, describe: Callable[[int], lis
 
 
 def best_scores(judged: Judged, *, k: int) -> tuple[Float64, Bools] | None:
-    """The k best labels' scores and which of them are right; None if the scores cannot be
-    probabilities (margins, a score outside [0, 1], or no label at all)."""
+    """The k best labels' scores and which are right; None if they cannot be probabilities."""
     counted = judged.counted(Metric("P", k=k))
     scores = judged.predictions.scores[counted].astype(np.float64)
     if judged.predictions.score_kind == "margin" or not len(scores):

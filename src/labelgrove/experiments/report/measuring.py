@@ -31,9 +31,8 @@ FAMILIES = ("P", "nDCG", "PSP", "R")
 class Report:
     """The content of a report: the first run is its subject, the others are for comparison.
 
-    ``depth`` is the largest k of the curves. ``evaluations`` hold P, nDCG, R and, if training
-    frequencies are known, PSP for k up to ``depth``, per run. ``contest`` compares all pairs.
-    ``slices`` are evaluations by the values of a field.
+    ``evaluations`` hold, per run, metrics for k up to ``depth``; ``slices`` those by the values of
+    a field. ``contest`` compares all pairs.
     """
 
     title: str

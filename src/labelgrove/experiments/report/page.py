@@ -1,7 +1,6 @@
 """The page of a report: one HTML file that loads nothing from elsewhere.
 
-Its only script searches and sorts the table of labels. Rows that are not shown at first are data
-at the end of the page, which the script reads when someone first uses the table.
+Its only script shows, searches and sorts the table of labels, which is data at the end of the page.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ BIN_RANGES = {"head": "over 100", "torso": "11–100", "tail": "1–10", "unseen
 TEXT_LENGTH = 300
 MOST_LABELS = 12
 EXAMPLE_LENGTH = 160
-SHOWN = 20  # labels that are rows of the page itself
 
 
 def write_page(report: Report, out: Path) -> None:
@@ -78,7 +76,6 @@ def to_html(report: Report) -> str:
         curve_head=["k", *(f"{f}@k, {name}" for name in names for f in report.families)],
         tiles=[name for name in TILES if name in report.evaluations[0].values],
         documents=list(_documents(report)),
-        labels=list(_labels(report)),
         label_data=Markup(label_data(report)),
         script=Markup(script),
         script_hash=Markup(f"'sha256-{digest}'"),
@@ -133,41 +130,18 @@ def _title(corpus: Corpus, row: int) -> str:
     return title
 
 
-def _example(report: Report, row: int) -> list[str]:
-    """Title and beginning of the text of a document; no text in reports without texts."""
-    corpus = report.corpus
-    if corpus.texts is None or not report.worst:
-        return [_title(corpus, row)]
-    return [_title(corpus, row), cut(words_of(corpus.texts[row]), EXAMPLE_LENGTH)]
-
-
 def label_data(report: Report) -> str:
     """The whole table of labels for the page's script."""
     columns, index = report.labels.columns, report.subject.predictions.index
     ids = [] if index.ids is index.names else [cut(index.ids[c], 200) for c in columns]
     names = [cut(index.names[column], 80) for column in columns]
     data = {"names": names, "ids": ids or None}
-    return as_json(report.labels, data, lambda row: _example(report, row))
 
+    def example(row: int) -> list[str]:
+        """Title and beginning of the text of a document; no text in reports without texts."""
+        corpus = report.corpus
+        if corpus.texts is None or not report.worst:
+            return [_title(corpus, row)]
+        return [_title(corpus, row), cut(words_of(corpus.texts[row]), EXAMPLE_LENGTH)]
 
-def _labels(report: Report) -> Iterator[JsonObject]:
-    """The rows that are in the page itself."""
-    table, index = report.labels, report.subject.predictions.index
-    subject = table.scores[0]
-    shares = subject.precision, subject.recall, subject.f1, *(s.f1 for s in table.scores[1:])
-    for row in range(min(SHOWN, len(table))):
-        column, partner = table.columns[row], int(table.partners[row])
-        yield {
-            "name": cut(index.names[column], 80),
-            "id": None if index.ids[column] == index.names[column] else index.ids[column],
-            "support": int(subject.true[row]),
-            "predicted": int(subject.predicted[row]),
-            "shares": [float(share[row]) for share in shares],
-            "partner": index.names[table.columns[partner]] if partner >= 0 else None,
-            "confusions": int(table.confusions[row]),
-            "examples": [("right", _example(report, one)) for one in table.right[row]]
-            + [
-                ("missed" if one.missed else "wrong", _example(report, one.row))
-                for one in table.wrong[row]
-            ],
-        }
+    return as_json(report.labels, data, example)

@@ -40,8 +40,7 @@ Subjects: TypeAlias = Mapping[str, Subject] | Sequence[Subject] | str | Path
 def predicted(
     model: Subject, corpus: Corpus, *, k: int, name: str | None = None, threads: int | None = None
 ) -> Run:
-    """A run from a fitted model, a model folder, a file that ``predict`` wrote, or Predictions; a
-    Run is returned as it is."""
+    """A run from what can be reported on; a Run is returned as it is."""
     if isinstance(model, Run):
         return model
     folder = None

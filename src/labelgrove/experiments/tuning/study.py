@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import optuna
 
 CACHE_BYTES = 8 << 30  # size of the stages that a study keeps
-HELD_BYTES = 2 << 30  # of these, what an engine holds
 STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}  # ours and Optuna's
 
 
@@ -67,7 +66,7 @@ class Study:
         parts: Sequence[Corpus],
         dev: Corpus,
         folder: Path,
-        run: RunFolder | None,
+        run: RunFolder,
         *,
         seed: int,
         engine: Engine | None = None,
@@ -94,8 +93,6 @@ class Study:
         self._best: list[tuple[str, str]] = []
         self._workers = engine or LocalEngine()
         self._dev, *self._parts = [self._workers.put(corpus) for corpus in (dev, *parts)]
-        self._held: dict[str, Ref] = {}  # stages that several trials used, by their keys
-        self._held_bytes = 0
 
     def _take_over(self, trial: Trial) -> None:
         """Lets Optuna learn from a trial that an earlier process finished."""
@@ -156,9 +153,8 @@ class Study:
         corpora = self._parts[part], self._dev
         if self.engine is None:
             return self._workers.call(attempt, *corpora, self.run, self.callbacks)
-        folder = None if self.run is None else str(self.run.path.resolve())
-        arguments = (*corpora, folder, *self._held.values())
-        return self.engine.call(attempt.as_guest, *arguments, gpu=bool(model.encoders()))
+        folder = str(self.run.path.resolve())
+        return self.engine.call(attempt.as_guest, *corpora, folder, gpu=bool(model.encoders()))
 
     def _take(self, pending: Pending) -> tuple[float, str] | Pending:
         """Waits for a trial: its seconds and a message how it went, or its fit to the next part."""
@@ -217,18 +213,12 @@ class Study:
 
     def _tidy(self, outcome: Outcome, *, best: bool) -> None:
         """Delete stages that do not fit; keep those of the best trial and the last used ones."""
-        if self.run is None:
-            return
         stages = [(name, key) for name, key, _ in outcome.stages]
         self._best = stages if best else self._best
         for stage in (*stages, *self._best):
             self._used.pop(stage, None)
             self._used[stage] = None
         sizes = {(s.name, s.key): s.bytes for s in run_status(self.run.path).stages}
-        if self.engine is not None:
-            for name, key, was_there in outcome.stages:
-                if was_there and (size := sizes.get((name, key))) is not None:
-                    self._hold(self.run, name, key, size)
         total = sum(sizes.values())
         order = [stage for stage in sizes if stage not in self._used] + list(self._used)
         for name, key in order:
@@ -237,12 +227,6 @@ class Study:
             total -= sizes.get((name, key), 0)
             self.run.discard(name, key)
             self._used.pop((name, key), None)
-
-    def _hold(self, run: RunFolder, name: str, key: str, size: int) -> None:
-        """Gives the engine a stage that a second trial needed, so that no other reads the disk."""
-        if key not in self._held and self._held_bytes + size <= HELD_BYTES:
-            self._held[key] = self._workers.put({key: run.read(name, key)})
-            self._held_bytes += size
 
     def _best_value(self) -> float | None:
         return max((t.value for t in self.trials if t.value is not None), default=None)
