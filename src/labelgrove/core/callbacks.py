@@ -217,22 +217,15 @@ class RichProgress:
 
     def _display(self) -> Progress:
         if self._progress is None:
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                TextColumn,
-                TimeElapsedColumn,
-                TimeRemainingColumn,
-            )
+            from rich import progress as bars
 
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
+            self._progress = bars.Progress(
+                bars.TextColumn("{task.description}", markup=False),
+                bars.BarColumn(),
+                bars.MofNCompleteColumn(),
+                bars.TimeElapsedColumn(),
+                bars.TextColumn("left"),
+                bars.TimeRemainingColumn(),
                 console=self._console,
                 # Text printed meanwhile goes above the bars, unless stdout is a pipe or file.
                 redirect_stdout=sys.stdout.isatty(),

@@ -82,9 +82,10 @@ def write_report(
     if len(data) == 0:
         raise DataError("cannot report: there are no documents")
     values = slice_values(slices, data, file)
-    runs = [predicted(model, data, k=k, name=name, threads=threads)]
-    for other_name, other in named(against):
-        runs.append(predicted(other, data, k=k, name=other_name, threads=threads))
+    runs = [
+        predicted(subject, data, k=k, name=its_name, threads=threads)
+        for its_name, subject in [(name, model), *named(against)]
+    ]
     runs = on_one_index(with_unique_names(runs))
     index = runs[0].predictions.index
     truth = data.reindex(index)

@@ -33,11 +33,11 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine, engine_for
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.metrics.evaluation import scorer
-from labelgrove.experiments.tuning.result import Trial as Trial
-from labelgrove.experiments.tuning.result import Tuned as Tuned
 from labelgrove.experiments.tuning.space import built_in_space, checked_space, parse_space
 from labelgrove.experiments.tuning.space import load_optuna as load_optuna
 from labelgrove.experiments.tuning.study import Search, Study
+from labelgrove.experiments.tuning.study import Trial as Trial
+from labelgrove.experiments.tuning.study import Tuned as Tuned
 from labelgrove.methods import create
 
 HALVING_FROM = 4_000  # documents; a quarter of fewer says too little
