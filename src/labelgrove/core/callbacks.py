@@ -68,10 +68,7 @@ class StageTiming:
 
 
 class Reporter:
-    """Sends events to callbacks and measures stages; ``timings`` shows where the time went.
-
-    Progress is sent at most every ``interval`` seconds, so ``advance`` can be called often.
-    """
+    """Sends events to callbacks, progress every ``interval`` seconds, and measures stages."""
 
     def __init__(self, callbacks: Iterable[Callback] = (), *, interval: float = 0.1) -> None:
         self.callbacks = list(callbacks)

@@ -66,10 +66,7 @@ def save_model(
 
 
 def load_model(path: str | Path, *, verify: Verify = "auto") -> StoredModel:
-    """Reads a model folder; refuses one that is damaged, incomplete, unsafe or too new.
-
-    ``verify`` is explained at :func:`read_bundle`.
-    """
+    """Reads a model folder; refuses one that is damaged, incomplete, unsafe or too new."""
     bundle = read_bundle(path, kind="model", verify=verify)
     manifest = _checked(bundle.manifest, path)
     method, params, metadata = (manifest[key] for key in ("method", "params", "metadata"))

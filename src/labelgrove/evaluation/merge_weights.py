@@ -102,10 +102,7 @@ class LearntMerge:
         )
 
     def grown(self, frequencies: npt.ArrayLike, changed: Int64) -> LearntMerge:
-        """The same merge for more labels, the new ones at the end.
-
-        ``changed`` are the columns of old labels whose frequency is another one now.
-        """
+        """The same merge with new labels at the end, and ``changed`` frequencies of old ones."""
         known, own = len(self.bins), frequency_bins(frequencies)
         bins = np.zeros_like(own)
         bins[:known] = self.bins

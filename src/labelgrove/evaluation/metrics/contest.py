@@ -29,10 +29,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Contest:
-    """Several runs: their evaluations with intervals, and a comparison of every pair.
-
-    ``pairs[i, j]`` with i < j is run i minus run j.
-    """
+    """Evaluations of several runs with intervals; ``pairs[i, j]``, i < j, is run i minus run j."""
 
     evaluations: tuple[Evaluation, ...]
     pairs: dict[tuple[int, int], Comparison]

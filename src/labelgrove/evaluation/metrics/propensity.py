@@ -66,10 +66,7 @@ class Propensity:
         return inverse
 
     def costs(self, frequencies: npt.ArrayLike, n_train: int) -> Float64:
-        """1 / p of each label, scaled so that all positives together cost as much as before.
-
-        So a loss keeps its balance with negatives and regularisation.
-        """
+        """1 / p of each label, scaled so that all positives together cost as much as before."""
         counts = np.asarray(frequencies, dtype=np.float64)
         inverse = self.inverse(counts, n_train)
         costs: Float64 = inverse * (counts.sum() / (counts @ inverse)) if counts.any() else inverse

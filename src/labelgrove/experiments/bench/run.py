@@ -43,10 +43,7 @@ from labelgrove.nn.encoders.files import EncoderContent
 
 
 class BenchFolder:
-    """A bench on the corpora in ``data``, with the results in ``folder``.
-
-    ``flags`` go to ``labelgrove train``; models are measured on ``device``.
-    """
+    """A bench on the corpora in ``data``; ``flags`` go to ``labelgrove train``."""
 
     def __init__(
         self,

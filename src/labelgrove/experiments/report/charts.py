@@ -146,10 +146,7 @@ def line_chart(
     axes: tuple[str, str],
     diagonal: bool = False,
 ) -> Chart:
-    """Curves over common axes, whose names are ``axes``.
-
-    With a ``diagonal``, x ends at 0 and 1, and y at 0 and 100.
-    """
+    """Curves over the named axes; with a ``diagonal``, x ends at 0 and 1, and y at 0 and 100."""
     from matplotlib.ticker import MaxNLocator
 
     with _style():

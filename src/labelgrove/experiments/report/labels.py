@@ -131,8 +131,7 @@ def _lists(pairs: tuple[Int64, Int64], labels: int) -> list[list[int]]:
 def as_json(table: ReportLabels, data: JsonObject, describe: Callable[[int], list[str]]) -> str:
     """The table for the page's script, without characters that end a script or a string there.
 
-    ``describe`` says what the page shows of a document. Each document is in it once, whichever
-    labels it is an example of.
+    ``describe`` says what the page shows of a document, which is in it once.
     """
     rows = sorted(
         {row for one in table.right for row in one} | {e.row for one in table.wrong for e in one}
