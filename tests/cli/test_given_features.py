@@ -152,7 +152,6 @@ def test_svmlight_files_without_a_header_get_the_columns_of_training(run, tmp_pa
     run("train", tmp_path, "--method", "linear", "--no-estimate", "--out", tmp_path / "model")
     values = json.loads(run("evaluate", tmp_path / "model", tmp_path, "--json").stdout)
     assert values["n"] == 4 and values["P@1"] == 100
-    run("bench", tmp_path / "model", "--costs", "--data", tmp_path, "--run", tmp_path / "costs")
     config = tmp_path / "rows.toml"
     config.write_text(
         'baseline = "own"\nintervals = 0\n[[methods]]\nname = "own"\nmethod = "linear"\n'

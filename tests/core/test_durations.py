@@ -31,5 +31,5 @@ def test_what_is_no_span_is_refused(span):
 
 
 def test_for_people():
-    shown = [format_duration(seconds) for seconds in (0.25, 9.999, 14.4, 59.6, 75, 3600)]
-    assert shown == ["0.25 s", "10.00 s", "14 s", "60 s", "1 min 15 s", "60 min 0 s"]
+    shown = [format_duration(seconds) for seconds in (0.25, 9.999, 14.4, 59.6, 75, 9000)]
+    assert shown == ["0.25 s", "10.00 s", "14 s", "60 s", "1 min 15 s", "2 h 30 min"]

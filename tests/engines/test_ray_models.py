@@ -1,4 +1,4 @@
-"""Many models on a Ray cluster of two nodes: members, rows of a bench, trials of a search."""
+"""Many models on a Ray cluster of two nodes: members of ensembles, trials of a search."""
 
 import json
 
@@ -8,8 +8,6 @@ from labelgrove import Auto, Ensemble, Linear, TfidfParams
 from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
-from labelgrove.experiments.bench.config import Bench
-from labelgrove.experiments.bench.run import BenchFolder
 from support.sharding import assert_same_bits
 from support.small_models import planted
 
@@ -71,27 +69,3 @@ def test_trials_are_those_of_one_process(engine, tmp_path, monkeypatch):
     more = settings | {"trials": 1}
     longer = tune("linear", train, dev, **more, engine=engine, folder=tmp_path / "study")
     assert len(longer.trials) == 7
-
-
-@pytest.mark.long_ray
-def test_rows_are_those_of_one_process(engine, tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    texts, labels = planted(150)
-    lines = [json.dumps({"text": t, "labels": y}) for t, y in zip(texts, labels, strict=True)]
-    (data / "train.jsonl").write_text("\n".join(lines[:100]))
-    (data / "dev.jsonl").write_text("\n".join(lines[100:]))
-    rows = [
-        {"method": "parabel"},
-        {"method": "linear"},
-        {"name": "bad", "method": "linear", "tfidf": {"min_df": 1000}},
-        {"name": "both", "of": ["parabel", "linear"], "rule": "rank"},
-    ]
-    bench = Bench.from_config({"intervals": 0, "methods": rows})
-    one = BenchFolder(bench, data, tmp_path / "one").run()
-    many = BenchFolder(bench, data, tmp_path / "many", flags=["--threads", "1"]).run(engine=engine)
-    told = ("row", "metrics", "error", "key")
-    for mine, theirs in zip(one, many, strict=True):
-        assert {k: mine.get(k) for k in told} == {k: theirs.get(k) for k in told}
-        assert mine.get("stages", {}).keys() == theirs.get("stages", {}).keys()
-    assert "min_df" in many[2]["error"]

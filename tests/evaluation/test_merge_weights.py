@@ -76,9 +76,7 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits():
     found, truth = drawn(8, [1.0, 2.0], k=6)
     found[1] = as_margins(found[1])
     bins = frequency_bins(FREQUENCIES)
-    learnt_from, middles, scales = learning._pairs(
-        learning.MemberLists(found, truth), bins
-    ).scaled()
+    learnt_from, middles, scales = learning._pairs(found, truth, bins).scaled()
     random = np.random.default_rng(0)
     start = np.concatenate([np.zeros(12), np.ones(12), [0.0]])
     values = start + 0.3 * random.normal(size=25)
@@ -115,7 +113,7 @@ def test_no_other_values_are_more_likely(enough, monkeypatch):
     monkeypatch.setattr(learning, "ENOUGH_PAIRS", enough)
     found, truth = drawn(60, [1.0, 2.0], k=6)
     bins = frequency_bins(FREQUENCIES)
-    learnt_from, _, _ = learning._pairs(learning.MemberLists(found, truth), bins).scaled()
+    learnt_from, _, _ = learning._pairs(found, truth, bins).scaled()
     start, penalty = np.concatenate([np.zeros(12), np.ones(12), [0.0]]), learning._penalty(2, 6)
     arguments = (learnt_from, start, penalty)
     best = minimize(
@@ -203,9 +201,7 @@ def test_the_precision_is_that_of_documents_that_were_not_learnt_from():
         own = np.arange(41) % 5 == fold
         parts = [part.of_rows(~own) for part in found]
         bins = frequency_bins(FREQUENCIES)
-        half = learning._fitted(
-            learning._pairs(learning.MemberLists(parts, truth[~own]), bins), bins
-        )
+        half = learning._fitted(learning._pairs(parts, truth[~own], bins), bins)
         merged = half([part.of_rows(own) for part in found], k=5)
         rows.append(np.array(precision_of(merged, truth[own])) * own.sum())
     merge = learn_merge(found, truth, FREQUENCIES)

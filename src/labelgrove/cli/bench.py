@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Exit, Option
+from typer import Exit, Option
 
 from labelgrove.cli import common, options
-from labelgrove.errors import ConfigError
 
 
 def bench(
-    models: Annotated[
-        list[Path] | None, Argument(metavar="[MODEL]...", help="Trained models, for --costs.")
-    ] = None,
     *,
-    config: Annotated[Path | None, Option(help="TOML file with one table per method.")] = None,
+    config: Annotated[Path, Option(help="TOML file with one table per method.")],
     settings: options.Set = None,
     only: Annotated[
         list[str] | None, Option(help="Train only this row, or those like 'Linear*'. Repeatable.")
@@ -30,61 +25,42 @@ def bench(
     costs: Annotated[
         bool, Option("--costs", help="Measure prediction on GPU and CPU, one text and batches.")
     ] = False,
-    where: options.Where,
     machine: options.Machine,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object per row.")] = False,
 ) -> None:
     """Train and measure several methods, and compare them with published numbers.
 
     Run the same command again to continue an interrupted bench. Finished rows are reused. --set
-    applies to all rows that have the setting. With --engine ray, every worker trains a row; rows
-    are measured here, when all are trained.
+    applies to all rows that have the setting.
 
     Example: labelgrove bench --config bench.toml --data corpus --run runs/bench
-
-    Example: labelgrove bench model another-model --costs --data corpus
     """
     from labelgrove.core.params import read_toml
     from labelgrove.experiments.bench.config import Bench
     from labelgrove.experiments.bench.costs import Costs, costs_table
-    from labelgrove.experiments.bench.run import BenchFolder, price_models
+    from labelgrove.experiments.bench.run import BenchFolder
     from labelgrove.experiments.bench.table import bench_table
 
     console = common.stderr_console()
-    where.check()
     common.check_device(machine.device)
-    if bool(models) == bool(config) or (models and not costs):
-        raise ConfigError("bench: give --config FILE, or the folders of trained models and --costs")
-    if models and (only or settings or where.engine):
-        raise ConfigError(
-            "bench: --only, --set and --engine are for --config; trained models take none of them"
-        )
+    chosen = only or []
+    rows = Bench.from_config(
+        read_toml(config), settings=settings or [], folder=config.parent, only=chosen
+    )
     how = Costs(machine.device, machine.threads) if costs else None
-    done = common.print_json if as_json and costs else lambda _: None
-    if models and how:
-        folder = folder or models[0].with_name(f"{models[0].name}.bench")
-        with common.resumable(folder):
-            records = price_models(models, data, folder, costs=how, say=console.print, done=done)
-    elif config:
-        rows = Bench.from_config(
-            read_toml(config), settings=settings or [], folder=config.parent, only=only or []
-        )
-        threads = where.threads(machine.threads)
-        flags = ["--device", machine.device, *(["--threads", str(threads)] if threads else [])]
-        folder = folder or config.with_name(f"{config.stem}.bench")
-        opened = nullcontext() if where.engine is None else where.open()
-        with common.resumable(folder), opened as engine:
-            place = BenchFolder(rows, data, folder, flags=flags, device=machine.device)
-            records = place.run(
-                only=only or [], costs=how, engine=engine, say=console.print, done=done
-            )
-        if not as_json:
-            sys.stdout.write(bench_table(records) + "\n")
-    if as_json and not costs:
+    flags = ["--device", machine.device]
+    flags += ["--threads", str(machine.threads)] if machine.threads else []
+    folder = folder or config.with_name(f"{config.stem}.bench")
+    with common.resumable(folder):
+        place = BenchFolder(rows, data, folder, flags=flags, device=machine.device)
+        records = place.run(only=chosen, costs=how, say=console.print)
+    if as_json:
         for record in records:
             common.print_json(record)
-    if costs and not as_json:
-        sys.stdout.write(costs_table(records) + "\n")
+    else:
+        sys.stdout.write(bench_table(records) + "\n")
+        if costs:
+            sys.stdout.write(costs_table(records) + "\n")
     failed = [record for record in records if "error" in record]
     for record in failed:
         console.print(f"{record['row']}: {record['error']}")

@@ -62,10 +62,6 @@ def as_csr(matrix: MatrixLike, *, name: str = "matrix") -> CSR:
     """Any 2-d array or SciPy sparse matrix as float32 CSR with sorted, unique column indices.
 
     Copies only when something has to change; the input is never modified.
-
-    >>> as_csr([[0, 2], [1, 0]]).toarray()
-    array([[0., 2.],
-           [1., 0.]], dtype=float32)
     """
     given = checked_table(matrix, name=name)
     if sparse.issparse(given):

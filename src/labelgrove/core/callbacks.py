@@ -68,10 +68,7 @@ class StageTiming:
 
 
 class Reporter:
-    """Sends events to callbacks and measures stages; ``timings`` shows where the time went.
-
-    Progress is sent at most every ``interval`` seconds, so ``advance`` can be called often.
-    """
+    """Sends events to callbacks, progress every ``interval`` seconds, and measures stages."""
 
     def __init__(self, callbacks: Iterable[Callback] = (), *, interval: float = 0.1) -> None:
         self.callbacks = list(callbacks)
@@ -171,9 +168,8 @@ class JsonlLog:
 class RichProgress:
     """Progress bars on a terminal (stderr), plain lines in a log; only in the first process.
 
-    A log gets all messages and evaluations, and one other measurement per minute. The bars exist
-    while a stage is open, so the terminal is restored when the last stage ends, also after an error
-    or Ctrl-C. The context manager makes sure of it.
+    The bars exist while a stage is open, so the terminal is restored when the last stage ends, also
+    after an error or Ctrl-C. A log gets messages, evaluations, and one measurement per minute.
     """
 
     PAUSE = 60.0  # seconds between two measurements in a log
@@ -218,22 +214,15 @@ class RichProgress:
 
     def _display(self) -> Progress:
         if self._progress is None:
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                TextColumn,
-                TimeElapsedColumn,
-                TimeRemainingColumn,
-            )
+            from rich import progress as bars
 
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
+            self._progress = bars.Progress(
+                bars.TextColumn("{task.description}", markup=False),
+                bars.BarColumn(),
+                bars.MofNCompleteColumn(),
+                bars.TimeElapsedColumn(),
+                bars.TextColumn("left"),
+                bars.TimeRemainingColumn(),
                 console=self._console,
                 # Text printed meanwhile goes above the bars, unless stdout is a pipe or file.
                 redirect_stdout=sys.stdout.isatty(),

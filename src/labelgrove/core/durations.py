@@ -23,10 +23,10 @@ def parse_duration(span: str | float, *, name: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration for people, such as 0.25 s or 1 min 15 s."""
+    """A duration for people, such as 0.25 s, 1 min 15 s or 2 h 30 min."""
     if seconds < 10:
         return f"{seconds:.2f} s"
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s"
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

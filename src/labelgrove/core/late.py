@@ -1,8 +1,4 @@
-"""SciPy, imported when it is first used: that takes longer than a prediction, which needs none.
-
->>> sparse.issparse([[1, 0]])
-False
-"""
+"""SciPy, imported when it is first used: that takes longer than a prediction, which needs none."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Unicode's usual spelling, NFC: a letter and its accent are one character if there is one.
 
-The same word can be spelled with one character (é) or with two (e and an accent), and both look
-alike. Texts and labels are brought to one spelling, or one word would be two terms and one label
-two columns.
+With two spellings of é that look alike, one word would be two terms and one label two columns.
 """
 
 from __future__ import annotations

@@ -6,10 +6,9 @@ A group is declared beside the code that reads it::
     class RankerParams(Params):
         C: float = param(1.0, gt=0, help="inverse of the regularisation strength")
 
-Constructing a group checks nothing (scikit-learn's ``clone`` demands that arguments are stored as
-they came); :meth:`Params.validate` is called by ``fit`` and by all that reads a file or a flag.
-
-Why not pydantic: its models copy lists, which ``clone`` refuses, and every import would pay for it.
+Constructing a group checks nothing, because scikit-learn's ``clone`` demands it; ``fit`` and all
+that reads a file or a flag call :meth:`Params.validate`. Why not pydantic: its models copy lists,
+which ``clone`` refuses, and every import would pay for it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,6 @@ class Resources:
     device: str | None = None
 
 
-class Owner(Protocol):
-    """What has resources as settings, such as a model."""
-
-    @property
-    def n_jobs(self) -> int | None: ...
-    @property
-    def device(self) -> str | None: ...
-
-
-Owning = TypeVar("Owning", bound=Owner)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -69,15 +59,14 @@ class using:
             _CURRENT.reset(self._token)
 
 
-def with_own_resources(
-    function: Callable[Concatenate[Owning, P], R],
-) -> Callable[Concatenate[Owning, P], R]:
-    """A door: the function may use what the settings of its first argument say."""
+def with_own_resources(function: Callable[P, R]) -> Callable[P, R]:
+    """A door: the function may use what the settings of its first argument, a model, say."""
 
     @wraps(function)
-    def run(owner: Owning, /, *arguments: P.args, **options: P.kwargs) -> R:
-        with using(threads=owner.n_jobs, device=owner.device):
-            return function(owner, *arguments, **options)
+    def run(*arguments: P.args, **options: P.kwargs) -> R:
+        model: Any = arguments[0]
+        with using(threads=model.n_jobs, device=model.device):
+            return function(*arguments, **options)
 
     return run
 

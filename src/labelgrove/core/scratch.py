@@ -95,13 +95,7 @@ class GrowingArray:
 
 
 class GrowingCsr:
-    """A sparse matrix that gets its rows block by block; use it in a ``with`` statement.
-
-    >>> with GrowingCsr(Scratch(), columns=2) as growing:
-    ...     growing.append([0, 1], np.array([1], np.int32), np.array([0.5], np.float32))
-    ...     growing.matrix().toarray()
-    array([[0. , 0.5]], dtype=float32)
-    """
+    """A sparse matrix that gets its rows block by block; use it in a ``with`` statement."""
 
     def __init__(self, scratch: Scratch, columns: int) -> None:
         self.columns = columns

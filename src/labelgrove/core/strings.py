@@ -26,10 +26,6 @@ class StringTable(Sequence[str]):
     """An immutable sequence of strings over ``blob`` (uint8) and ``offsets`` (int64, n + 1).
 
     Lone surrogates, which JSON can put into a Python string, survive the round trip.
-
-    >>> table = StringTable.from_strings(["red", "", "grün"])
-    >>> table[2], len(table), table.blob.nbytes
-    ('grün', 3, 8)
     """
 
     __slots__ = ("blob", "offsets")

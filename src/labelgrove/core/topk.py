@@ -8,17 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.core.arrays import (
-    CSR,
-    Array,
-    CsrParts,
-    Float32,
-    Int32,
-    MatrixLike,
-    as_csr,
-    csr_parts,
-    offsets,
-)
+from labelgrove.core import arrays
 from labelgrove.core.late import sparse
 from labelgrove.core.resources import thread_count
 from labelgrove.errors import ConfigError, DataError
@@ -34,27 +24,29 @@ class TopK(NamedTuple):
     The rest is padding: column -1, score -inf.
     """
 
-    columns: Int32
-    scores: Float32
-    counts: Int32
+    columns: arrays.Int32
+    scores: arrays.Float32
+    counts: arrays.Int32
 
-    def to_csr(self, columns: int, *, ones: bool = False) -> CSR:
+    def to_csr(self, columns: int, *, ones: bool = False) -> arrays.CSR:
         """The scores (or ones) as a sparse matrix with so many columns; a score of 0 is stored."""
         return lists_to_csr(self.columns, None if ones else self.scores, self.counts, columns)
 
 
-def lists_to_csr(columns: Int32, values: Float32 | None, counts: Array, width: int) -> CSR:
+def lists_to_csr(
+    columns: arrays.Int32, values: arrays.Float32 | None, counts: arrays.Array, width: int
+) -> arrays.CSR:
     """Padded lists of columns, as :class:`TopK` has them, as a sparse matrix; None means ones."""
     used = np.arange(columns.shape[1]) < counts[:, None]
     data = np.ones(int(used.sum()), np.float32) if values is None else values[used]
     matrix = sparse.csr_array(
-        (data, columns[used].astype(np.int64), offsets(counts)), shape=(len(columns), width)
+        (data, columns[used].astype(np.int64), arrays.offsets(counts)), shape=(len(columns), width)
     )
     matrix.sort_indices()
     return matrix
 
 
-def drop_repeated(columns: Int32) -> None:
+def drop_repeated(columns: arrays.Int32) -> None:
     """Puts -1 where a row of ``columns`` repeats an earlier one of its numbers.
 
     >>> columns = np.array([[3, 1, 3], [2, 2, 2]], np.int32)
@@ -68,23 +60,19 @@ def drop_repeated(columns: Int32) -> None:
     np.put_along_axis(columns, order, ranked, 1)
 
 
-def top_k(matrix: MatrixLike, k: int, *, name: str = "score matrix") -> TopK:
+def top_k(matrix: arrays.MatrixLike, k: int, *, name: str = "score matrix") -> TopK:
     """The k best entries of each row, by (-score, column): of equal scores the lower column wins.
 
     In a sparse matrix only stored entries compete (an explicit 0 counts). An entry of -inf is never
     taken; NaN and +inf are refused. A row may have fewer than k entries, and the result is only as
     wide as its longest row can be.
-
-    >>> best = top_k([[0.5, 2.0, 2.0], [1.0, -np.inf, -np.inf]], k=2)
-    >>> best.columns.tolist(), best.counts.tolist()
-    ([[1, 2], [0, -1]], [2, 1])
     """
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     if sparse.issparse(matrix):
-        csr = as_csr(matrix, name=name)
+        csr = arrays.as_csr(matrix, name=name)
         best = _empty(csr.shape[0], min(k, int(np.diff(csr.indptr).max(initial=0))))
-        parts = csr_parts(csr, name=name, finite=False)
+        parts = arrays.csr_parts(csr, name=name, finite=False)
         if best.columns.size:
             _refuse(_native.topk_sparse(parts, best, thread_count()), name)
         return best
@@ -97,7 +85,7 @@ def top_k(matrix: MatrixLike, k: int, *, name: str = "score matrix") -> TopK:
     return best
 
 
-def nearest_rows(queries: CsrParts, postings: CsrParts, k: int) -> TopK:
+def nearest_rows(queries: arrays.CsrParts, postings: arrays.CsrParts, k: int) -> TopK:
     """The k documents with the largest products with each query, by (-product, document).
 
     ``postings`` is an inverted index: a row per term, a column per document. Documents without a
@@ -115,8 +103,8 @@ def nearest_rows(queries: CsrParts, postings: CsrParts, k: int) -> TopK:
 
 
 def merge_lists(
-    columns: Int32,
-    scores: Float32,
+    columns: arrays.Int32,
+    scores: arrays.Float32,
     k: int,
     *,
     combine: Combine = "mean",

@@ -41,8 +41,7 @@ _ASIDE = ".labelgrove-old-"
 def write_folder(path: str | Path, write: Callable[[Path], None], *, replace: bool = False) -> None:
     """Makes the folder ``path`` from what ``write(temporary_folder)`` puts there.
 
-    An existing empty folder is filled. Anything else that exists is an error unless ``replace``;
-    the caller has checked that it may be deleted.
+    What exists already is an error unless ``replace``: the caller has checked that it may go.
     """
     # A link to a folder stays a link; its target is replaced.
     target = Path(os.path.realpath(path))
@@ -183,8 +182,7 @@ def sync(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[bool | None]:
-    """Locks a folder; yields False if another process holds the lock or has deleted the folder,
-    None if locks do not work."""
+    """Locks a folder: False if another process has locked or deleted it, None if locks fail."""
     if sys.platform == "win32":
         yield True
         return
@@ -237,13 +235,10 @@ def _exchange(first: Path, second: Path) -> bool:
 
 # Why not the package filelock: it does not record who holds the lock, which our messages say.
 class FileLock:
-    """A lock file that two processes cannot hold at once.
+    """A lock file that two processes cannot hold at once; ``taken`` is whether this one does.
 
-    It tries to take the lock when made; ``taken`` is whether it did, ``previous`` the last holder.
-
-    The operating system releases the lock when its holder ends, for whatever reason. A lock file
-    left behind is only a note of who held it (``previous``). With ``wait``, the lock is taken as
-    soon as it is free.
+    The system releases the lock when its holder ends, for whatever reason. A file left behind is
+    only a note of who held it (``previous``).
     """
 
     def __init__(self, path: Path, *, wait: bool = False) -> None:

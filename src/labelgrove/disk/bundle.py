@@ -237,27 +237,23 @@ def regular_size(folder: Path, name: str) -> int:
 def check_files(folder: Path, manifest: JsonObject, verify: Verify) -> None:
     """Raises unless every file of a manifest is there as it was written."""
     for name, entry in manifest["files"].items():
-        _check_file(folder, name, entry, verify)
-
-
-def _check_file(folder: Path, name: str, entry: JsonObject, verify: Verify) -> None:
-    file = folder / name
-    size = regular_size(folder, name)
-    if size != entry["size"]:
-        raise ModelFormatError(
-            f"{file}: has {size:,} bytes but {entry['size']:,} were written; {_RESTORE}"
-        )
-    try:
-        if verify == "full":
-            same = file_hash(file) == entry["sha256"]
-        elif verify == "quick":
-            same = _sample_sha256(file, size) == entry["sample_sha256"]
-        else:
-            same = True
-    except OSError as error:
-        raise ModelFormatError(f"{file}: cannot be read ({error.strerror})") from error
-    if not same:
-        raise ModelFormatError(f"{file}: was altered or damaged after writing; {_RESTORE}")
+        file = folder / name
+        size = regular_size(folder, name)
+        if size != entry["size"]:
+            raise ModelFormatError(
+                f"{file}: has {size:,} bytes but {entry['size']:,} were written; {_RESTORE}"
+            )
+        try:
+            if verify == "full":
+                same = file_hash(file) == entry["sha256"]
+            elif verify == "quick":
+                same = _sample_sha256(file, size) == entry["sample_sha256"]
+            else:
+                same = True
+        except OSError as error:
+            raise ModelFormatError(f"{file}: cannot be read ({error.strerror})") from error
+        if not same:
+            raise ModelFormatError(f"{file}: was altered or damaged after writing; {_RESTORE}")
 
 
 def _content(file: Path) -> bytes:

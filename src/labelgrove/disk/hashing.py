@@ -33,8 +33,8 @@ _WIDENED = 1 << 20  # indices widened at a time
 def content_hash(*objects: object) -> str:
     """SHA-256, in hex, of plain values, arrays, sparse matrices, string tables and dataclasses.
 
-    Lists and tuples count as equal, so do a list of strings and a StringTable of them, and dicts in
-    any order. NumPy scalars count as Python numbers. A component with ``state()`` counts as that.
+    Lists equal tuples and string tables, NumPy scalars Python numbers, and a component with
+    ``state()`` that state. Dicts may have any order.
     """
     return _digest(list(objects), "input").hex()
 

@@ -47,10 +47,8 @@ def save_model(
 ) -> None:
     """Writes a model folder under a temporary name, then renames it in one step.
 
-    ``method`` is the method's name, never a class. ``created`` is when it was trained, by default
-    now. ``overwrite`` replaces a labelgrove model and
-    nothing else: a folder with files that labelgrove did not write is refused. ``extra`` may write
-    more files (an encoder, a README.md) into the folder it gets.
+    ``created`` is when it was trained, by default now. ``overwrite`` replaces a labelgrove model
+    and nothing else. ``extra`` may write more files (an encoder, a README.md) into the folder.
     """
     target = Path(os.path.realpath(path))
     clean_up(target)
@@ -68,10 +66,7 @@ def save_model(
 
 
 def load_model(path: str | Path, *, verify: Verify = "auto") -> StoredModel:
-    """Reads a model folder; refuses one that is damaged, incomplete, unsafe or too new.
-
-    ``verify`` is explained at :func:`read_bundle`.
-    """
+    """Reads a model folder; refuses one that is damaged, incomplete, unsafe or too new."""
     bundle = read_bundle(path, kind="model", verify=verify)
     manifest = _checked(bundle.manifest, path)
     method, params, metadata = (manifest[key] for key in ("method", "params", "metadata"))

@@ -30,14 +30,7 @@ from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
 from labelgrove.core.storing import storing
 from labelgrove.core.versions import VERSION
-from labelgrove.disk.atomic import (
-    FileLock,
-    clean_up,
-    clean_up_inside,
-    remove_folder,
-    unfinished,
-    write_file,
-)
+from labelgrove.disk import atomic
 from labelgrove.disk.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
 from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError, ModelFormatError
@@ -49,24 +42,19 @@ _CHECKPOINTS = 2
 
 
 def stage_key(name: str, inputs: Mapping[str, object]) -> str:
-    """The key under which a stage's result is stored.
-
-    Use it as an input of a later stage instead of hashing the large result again.
-    """
+    """The key of a stage's result, which later stages hash instead of the result."""
     return _key(name, _input_hashes(inputs))
 
 
 class RunFolder:
     """A folder for one training run, used by one process at a time unless that one shares it.
 
-    With ``resume``, finished stages are used again. Without it, a folder with a run in it is an
-    error, so that nobody continues an old run by accident. Of several processes that train one
-    model, only the first writes; the others read stored stages and store nothing. A ``guest`` works
+    Without ``resume``, a folder with a run in it is an error, so that nobody continues an old run
+    by accident. Of several processes that train one model, only the first writes. A ``guest`` works
     for a process that has the folder open.
 
     ``used`` lists the name and the key of each stage that was computed or read, and whether it was
-    read. Stages in ``held``, by their keys, are not read again. ``unfinished`` says that a model
-    was saved, but that the run can go on to a better one.
+    read. ``unfinished`` says that a model was saved, but that the run can go on to a better one.
 
     >>> import tempfile
     >>> with RunFolder(Path(tempfile.mkdtemp()) / "run") as run:
@@ -79,10 +67,9 @@ class RunFolder:
     def __init__(self, path: str | Path, *, resume: bool = True, guest: bool = False) -> None:
         self.path = Path(path)
         self.used: list[tuple[str, str, bool]] = []
-        self.held: Mapping[str, Part] = {}
         self.unfinished = False
         self._computing: dict[str, str] = {}
-        self._lock: FileLock | None = None
+        self._lock: atomic.FileLock | None = None
         self._shared = self._guest = False
         self._writes = is_first_process()
         if guest and not _is_run(self.path):
@@ -91,7 +78,7 @@ class RunFolder:
                 "made; choose a path that all machines share"
             )
         if self._writes and not guest:
-            clean_up(self.path)  # what a killed process had begun to delete
+            atomic.clean_up(self.path)  # what a killed process had begun to delete
         _check_usable(self.path)
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -103,7 +90,7 @@ class RunFolder:
             return
         try:
             with storing(self.path):
-                lock = self._lock = FileLock(self.path / _LOCK)
+                lock = self._lock = atomic.FileLock(self.path / _LOCK)
             try:
                 if lock.taken:
                     self._open(resume)
@@ -157,7 +144,7 @@ class RunFolder:
             yield
             return
         with storing(self.path):
-            lock = FileLock(self.path / _LOCKS / key, wait=True)
+            lock = atomic.FileLock(self.path / _LOCKS / key, wait=True)
         try:
             yield
         finally:
@@ -173,7 +160,7 @@ class RunFolder:
         if not known:
             created = datetime.now(UTC).isoformat(timespec="seconds")
             about = {"format": _FORMAT, "format_version": FORMAT_VERSION, "created": created}
-            write_file(self.path / _RUN, jsonio.dump(about), exclusive=False)
+            atomic.write_file(self.path / _RUN, jsonio.dump(about), exclusive=False)
         self._tidy()
         shutil.rmtree(self.path / _LOCKS, ignore_errors=True)
 
@@ -181,7 +168,7 @@ class RunFolder:
         for kind in ("stages", "checkpoints"):
             # No other process writes here, so a killed one left whatever is half-written.
             for folder in self.path.glob(f"{kind}/**/"):
-                clean_up_inside(folder)
+                atomic.clean_up_inside(folder)
 
     def stage(self, name: str, inputs: Mapping[str, object], compute: Callable[[], Part]) -> Part:
         """The result of ``compute()``, or the stored result for the same inputs.
@@ -191,15 +178,8 @@ class RunFolder:
         """
         hashes = _input_hashes(inputs)
         key = _key(name, hashes)
-        if key in self.held:
-            self._note_reused(name, key)
-            return self.held[key]
         with self._alone(key):
             return self._stage(name, key, hashes, compute)
-
-    def _note_reused(self, name: str, key: str) -> None:
-        self.used.append((name, key, True))
-        self.log({"kind": "stage_reused", "stage": name, "key": key})
 
     def _stage(
         self, name: str, key: str, hashes: Mapping[str, str], compute: Callable[[], Part]
@@ -213,7 +193,8 @@ class RunFolder:
                 if self._writes:
                     shutil.rmtree(folder)
             else:
-                self._note_reused(name, key)
+                self.used.append((name, key, True))
+                self.log({"kind": "stage_reused", "stage": name, "key": key})
                 return result
         if name in self._computing:
             raise ConfigError(f"stage {name!r} asks for itself while it is being computed")
@@ -231,11 +212,6 @@ class RunFolder:
         shutil.rmtree(self._folder("checkpoints", name, key), ignore_errors=True)
         self.used.append((name, key, False))
         self.log({"kind": "stage_stored", "stage": name, "key": key, "seconds": fields["seconds"]})
-        return self.read(name, key)
-
-    def read(self, name: str, key: str) -> Part:
-        """The stored result of a stage."""
-        folder = self._folder("stages", name, key)
         return read_bundle(folder, kind="stage", verify="none").parts["result"]
 
     def discard(self, name: str, key: str) -> None:
@@ -257,7 +233,7 @@ class RunFolder:
             if isinstance(event, Event):
                 self._log(event)
             else:
-                by = {"by": process_name(os.getpid())} if self._guest else {}
+                by = {"by": f"{platform.node()} {os.getpid()}"} if self._guest else {}
                 jsonio.append_line(self._log.path, {"time": time.time(), **event, **by})
 
     def status(self) -> RunStatus:
@@ -272,7 +248,7 @@ class RunFolder:
     def remove(self) -> None:
         """Deletes the folder; for runs whose result is stored elsewhere."""
         if self._writes and not self._guest:
-            remove_folder(self.path)
+            atomic.remove_folder(self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -396,7 +372,7 @@ def _check_usable(folder: Path) -> None:
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; choose a folder for the run")
     names = {p.name for p in folder.iterdir()}
-    if _RUN not in names and names - {_LOCK, unfinished(Path(_RUN)).name}:
+    if _RUN not in names and names - {_LOCK, atomic.unfinished(Path(_RUN)).name}:
         raise ConfigError(
             f"{folder}: has other files and is not a run folder; choose a new or empty folder"
         )
@@ -414,11 +390,6 @@ def _is_run(folder: Path) -> bool:
             f"{file}: was made by another version of labelgrove; choose another folder"
         )
     return True
-
-
-def process_name(process: int) -> str:
-    """What the events of processes that share a folder are told apart by."""
-    return f"{platform.node()} {process}"
 
 
 def _who(holder: Mapping[str, object] | None) -> str:

@@ -60,9 +60,7 @@ class Stages:
             )
         self.reporter = reporter
         self.run = run
-        self.stops: list[
-            Callback
-        ] = []  # callbacks that end work in the background; see :meth:`background`
+        self.stops: list[Callback] = []  # callbacks that end work in the background
         self._threads: list[threading.Thread] = []
         self._closed = threading.Event()
 
@@ -107,10 +105,9 @@ class Stages:
         return CachedResult(make, self._key("derived", arguments))
 
     def background(self, work: Callable[[Stages], T]) -> Callable[[], T]:
-        """Starts ``work`` in a thread, with silent stages over the same run folder.
+        """Starts ``work`` in a thread; the function that comes back waits for the result.
 
-        The function that comes back waits for the result. Work that should end with
-        :meth:`close` gives the ``stops`` of its stages to what it calls as callbacks.
+        Work that should end with :meth:`close` calls back the ``stops`` of its silent stages.
         """
         own, future = Stages(Reporter(), self.run), Future[T]()
         own.stops = [self._stop_if_closed]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.arrays import CSR, Bools, Int32
+from labelgrove.core.params import checked
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import (
     check_k,
@@ -21,7 +22,6 @@ from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.evaluation.calibration import (
     By,
     Calibration,
-    Predictor,
     Target,
     best_threshold,
     check_target,
@@ -63,7 +63,7 @@ SET_METRICS = {
 
 
 def calibrate(
-    model: Predictor,
+    model: Any,
     X: Any,
     y: Any = None,
     *,
@@ -97,8 +97,8 @@ def calibrate(
     """
     check_fitted(model)
     check_target(target)
-    _check_choice("kind", kind, ("auto", "isotonic", "beta"))
-    _check_choice("by", by, ("none", "rank", "level", "frequency"))
+    checked(kind, Kind, "kind")
+    checked(by, By, "by")
     if per_label and target == "document-F1":
         raise ConfigError(
             "per_label: document-F1 chooses labels by document and has no thresholds; leave "
@@ -271,8 +271,3 @@ def _check_distinct(calibration: Calibration, predictions: Predictions) -> None:
             f"with different scores ({predictions.score_kind}) the same probability; the model "
             "stays as it was. Are its scores almost all equal?"
         )
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{name}: must be one of {', '.join(choices)}, got {value!r}")

@@ -9,19 +9,17 @@ precision.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
 from labelgrove.core.arrays import Array, Bools, Float32, Float64, Int32, Int64
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import LabelIndex
-from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.curves import Curve, CurveKind, Scale
-from labelgrove.evaluation.predictions import Fittable, Predictions, ScoreKind
-from labelgrove.labels.tree import LabelTree
+from labelgrove.evaluation.metrics.ranking import frequency_bin
+from labelgrove.evaluation.predictions import Predictions, ScoreKind
 
 Target = Literal["micro-F1", "macro-F1", "document-F1", "f1"] | float
 F1_TARGETS = ("micro-F1", "macro-F1", "document-F1")  # "f1" is an older name of the first
@@ -42,17 +40,9 @@ def check_target(target: object) -> None:
 
 
 def best_threshold(scores: Float64, hits: Bools, true: int, target: Target) -> float:
-    """The threshold at which labels reach the target; the documents have ``true`` labels.
+    """The threshold with the largest F1, or the lowest that reaches a precision or comes nearest.
 
-    For an F1 it is the threshold with the largest F1 over all labels. For a precision it is the
-    lowest that reaches it, to return as many labels as possible, or else the one that comes
-    nearest. It lies halfway between two scores.
-
-    >>> scores, hits = np.array([0.9, 0.8, 0.4, 0.2]), np.array([True, True, False, True])
-    >>> round(best_threshold(scores, hits, 3, 0.9), 3)
-    0.6
-    >>> round(best_threshold(scores, hits, 3, "f1"), 3)
-    0.1
+    The documents have ``true`` labels. The threshold lies halfway between two scores.
     """
     if len(scores) == 0:
         return 0.0
@@ -92,11 +82,9 @@ def label_thresholds(
     shared: float | Float32,
     fewest: int,
 ) -> Float32:
-    """A threshold per label for labels with at least ``fewest`` true documents, NaN for others.
+    """A threshold per label with at least ``fewest`` documents, NaN for others.
 
-    ``true`` has the number of documents of each label. The fewer they are, the nearer a threshold
-    is to the ``shared`` one (or to the label's among several): halfway for a label with 100
-    documents.
+    The fewer documents a label has (``true``), the nearer its threshold is to the ``shared`` one.
     """
     chosen = np.full(len(true), np.nan, np.float32)
     towards = np.broadcast_to(np.asarray(shared, np.float64), len(true))
@@ -122,9 +110,8 @@ def macro_thresholds(
 ) -> tuple[float, Float32]:
     """The threshold with the best mean F1 over labels, and a better one for each label's bin.
 
-    ``true`` has the number of documents of each label, ``bins`` its bin. A bin with fewer than
-    ``fewest`` hits uses the common threshold. A label's F1 does not depend on other labels, so
-    every bin can be cut for itself. Labels without documents do not count, as in macro-F1.
+    A bin with fewer than ``fewest`` hits uses the common threshold. A label's F1 does not depend on
+    other labels, so every bin can be cut for itself.
     """
     gains = _label_gains(columns, scores, hits, true)
     shared = _best_sum(scores, gains)
@@ -169,9 +156,6 @@ def expected_sizes(probabilities: Array) -> Int64:
 
     ``probabilities`` are best first. m labels are expected to have the sum of theirs as hits, and
     the document the sum of all as labels: F1 is 2 hits / (m + labels).
-
-    >>> expected_sizes(np.array([[0.9, 0.8, 0.1], [0.3, 0.25, 0.24]]))
-    array([2, 3])
     """
     hits = np.cumsum(probabilities, axis=1, dtype=np.float64)
     given = np.arange(1, probabilities.shape[1] + 1)
@@ -192,8 +176,7 @@ _STORED = ("kind", "by", "score_kind", "places", "threshold", "report")
 class Calibration:
     """The curves that turn a model's scores into probabilities, and the chosen thresholds.
 
-    ``curves[0]`` is for all labels; ``curves[1 + g]`` for group g, if it has one. Groups are ranks
-    (``by="rank"``) or ``groups`` of labels.
+    ``curves[0]`` is for all labels; ``curves[1 + g]`` for group g of ranks or of labels, if any.
     """
 
     kind: CurveKind
@@ -326,9 +309,8 @@ def _through(
 def _falling(used: Bools, ranked: Array, probabilities: Float64) -> Float32:
     """Chances in the order of ``ranked``: equal where that is equal, else strictly falling.
 
-    A curve is nearly flat where it has seen no difference, above all at its upper end. The best
-    labels also differ in the digits that are written; for all labels that would shift the last ones
-    too much.
+    A curve is nearly flat where it has seen no difference. The best labels also differ in the
+    digits that are written; for all labels that would shift the last ones too much.
     """
     scores = np.where(used, probabilities, -np.inf).astype(np.float32)
     same = ranked[:, 1:] == ranked[:, :-1]
@@ -341,27 +323,6 @@ def _falling(used: Bools, ranked: Array, probabilities: Float64) -> Float32:
     return np.where(used, np.maximum(scores, 0), np.float32(-np.inf))
 
 
-class Predictor(Fittable, Protocol):
-    """A fitted model: what scoring and calibration ask of it, whatever its method."""
-
-    calibration_: Calibration | None
-
-    @property
-    def method(self) -> str: ...
-
-    @property
-    def index_(self) -> LabelIndex: ...
-
-    @property
-    def facts_(self) -> TrainingFacts: ...
-
-    def trees(self) -> dict[str, LabelTree]: ...
-
-    def predict(
-        self, X: Any, k: int = 5, *, raw: bool = False, threads: int | None = None
-    ) -> Predictions: ...
-
-
 def groups_of(predictions: Predictions, by: By, groups: Int32 | None) -> Int32 | None:
     if by == "rank":
         ranks = np.searchsorted(RANK_STARTS, np.arange(predictions.k), side="right") - 1
@@ -369,15 +330,14 @@ def groups_of(predictions: Predictions, by: By, groups: Int32 | None) -> Int32 |
     return None if groups is None else groups[predictions.columns]
 
 
-def label_groups(model: Predictor, by: By) -> Int32 | None:
+def label_groups(model: Any, by: By) -> Int32 | None:
     """The group of each label, whose curve it uses; None if labels have no groups."""
     if by == "frequency":
-        from labelgrove.evaluation.metrics.ranking import frequency_bin
-
         return frequency_bin(model.facts_.frequencies).astype(np.int32)
     if by != "level":
         return None
     tree = next(iter(model.trees().values()), None)
     if tree is None:
         raise ConfigError(f"by: this {model.method} model has no label tree, so no levels")
-    return tree.label_depths()
+    depths: Int32 = tree.label_depths()
+    return depths

@@ -161,10 +161,9 @@ class Reliability:
 def reliability(
     probabilities: npt.ArrayLike, hits: npt.ArrayLike, *, bins: int = 15
 ) -> Reliability:
-    """Probabilities compared with outcomes.
+    """Probabilities compared with outcomes, in bins with the same number of labels each.
 
-    Most labels of a long list are unlikely, so bins of equal width would put nearly all into the
-    first one. These bins have the same number of labels each. Empty bins are left out.
+    Most labels are unlikely: bins of equal width would put nearly all into the first one.
     """
     claimed = np.asarray(probabilities, np.float64).ravel()
     true = np.asarray(hits, bool).ravel()
@@ -172,8 +171,6 @@ def reliability(
         raise DataError(f"{len(claimed)} probabilities for {len(true)} outcomes")
     if not ((claimed >= 0) & (claimed <= 1)).all():
         raise DataError("probabilities must lie between 0 and 1")
-    if bins < 1:
-        raise DataError(f"bins: must be at least 1, got {bins}")
     counts, mean_claimed, share_true = equal_mass_means(claimed, true, bins)
     sizes = counts.astype(np.float64)
     return Reliability(

@@ -53,25 +53,15 @@ class Measures:
         """``settings`` are arguments of metrics.evaluate."""
         from labelgrove.evaluation.metrics import evaluate
 
-        first, *others = [
-            evaluate(each, labels, metrics=names, **settings)
-            for each, names in self._questions(predictions)
-        ]
-        for other in others:
-            first = replace(
-                first,
-                values=first.values | other.values,
-                intervals=first.intervals | other.intervals,
-            )
-        return first
-
-    def _questions(self, predictions: Predictions) -> list[tuple[Predictions, list[str]]]:
-        """What is measured, and by which metrics."""
-        questions = [(predictions, self.of_lists)] if self.of_lists else []
+        results = []
+        if self.of_lists:
+            results.append(evaluate(predictions, labels, metrics=self.of_lists, **settings))
         if self.calibration is not None:
             sets = self.calibration.choose(predictions.top(self.calibration.places))
-            questions.append((sets, self.of_sets))
-        return questions
+            results.append(evaluate(sets, labels, metrics=self.of_sets, **settings))
+        first, last = results[0], results[-1]
+        values, intervals = first.values | last.values, first.intervals | last.intervals
+        return replace(first, values=values, intervals=intervals)
 
 
 def check_labels(labels: CSR, unknown: Int64) -> None:

@@ -20,13 +20,7 @@ from labelgrove.core.late import expit
 from labelgrove.core.part import Part
 from labelgrove.core.topk import merge_lists
 from labelgrove.errors import DataError
-from labelgrove.evaluation.merging import (
-    MEASURED_AT,
-    check_lists,
-    list_arrays,
-    precision_rows,
-    true_pairs,
-)
+from labelgrove.evaluation import merging
 from labelgrove.evaluation.predictions import Predictions
 
 # Labels have a weight and an exponent in common if their training documents are at least as many as
@@ -71,13 +65,13 @@ class LearntMerge:
 
     def __call__(self, parts: Sequence[Predictions], *, k: int) -> Predictions:
         """The k best labels of each document, with probabilities."""
-        check_lists(parts)
+        merging.check_lists(parts)
         if len(parts) != len(self.weights) or len(parts[0].index) != len(self.bins):
             raise DataError(
                 f"this merge was learnt for {len(self.weights)} models and {len(self.bins):,} "
                 f"labels, not for {len(parts)} and {len(parts[0].index):,}"
             )
-        columns, values = list_arrays(parts)
+        columns, values = merging.list_arrays(parts)
         for number, part in enumerate(parts):
             powers = self._powers(number, part)
             values[number, :, : part.k] = np.where(part.used, np.exp(powers), -np.inf)
@@ -108,10 +102,7 @@ class LearntMerge:
         )
 
     def grown(self, frequencies: npt.ArrayLike, changed: Int64) -> LearntMerge:
-        """The same merge for more labels, the new ones at the end.
-
-        ``changed`` are the columns of old labels whose frequency is another one now.
-        """
+        """The same merge with new labels at the end, and ``changed`` frequencies of old ones."""
         known, own = len(self.bins), frequency_bins(frequencies)
         bins = np.zeros_like(own)
         bins[:known] = self.bins
@@ -171,16 +162,15 @@ def learn_merge(
 ) -> LearntMerge:
     """The merge of these predictions of held-out documents, learnt from their true labels.
 
-    ``truth`` is a documents x labels matrix, as ``corpus.labels``. ``frequencies`` are the training
-    documents of each label, as ``model.facts_.frequencies``. No model may have learnt from the
-    held-out documents. If the best member is better than the merge on documents that the merge has
-    not seen (by the mean of P@1, P@3 and P@5, and by a standard error), it is taken alone.
+    ``frequencies`` are the training documents of each label. No model may have learnt from the
+    held-out documents. A member that is better than the merge on documents that the merge has not
+    seen (by the mean of P@1, P@3 and P@5, and by a standard error) is taken alone.
     """
-    lists, bins = _checked(parts, truth, frequencies)
-    pairs = _pairs(lists, bins)
-    unseen = _cross_fitted(lists, pairs, bins, max(MEASURED_AT))
-    rows = precision_rows(unseen, lists.truth)
-    alone = [precision_rows(part, lists.truth) for part in parts]
+    matrix, bins = _checked(parts, truth, frequencies)
+    pairs = _pairs(parts, matrix, bins)
+    unseen = _cross_fitted(parts, pairs, bins, max(merging.MEASURED_AT))
+    rows = merging.precision_rows(unseen, matrix)
+    alone = [merging.precision_rows(part, matrix) for part in parts]
     best = int(np.argmax([values.mean() for values in alone]))
     gains = (rows - alone[best]).mean(axis=1)
     # On few documents, chance would often prefer one member, and a merge is rarely worse.
@@ -188,7 +178,7 @@ def learn_merge(
         precision = tuple(rows.mean(axis=0).tolist())
         return replace(_fitted(pairs, bins), precision=precision, unseen=rows)
     common = np.zeros_like(bins)
-    one = _fitted(_pairs(MemberLists([parts[best]], lists.truth), common), common)
+    one = _fitted(_pairs([parts[best]], matrix, common), common)
     exponents = np.zeros((len(parts), one.weights.shape[1]))
     weights = np.full_like(exponents, -LARGEST_POWER)  # next to nothing
     weights[best], exponents[best] = one.weights[0], one.exponents[0]
@@ -206,40 +196,30 @@ def learn_merge(
 def cross_fitted(
     parts: Sequence[Predictions], truth: MatrixLike, frequencies: npt.ArrayLike, *, k: int
 ) -> Predictions:
-    """The k best labels, each fifth of the documents merged by what the other fifths teach.
-
-    Measure a learnt merge by these: on documents that it learnt from, it looks better than it is.
-    """
-    lists, bins = _checked(parts, truth, frequencies)
-    return _cross_fitted(lists, _pairs(lists, bins), bins, k)
+    """The k best labels, each fifth of the documents merged by what the other fifths teach."""
+    matrix, bins = _checked(parts, truth, frequencies)
+    return _cross_fitted(parts, _pairs(parts, matrix, bins), bins, k)
 
 
 def _cross_fitted(
-    lists: MemberLists, pairs: _Pairs, bins: npt.NDArray[np.int8], k: int
+    parts: Sequence[Predictions], pairs: _Pairs, bins: npt.NDArray[np.int8], k: int
 ) -> Predictions:
-    rows = np.arange(len(lists.parts[0]))
+    rows = np.arange(len(parts[0]))
     folds = [rows[rows % FOLDS == fold] for fold in range(FOLDS)]
     merged = [
         _fitted(pairs.of(pairs.documents % FOLDS != fold), bins)(
-            [part.of_rows(own) for part in lists.parts], k=k
+            [part.of_rows(own) for part in parts], k=k
         )
         for fold, own in enumerate(folds)
     ]
     return Predictions.concat(merged).of_rows(np.argsort(np.concatenate(folds)))
 
 
-class MemberLists(NamedTuple):
-    """Predictions of several models, and the true labels."""
-
-    parts: list[Predictions]
-    truth: CSR
-
-
 def _checked(
     parts: Sequence[Predictions], truth: MatrixLike, frequencies: npt.ArrayLike
-) -> tuple[MemberLists, npt.NDArray[np.int8]]:
-    """The lists with their truth, and the bin of each label; refuses what does not fit."""
-    check_lists(parts)
+) -> tuple[CSR, npt.NDArray[np.int8]]:
+    """The truth as a matrix, and the bin of each label; refuses what does not fit."""
+    merging.check_lists(parts)
     matrix, bins = as_csr(truth, name="truth"), frequency_bins(frequencies)
     if bins.shape != (len(parts[0].index),):
         raise DataError(
@@ -251,7 +231,7 @@ def _checked(
             f"the true labels are {matrix.shape}, the predictions {(len(parts[0]), len(bins))}: "
             "documents x labels"
         )
-    return MemberLists(list(parts), matrix), bins
+    return matrix, bins
 
 
 class _Pairs(NamedTuple):
@@ -276,22 +256,22 @@ class _Pairs(NamedTuple):
         return self._replace(odds=odds / scales[:, None]), middles, scales
 
 
-def _pairs(lists: MemberLists, bins: npt.NDArray[np.int8]) -> _Pairs:
+def _pairs(parts: Sequence[Predictions], truth: CSR, bins: npt.NDArray[np.int8]) -> _Pairs:
     """Labels that any member has among its first ones."""
     labels, keys = len(bins), []
-    for part in lists.parts:
+    for part in parts:
         documents = np.arange(len(part), dtype=np.int64)[:, None]
         keys.append(np.where(part.used, documents * labels + part.columns, -1))
     first = np.sort(np.concatenate([key[:, :FIRST_RANKS].ravel() for key in keys]))
     pairs = first[(first >= 0) & (np.diff(first, prepend=-1) > 0)]
     proposed, odds = np.zeros((2, len(keys), len(pairs)))
-    for number, (part, key) in enumerate(zip(lists.parts, keys, strict=True)):
+    for number, (part, key) in enumerate(zip(parts, keys, strict=True)):
         # A label that one list has among its first ones may be anywhere in the others.
         place = np.minimum(np.searchsorted(pairs, key), len(pairs) - 1)
         chosen = pairs[place] == key if len(pairs) else np.zeros(key.shape, bool)
         proposed[number, place[chosen]] = 1.0
         odds[number, place[chosen]] = log_odds(part)[chosen]
-    targets = np.isin(pairs, true_pairs(lists.truth)).astype(np.float64)
+    targets = np.isin(pairs, merging.true_pairs(truth)).astype(np.float64)
     own = bins[pairs % max(1, labels)].astype(np.int64)
     order = np.argsort(own, kind="stable")
     return _Pairs(pairs // max(1, labels), own, targets, proposed, odds).of(order)
@@ -311,9 +291,8 @@ def _fitted(pairs: _Pairs, bins: npt.NDArray[np.int8]) -> LearntMerge:
 def _most_likely(pairs: _Pairs, members: int, width: int) -> Float64:
     """For each member and bin a weight, then an exponent; in the end the sharpness' logarithm.
 
-    Steps are those of Levenberg and Marquardt: there are few values, so a step with the curvature
-    of all of them is cheap, and a tenth as many are needed as without it. Most of them are made on
-    a sample.
+    Steps are those of Levenberg and Marquardt, a tenth as many as without the curvature of the few
+    values. Most of them are made on a sample.
     """
     size = members * width
     start = np.concatenate([np.zeros(size), np.ones(size), [0.0]])

@@ -60,7 +60,9 @@ def merge(
     columns, scores = list_arrays(parts)
     width = scores.shape[2]
     values = _values(rule, scores, width if places is None else max(places, width))
-    combine = _combine(rule, kind)
+    combine: Combine = "largest" if rule == "round-robin" else "mean"
+    if rule == "mean" and kind == "margin":
+        combine = "mean-or-last"
     best = merge_lists(columns, values, k, combine=combine, weights=weights)
     return Predictions(*best, parts[0].index, kind)
 
@@ -76,12 +78,6 @@ def list_arrays(
         columns[number, :, : part.k] = np.where(part.used, part.columns, -1)
         scores[number, :, : part.k] = np.where(part.used, part.scores, -np.inf)
     return columns, scores
-
-
-def _combine(rule: Rule, kind: ScoreKind) -> Combine:
-    if rule == "round-robin":
-        return "largest"
-    return "mean-or-last" if rule == "mean" and kind == "margin" else "mean"
 
 
 def _values(rule: Rule, scores: Float32, places: int) -> Float32:

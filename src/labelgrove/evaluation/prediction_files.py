@@ -75,10 +75,8 @@ def prediction_writer(out: str, columns: Iterable[str] = ()) -> Iterator[Callabl
     """A function that writes predictions with the ids of their documents, batch by batch.
 
     A name that ends in .csv, .parquet or .xlsx gives a table with the columns of
-    ``Predictions.to_frame`` (in CSV, what looks like a formula gets a quote in front); any other
-    name, and "-" for standard output, JSON lines. In a table, a document without an id goes by its
-    number, from 0, and ``columns`` of its input, whose cells the function takes as ``cells``, stand
-    beside its labels.
+    ``Predictions.to_frame`` and ``columns`` of the input, whose cells the function takes as
+    ``cells``; any other name, and "-" for standard output, JSON lines.
     """
     format = None if out == STDIN else table_format(out)
     if format is None:

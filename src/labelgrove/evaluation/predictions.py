@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -312,14 +312,7 @@ class Predictions:
         )
 
 
-class Fittable(Protocol):
-    """A model, fitted or not."""
-
-    @property
-    def fitted(self) -> bool: ...
-
-
-def check_fitted(model: Fittable) -> None:
+def check_fitted(model: Any) -> None:
     """Raises NotFittedError unless ``fit`` or ``load`` has been called."""
     if not model.fitted:
         from labelgrove.errors import NotFittedError  # imports scikit-learn

@@ -18,7 +18,6 @@ import numpy as np
 
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.jsonio import JsonObject
-from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import DataError
@@ -46,28 +45,22 @@ class Attempt:
     score: Scorer
 
     def __call__(
-        self, part: Corpus, dev: Corpus, run: RunFolder | None, callbacks: Sequence[Callback] = ()
+        self, part: Corpus, dev: Corpus, run: RunFolder, callbacks: Sequence[Callback] = ()
     ) -> Outcome:
         """Fits the model to ``part`` and measures it on ``dev``."""
         start = time.perf_counter()
-        before = 0 if run is None else len(run.used)
+        before = len(run.used)
         model = create(self.method, self.settings)
         model.fit(part, run=run, callbacks=callbacks)
         metric, predictions = self.score.metric, model.predict(dev, k=self.score.k)
         value = measure(model, predictions, dev, [metric])[metric]
         if np.isnan(value):
             raise DataError(f"{metric} is undefined on these held-out documents")
-        stages = [] if run is None else run.used[before:]
-        return Outcome(float(value), time.perf_counter() - start, stages)
+        return Outcome(float(value), time.perf_counter() - start, run.used[before:])
 
-    def as_guest(
-        self, part: Corpus, dev: Corpus, folder: str | None, *held: Mapping[str, Part]
-    ) -> Outcome:
-        """The same in a worker, with the stages in a run folder and those that an engine holds."""
-        if folder is None:
-            return self(part, dev, None)
+    def as_guest(self, part: Corpus, dev: Corpus, folder: str) -> Outcome:
+        """The same in a worker, with the stages in a run folder."""
         with RunFolder.join(folder) as run:
-            run.held = {key: stage for each in held for key, stage in each.items()}
             return self(part, dev, run)
 
 

@@ -1,11 +1,10 @@
-"""Several runs at once: the numbers of evaluate, and tests that keep their promise."""
+"""Several runs at once: the numbers of evaluate, and intervals of differences."""
 
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 import pytest
 
-import labelgrove.evaluation.metrics.contest as contest
 from labelgrove import LabelIndex, Predictions
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.metrics import compare_all, evaluate
@@ -62,64 +61,10 @@ def test_pairing_sees_a_small_but_steady_gain():
     assert pair.first.intervals["P@1"].high > pair.second.intervals["P@1"].low
 
 
-def test_p_is_that_of_all_swaps(monkeypatch):
-    """Eight documents: every swap can be tried, and random ones come close to that."""
-    truth, made = runs(8, 0.2, 0.5, seed=5)
-    monkeypatch.setattr(contest, "FLIPS", 20_000)
-    found = compare_all(made, truth, metrics=["nDCG@3", "micro-P@3"], intervals=5)
-    first, second = made
-    for name, p in found.pairs[0, 1].p.items():
-        differences = []
-        for swaps in product([False, True], repeat=8):
-            swap = np.array(swaps)[:, None]
-            mixed = [
-                Predictions(
-                    np.where(swap, b.columns, a.columns),
-                    np.where(swap, b.scores, a.scores),
-                    np.where(swap[:, 0], b.counts, a.counts),
-                    INDEX,
-                )
-                for a, b in ((first, second), (second, first))
-            ]
-            values = [evaluate(run, truth, metrics=[name])[name] for run in mixed]
-            differences.append(abs(values[0] - values[1]))
-        exact = np.mean(np.array(differences) >= differences[0] - 1e-12)
-        assert 0.01 < exact < 0.9  # the example is one where p is neither nothing nor all
-        assert p == pytest.approx(exact, abs=0.02)
-
-
-def test_equal_runs_differ_by_chance_alone(monkeypatch):
-    monkeypatch.setattr(contest, "FLIPS", 200)
-    p = [
-        compare_all(made, truth, metrics=["nDCG@3"], intervals=1).pairs[0, 1].p["nDCG@3"]
-        for truth, made in (runs(40, 0.3, 0.3, seed=seed) for seed in range(200))
-    ]
-    assert 0.05 < np.mean(np.array(p) < 0.1) < 0.16
-    assert 0.4 < np.median(p) < 0.6
-
-
-def test_p_is_adjusted_for_the_number_of_pairs():
-    truth, made = runs(200, 0.2, 0.2, 0.22, 0.9)
-    alone = compare_all(made[:2], truth, metrics=["P@3"], intervals=1).pairs[0, 1].p["P@3"]
-    among = compare_all(made, truth, metrics=["P@3"], intervals=1).pairs
-    assert among[0, 1].p["P@3"] >= alone
-    assert max(pair.p["P@3"] for pair in among.values()) <= 1
-    p = np.array([[0.01], [0.04], [0.03], [np.nan]])
-    np.testing.assert_allclose(contest._holm(p)[:, 0], [0.04, 0.09, 0.09, np.nan])
-
-
-def test_blocks_do_not_change_p(monkeypatch):
-    truth, made = runs(50, 0.2, 0.5)
-    whole = compare_all(made, truth, metrics=["R@3"], intervals=1).pairs[0, 1].p
-    monkeypatch.setattr(contest, "_SIGNS_AT_ONCE", 350)
-    parts = compare_all(made, truth, metrics=["R@3"], intervals=1).pairs[0, 1].p
-    assert whole == parts
-
-
 def test_what_is_equal_or_cannot_be_compared():
     truth, made = runs(30, 0.5)
     pair = compare_all([*made, *made], truth, metrics=NAMES[:4], intervals=5).pairs[0, 1]
-    assert set(pair.differences.values()) == {0.0} and set(pair.p.values()) == {1.0}
+    assert set(pair.differences.values()) == {0.0}
 
     truth, made = runs(10, 0.5, 0.5)
     with pytest.raises(ConfigError, match="an average over labels"):

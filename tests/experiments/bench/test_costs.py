@@ -1,8 +1,7 @@
-"""The costs of prediction, of rows of a bench and of models that are already trained."""
+"""The costs of prediction, of rows of a bench."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from copy import deepcopy
 from dataclasses import replace
@@ -12,13 +11,11 @@ from typing import Any
 import pytest
 
 from labelgrove import Linear
-from labelgrove.cli import app
 from labelgrove.data.corpus import Corpus
-from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.experiments.bench import costs as module
 from labelgrove.experiments.bench.config import Bench
 from labelgrove.experiments.bench.costs import BATCHES, FEWEST, MOST, WARM_UP, Costs, costs_table
-from labelgrove.experiments.bench.run import BenchFolder, price_models
+from labelgrove.experiments.bench.run import BenchFolder
 from support.small_models import planted
 
 pytestmark = pytest.mark.slow
@@ -73,41 +70,22 @@ def test_rows_of_a_bench_have_costs_once(data: Path, tmp_path: Path) -> None:
     bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]})
     BenchFolder(bench, data, tmp_path).run()
     messages: list[str] = []
-    seen: list[Any] = []
-    for _ in range(2):
-        options: dict[str, Any] = {"say": messages.append, "done": seen.append}
-        records = BenchFolder(bench, data, tmp_path).run(costs=QUICK, **options)
+    seen = [
+        BenchFolder(bench, data, tmp_path).run(costs=QUICK, say=messages.append) for _ in range(2)
+    ]
     before = "linear: measured before"
     assert messages == [before, "linear: measuring the costs of prediction", before]
     BenchFolder(bench, data, tmp_path).run(costs=replace(QUICK, threads=1), say=messages.append)
     assert messages[3:] == messages[:2]  # with other threads the numbers are others
-    assert seen[0]["prediction"] == seen[1]["prediction"] == records[0]["prediction"]
+    assert seen[0] == seen[1]
+    records = seen[0]
     assert records[0]["prediction"]["cpu"]["128"]["documents_per_second"] > 0
     table = costs_table(records).splitlines()
     assert table[0].split("|")[-3:-1] == [" cpu ms, batch 1 ", " cpu docs/s, batch 128 "]
     assert [cell.strip() for cell in table[2].split("|")[1:4]] == ["linear", "shop", "11"]
 
 
-def test_trained_models_are_measured_without_training(data: Path, tmp_path: Path) -> None:
-    texts, labels = planted(60)
-    model = Linear().fit(texts, labels)
-    model.save(tmp_path / "one")
-    messages: list[str] = []
-    for _ in range(2):
-        records = price_models(
-            [tmp_path / "one"], data, tmp_path / "run", costs=QUICK, say=messages.append
-        )
-    assert messages == ["one: measuring the costs of prediction"]
-    on_one = replace(QUICK, threads=1)
-    price_models([tmp_path / "one"], data, tmp_path / "run", costs=on_one, say=messages.append)
-    assert len(messages) == 2
-    assert records[0]["train_seconds"] == sum(t.wall for t in model.timings_.values()) > 0
-    assert records[0]["model_bytes"] > 1000
-    with pytest.raises(ModelFormatError):
-        price_models([data], data, tmp_path / "run", costs=QUICK)
-
-
-def test_the_training_of_networks_is_counted_in_updates(data: Path, tmp_path: Path) -> None:
+def test_the_training_of_networks_is_counted_in_updates() -> None:
     pytest.importorskip("torch")
     from labelgrove.methods import create
     from labelgrove.methods.ensemble.method import Ensemble
@@ -117,25 +95,10 @@ def test_the_training_of_networks_is_counted_in_updates(data: Path, tmp_path: Pa
     settings["training"]["max_steps"] = 3
     model = create("cascadexml", settings).fit(*planted(60))
     joined = Ensemble([model, Linear().fit(*planted(60)), model], rule="rank").join()
-    joined.save(tmp_path / "joined")
-    flags = ["--costs", "--data", str(data), "--run", str(tmp_path / "run")]
-    app(["bench", str(tmp_path / "joined"), *flags, "--threads", "1"], standalone_mode=False)
-    record = json.loads(next((tmp_path / "run" / "rows").iterdir()).read_text())
+    record = QUICK.record(joined, Corpus.from_lists(*planted(8)))
     assert record["story"]["updates"] == 6
     assert record["story"]["tokens_per_second"] > 0
     assert "cpu" in record["prediction"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["model"], "give --config"),
-        (["model", "--costs", "--only", "ova"], "take none of them"),
-    ],
-)
-def test_flags_that_do_not_fit_together(flags: list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        app(["bench", *flags, "--data", "shop"], standalone_mode=False)
 
 
 def test_a_row_without_its_model_is_an_error_of_that_row(data: Path, tmp_path: Path) -> None:
@@ -143,8 +106,7 @@ def test_a_row_without_its_model_is_an_error_of_that_row(data: Path, tmp_path: P
     bench = Bench.from_config({"intervals": 0, "baseline": "linear", "methods": methods})
     BenchFolder(bench, data, tmp_path).run()
     shutil.rmtree(tmp_path / "models" / "linear")
-    seen: list[Any] = []
-    records = BenchFolder(bench, data, tmp_path).run(costs=QUICK, done=seen.append)
+    records = BenchFolder(bench, data, tmp_path).run(costs=QUICK)
     assert "no such" in records[0]["error"]
-    assert "prediction" in records[1] and "gain" in seen[1]
+    assert "prediction" in records[1] and "gain" in records[1]
     assert "error" not in BenchFolder(bench, data, tmp_path).run()[0]  # it is measured all the same

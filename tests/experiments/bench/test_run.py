@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import labelgrove
-from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.experiments.bench import config as config_module
 from labelgrove.experiments.bench.config import Bench, BenchRow, create_row
@@ -18,7 +17,6 @@ from labelgrove.experiments.bench.run import BenchFolder, encoders_of
 from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
 from labelgrove.methods import method_class
 from support.run_logs import computed
-from support.sharding import assert_same_bits
 
 pytestmark = pytest.mark.slow
 PARABEL: dict[str, Any] = {
@@ -93,31 +91,6 @@ def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None
     assert bench.chosen(["para*"]) == {"parabel"}
     with pytest.raises(ConfigError, match="--only nothing: no such row"):
         Bench.from_config({"methods": tables}, only=["nothing"])
-
-
-def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
-    rows = [
-        PARABEL,
-        {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.5}},
-        {"name": "bad", "method": "linear", "tfidf": {"min_df": 1000}},
-        {"name": "both", "of": ["parabel", "C 0.5"], "rule": "rank"},
-    ]
-    bench = Bench.from_config({"intervals": 0, "methods": rows})
-    one = BenchFolder(bench, data, tmp_path / "one").run()
-    many = BenchFolder(bench, data, tmp_path / "many").run(engine=Engine())
-    fields = ("row", "metrics", "error", "key", "published")
-    for mine, theirs in zip(one, many, strict=True):
-        assert {k: mine.get(k) for k in fields} == {k: theirs.get(k) for k in fields}
-        # Stages that rows share count in both, wherever they were computed.
-        assert mine.get("stages", {}).keys() == theirs.get("stages", {}).keys()
-    assert "min_df" in many[2]["error"]
-    for slug in ("parabel", "c-0-5", "both"):
-        models = [labelgrove.load(tmp_path / name / "models" / slug) for name in ("one", "many")]
-        assert_same_bits(*models)
-    messages: list[str] = []
-    again = BenchFolder(bench, data, tmp_path / "many").run(engine=Engine(), say=messages.append)
-    assert messages[0] == "bad: a worker trains it" and "parabel: measured before" in messages
-    assert [r.get("metrics") for r in again] == [r.get("metrics") for r in many]
 
 
 def test_only_an_ensemble_trains_its_members_too(data: Path, tmp_path: Path) -> None:

@@ -215,8 +215,3 @@ def test_one_head_needs_no_tree_and_what_training_refuses_has_no_plan() -> None:
         assert bool(plan_training(model, corpus, calibrate=False).tree) == enabled
     model.encoder.max_tokens = 10_000
     pytest.raises(ConfigError, plan_training, model, corpus).match(r"encoder\.max_tokens")
-
-
-def test_estimates_are_ranges_that_add_up() -> None:
-    assert Estimate.around(10.0, 2.0) == Estimate(5.0, 20.0)
-    assert Estimate(1.0, 2.0) + Estimate(3.0, 5.0) == Estimate(4.0, 7.0)

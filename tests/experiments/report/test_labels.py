@@ -1,4 +1,4 @@
-"""The table of labels beside a slow twin, and as data for the page's script."""
+"""The table of labels, missed ones and wrong documents beside slow twins that count with loops."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 pytest.importorskip("matplotlib")
 
 from labelgrove import Corpus, LabelIndex, Predictions
-from labelgrove.evaluation.metrics.ranking import Judged
+from labelgrove.evaluation.metrics.ranking import Judged, judge
 from labelgrove.experiments.report import write_report
-from labelgrove.experiments.report.labels import Example, label_table
+from labelgrove.experiments.report.labels import (
+    Example,
+    best_scores,
+    label_table,
+    missed_labels,
+    most_wrong,
+)
 from support.judgements import best, judgements, true
 from support.label_reports import made, read_data
 from support.report_pages import Page
@@ -72,12 +78,10 @@ def test_a_report_on_many_labels_is_one_file(tmp_path: Path) -> None:
     report = write_report(predictions, corpus, out, intervals=None)
     page = Page(out.read_text(encoding="utf-8"))
     page.check(out.read_text(encoding="utf-8"))
-    rows = page.tables["Labels, percent"]
-    assert len(rows) == 21 and rows[1][0] == "<b>Label</b> & 7"
-    assert rows[1][1] == f"{int((corpus.labels[:, 7] > 0).sum()):,}"
-    assert f"The 20 most frequent of {len(report.labels):,} labels" in page.text
+    assert len(page.tables["Labels, percent"]) == 1  # rows are data
     assert [file.name for file in tmp_path.iterdir()] == ["r.html"]
     data = read_data(out)
+    assert data["support"][0] == int((corpus.labels[:, 7] > 0).sum())
     assert data["names"][0] == "<b>Label</b> & 7" and data["ids"][0] == "id:7"
     assert len(data["names"]) == len(data["right"]) == len(report.labels)
     title, text = data["documents"][data["wrong"][0][0] // 2]
@@ -85,3 +89,51 @@ def test_a_report_on_many_labels_is_one_file(tmp_path: Path) -> None:
 
     write_report(predictions, corpus, out, intervals=None, worst=0)
     assert "alert" not in out.read_text(encoding="utf-8")
+
+
+@given(judgements(), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_missed_labels_are_those_that_are_not_among_the_best(judged: Judged, k: int) -> None:
+    rows, columns = missed_labels(judged, k)
+    expected = [
+        (row, label)
+        for row in range(len(judged))
+        for label in true(judged, row)
+        if label not in best(judged, row, k)
+    ]
+    assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == expected
+
+
+def test_scores_of_the_best_labels_are_taken_for_probabilities_if_they_can_be() -> None:
+    index = LabelIndex("ab")
+    p = Predictions.from_scores([[0.25, 0.5], [1 + 1e-7, 0.125]], k=2, index=index)
+    found = best_scores(judge(p, [[1, 0], [0, 1]]), k=1)
+    assert found is not None
+    assert (found[0].tolist(), found[1].tolist()) == ([0.5, 1.0], [False, False])
+    for outside in (-0.5, 1.5):
+        p = Predictions.from_scores([[outside, 0.5]], k=2, index=index)
+        assert best_scores(judge(p, [[1, 0]]), k=2) is None
+    margins = Predictions.from_scores([[0.5, 0]], k=1, index=index, score_kind="margin")
+    assert best_scores(judge(margins, [[1, 0]]), k=1) is None
+
+
+@given(judgements())
+@settings(max_examples=60, deadline=None)
+def test_most_wrong_documents_come_first_and_right_ones_never(judged: Judged) -> None:
+    result = most_wrong(judged, k=3, most=100)
+    values = [document.ndcg for document in result]
+    assert values == sorted(values)
+    rows = {document.row for document in result}
+    for row in range(len(judged)):
+        size = int(judged.sizes[row])
+        places = judged.hits[row, : min(3, size)]
+        perfect = len(places) == min(3, size) and bool(places.all())
+        assert (row in rows) == (size > 0 and not perfect)
+    for document in result:
+        expected = [c for c in true(judged, document.row) if c not in best(judged, document.row, 3)]
+        assert list(document.missed) == expected
+
+
+def test_among_equally_wrong_documents_the_most_confident_comes_first() -> None:
+    p = Predictions.from_scores([[0.3, 0], [0.9, 0], [0, 1]], k=1, index=LabelIndex("ab"))
+    assert [d.row for d in most_wrong(judge(p, [[0, 1]] * 3), k=1)] == [1, 0]

@@ -53,7 +53,7 @@ def opened(started: Any, file: Path, **options: Any) -> Visit:
 def test_the_table_is_searched_sorted_and_paged_from_disk(started: Any, report: Path) -> None:
     visit = opened(started, report)
     page = visit.page
-    assert page.locator("#label-table tbody tr").count() == 20
+    assert page.locator("#label-table tbody tr").count() == 50
     data = read_data(report)
     page.fill("#label-search", "ÉTIKETT 12")
     visit.wait_until("document.querySelector('[role=status]').textContent.includes('that match')")

@@ -10,7 +10,7 @@ import pytest
 from labelgrove import Corpus, LabelIndex, Linear, Predictions
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.metrics import evaluate
-from labelgrove.experiments.report.runs import Run, named, on_one_index, predicted
+from labelgrove.experiments.report.runs import Run, on_one_index, predicted
 
 CORPUS = Corpus.from_lists(
     ["red shoes", "blue hat", "green lamp"], [["shoes", "red"], ["hats"], ["lamps", "green"]]
@@ -23,12 +23,12 @@ def test_a_run_comes_from_a_model_a_folder_predictions_or_a_file(tmp_path: Path)
     file = tmp_path / "p.jsonl"
     file.write_text("".join('{"labels": ["hats"], "scores": [0.5]}\n' for _ in range(3)))
     fresh = predicted(model, CORPUS, k=2)
-    assert fresh.name == "linear" and fresh.seconds is not None and fresh.tree is not None
+    assert fresh.name == "linear" and fresh.seconds is not None
     stored = predicted(tmp_path / "saved", CORPUS, k=2)
     assert (stored.name, stored.folder) == ("saved", tmp_path / "saved")
     assert np.array_equal(stored.predictions.columns, fresh.predictions.columns)
     ready = predicted(fresh.predictions, CORPUS, k=1)
-    assert ready.predictions.k == 1 and ready.seconds is None and ready.tree is None
+    assert ready.predictions.k == 1 and ready.seconds is None
     assert predicted(str(file), CORPUS, k=2).predictions.names() == [["hats"]] * 3
 
 
@@ -73,8 +73,3 @@ def test_equal_indexes_are_shared_and_padding_stays_padding() -> None:
     assert same[0].predictions.index is same[1].predictions.index
     moved = on_one_index([Run("", first), Run("", third)])
     assert moved[1].predictions.columns.tolist() == [[1, -1]]
-
-
-def test_a_single_path_is_one_other_run() -> None:
-    assert named("model") == [(None, "model")]
-    assert named(Path("model")) == [(None, Path("model"))]

@@ -11,7 +11,7 @@ import pytest
 from labelgrove import Corpus, Linear, records
 from labelgrove.errors import DataError
 from labelgrove.evaluation.metrics import evaluate
-from labelgrove.experiments.report import measure_report, to_html
+from labelgrove.experiments.report import to_html, write_report
 from labelgrove.experiments.report.slices import MOST_VALUES
 from support.report_pages import Page
 
@@ -39,8 +39,14 @@ def model() -> Linear:
 def test_slices_have_the_values_of_evaluate(model: Linear) -> None:
     corpus = Corpus.from_lists(TEXTS, LABELS)
     languages = [row["language"] for row in ROWS]
-    report = measure_report(
-        model, corpus, slices={"language": languages}, intervals=30, against=[model], name="me"
+    report = write_report(
+        model,
+        corpus,
+        None,
+        slices={"language": languages},
+        intervals=30,
+        against=[model],
+        name="me",
     )
     parts = report.slices["language"]
     assert [(one.value, one.documents) for one in parts] == [("en", 12), ("de", 6), ("fi", 6)]
@@ -66,14 +72,14 @@ def test_slices_have_the_values_of_evaluate(model: Linear) -> None:
 def test_a_document_counts_for_each_of_its_values_or_for_none(model: Linear) -> None:
     corpus = Corpus.from_lists(TEXTS, LABELS)
     kinds = {"kind": [row["kind"] for row in ROWS]}
-    parts = measure_report(model, corpus, slices=kinds, intervals=None).slices["kind"]
+    parts = write_report(model, corpus, None, slices=kinds, intervals=None).slices["kind"]
     counts = [(one.value, one.documents) for one in parts]
     assert counts == [("new", 12), ("sale", 12), ("(no value)", 6)]
 
 
 def test_many_values_are_joined(model: Linear) -> None:
     corpus = Corpus.from_lists(TEXTS, LABELS)
-    parts = measure_report(model, corpus, slices={"n": range(24)}, intervals=None).slices["n"]
+    parts = write_report(model, corpus, None, slices={"n": range(24)}, intervals=None).slices["n"]
     assert len(parts) == MOST_VALUES + 1
     assert (parts[-1].value, parts[-1].documents) == ("(4 other values)", 4)
 
@@ -82,10 +88,10 @@ def test_values_come_from_records_and_files(model: Linear, tmp_path: Path) -> No
     documents = records(ROWS, text="text", fields="language")
     corpus = Corpus.from_lists(documents, LABELS)
     trained = Linear().fit(corpus)
-    inside = measure_report(trained, corpus, slices=["language"], intervals=None)
+    inside = write_report(trained, corpus, None, slices=["language"], intervals=None)
     file = tmp_path / "test.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    read = measure_report(model, file, slices=["language", "kind"], intervals=None)
+    read = write_report(model, file, None, slices=["language", "kind"], intervals=None)
     for report in (inside, read):
         values = [(one.value, one.documents) for one in report.slices["language"]]
         assert values == [("en", 12), ("de", 6), ("fi", 6)]
@@ -95,9 +101,9 @@ def test_values_come_from_records_and_files(model: Linear, tmp_path: Path) -> No
 def test_slices_that_are_not_there_are_refused(model: Linear, tmp_path: Path) -> None:
     corpus = Corpus.from_lists(TEXTS, LABELS)
     with pytest.raises(DataError, match="no document has a value in the field 'language'"):
-        measure_report(model, corpus, slices=["language"])
+        write_report(model, corpus, None, slices=["language"])
     with pytest.raises(DataError, match="1 values of 'language' but 24 documents"):
-        measure_report(model, corpus, slices={"language": ["en"]})
+        write_report(model, corpus, None, slices={"language": ["en"]})
     file = tmp_path / "test.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    pytest.raises(DataError, measure_report, model, file, slices=["tongue"]).match("'tongue'")
+    pytest.raises(DataError, write_report, model, file, None, slices=["tongue"]).match("'tongue'")

@@ -19,7 +19,6 @@ from labelgrove.data.shop import shop_corpus
 from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, DataError, StorageError
 from labelgrove.experiments import attempts
-from labelgrove.experiments.attempts import Attempt
 from labelgrove.experiments.tuning import search, study
 from labelgrove.experiments.tuning.search import Tuned
 from labelgrove.methods import create
@@ -57,15 +56,6 @@ def test_settings_of_the_search_alone_train_nothing_again(parts: Any, tmp_path: 
     assert computed(tmp_path / "study" / "stages") == ["tfidf", "tree", "ranker"]
 
 
-def test_without_reuse_nothing_is_shared(parts: Any, tmp_path: Path) -> None:
-    shared = tune("linear", *parts, trials=4, space=RANKER, seed=3)
-    alone = tune(
-        "linear", *parts, trials=4, space=RANKER, seed=3, reuse=False, folder=tmp_path / "s"
-    )
-    assert computed(tmp_path / "s" / "stages") == []
-    assert [t.value for t in alone.trials] == [t.value for t in shared.trials]
-
-
 def test_the_best_is_what_a_model_with_its_settings_reaches(parts: Any, tmp_path: Path) -> None:
     train, dev = parts
     result = tune("linear", train, dev, trials=6, metric="P@3", folder=tmp_path / "study")
@@ -82,13 +72,6 @@ def test_the_best_is_what_a_model_with_its_settings_reaches(parts: Any, tmp_path
     first = result.trials[0]
     defaults = {key: getattr(Linear().ranker, key) for key in ("C", "threshold", "negatives")}
     assert {key: first.settings[f"ranker.{key}"] for key in defaults} == defaults
-
-
-def test_equal_seeds_try_equal_settings(parts: Any) -> None:
-    first, second = (tune("linear", *parts, trials=4, space=RANKER, seed=5) for _ in range(2))
-    assert [t.settings for t in first.trials] == [t.settings for t in second.trials]
-    other = tune("linear", *parts, trials=4, space=RANKER, seed=6)
-    assert [t.settings for t in other.trials] != [t.settings for t in first.trials]
 
 
 def test_a_study_resumes(parts: Any, tmp_path: Path) -> None:
@@ -142,15 +125,7 @@ def test_a_full_disk_names_the_file(
 
     monkeypatch.setattr("labelgrove.core.jsonio.append_line", full)
     with pytest.raises(StorageError, match="No space left"):
-        tune("linear", *parts, trials=1, space=RANKER, reuse=False, folder=tmp_path / "s")
-
-
-def test_a_study_of_an_earlier_version_is_refused(parts: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "s"
-    tune("linear", *parts, trials=1, space=RANKER, folder=folder)
-    (folder / "journal.log").touch()
-    with pytest.raises(ConfigError, match="earlier version"):
-        tune("linear", *parts, trials=1, space=RANKER, folder=folder)
+        tune("linear", *parts, trials=1, space=RANKER, folder=tmp_path / "s")
 
 
 def test_another_search_does_not_mix_with_a_study(parts: Any, tmp_path: Path) -> None:
@@ -317,24 +292,6 @@ def test_workers_find_what_one_process_finds(
     stages = computed(tmp_path / "two" / "stages")
     assert stages.count("tfidf") == 2  # of a quarter and of all documents
     assert tune("linear", *parts, **settings | {"trials": 1}, folder=tmp_path / "two").folder
-
-
-def test_stages_that_several_trials_need_are_held(
-    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[set[str]] = []
-    real = Attempt.__call__
-
-    def call(self: Any, part: Any, dev: Any, run: Any, callbacks: Any = ()) -> Any:
-        asked.append({name for name, key, _ in known if key in run.held})
-        outcome = real(self, part, dev, run, callbacks)
-        known.extend(outcome.stages)
-        return outcome
-
-    known: list[Any] = []
-    monkeypatch.setattr(Attempt, "__call__", call)
-    tune("linear", *parts, trials=4, space=RANKER, engine="local", folder=tmp_path / "s")
-    assert asked == [set(), set(), {"tfidf", "tree"}, {"tfidf", "tree"}]
 
 
 def test_settings_that_fail_first_are_an_error_of_the_search(parts: Any) -> None:

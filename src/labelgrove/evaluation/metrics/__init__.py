@@ -1,9 +1,8 @@
 """Measure predictions: ranking, propensity-scored, micro and macro metrics with intervals."""
 
-from labelgrove.evaluation.metrics.contest import Contest, compare_all
+from labelgrove.evaluation.metrics.contest import Comparison, Contest, compare_all
 from labelgrove.evaluation.metrics.evaluation import (
     DEFAULT_METRICS,
-    Comparison,
     Evaluation,
     Scorer,
     evaluate,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from labelgrove.core import notebook
 from labelgrove.core.aliases import DocumentInput
-from labelgrove.core.arrays import Float64
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.late import sparse
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.frames import label_column
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.metrics import ranking
 from labelgrove.evaluation.metrics.measures import Interval, Measure, Ratio, bootstrap, interval
 from labelgrove.evaluation.metrics.names import (
     MACRO,
@@ -26,19 +26,7 @@ from labelgrove.evaluation.metrics.names import (
     Metric,
     parse_metric,
 )
-from labelgrove.evaluation.metrics.propensity import LabelWeights, Propensity, propensity_measure
-from labelgrove.evaluation.metrics.ranking import (
-    Counts,
-    Truth,
-    bin_measure,
-    check_frequencies,
-    frequency_bin,
-    judge,
-    micro_measure,
-    notes_on,
-    per_label_measure,
-    ranking_measure,
-)
+from labelgrove.evaluation.metrics.propensity import Propensity, propensity_measure
 from labelgrove.evaluation.predictions import Pairs, Predictions
 
 DEFAULT_METRICS = (
@@ -112,13 +100,26 @@ class Evaluation:
         P    50.00  25.00
         2 documents; percent
         """
-        return _table(self.values, self.intervals, self._footer(), self.notes)
+        cutoffs, rows = _cells(self.values, self.intervals)
+        first = max([3, *map(len, rows)])
+        widths = {
+            cutoff: max(len(cutoff) + 1, 5, *(len(row.get(cutoff, "")) for row in rows.values()))
+            for cutoff in cutoffs
+        }
+        lines = ["  ".join([" " * first, *(f"@{c}".rjust(widths[c]) for c in cutoffs)])]
+        for family, row in rows.items():
+            cells = (row.get(cutoff, "").rjust(widths[cutoff]) for cutoff in cutoffs)
+            lines.append("  ".join([family.ljust(first), *cells]).rstrip())
+        return "\n".join([*lines, self._footer(), *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        return _html(self.values, self.intervals, self._footer(), self.notes)
+        cutoffs, rows = _cells(self.values, self.intervals)
+        cells = [[name, *(row.get(cutoff, "") for cutoff in cutoffs)] for name, row in rows.items()]
+        head = ["", *(f"@{c}" for c in cutoffs)]
+        return notebook.table(self._footer(), cells, head=head, notes=self.notes)
 
     def _footer(self) -> str:
         footer = f"{self.n:,} documents; percent"
@@ -127,29 +128,14 @@ class Evaluation:
         return footer
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Two sets of predictions for the same documents; ``differences`` are second minus first.
-
-    A difference whose interval does not include zero is probably not due to chance. ``p`` is the
-    result of a paired test.
-    """
-
-    first: Evaluation
-    second: Evaluation
-    differences: dict[str, float]
-    intervals: dict[str, Interval]
-    p: dict[str, float]
-
-
 def evaluate(
     predictions: Predictions | Predicting,
-    truth: Truth | DocumentInput,
-    y: Truth | None = None,
+    truth: ranking.Truth | DocumentInput,
+    y: ranking.Truth | None = None,
     *,
-    unknown: Counts = None,
+    unknown: ranking.Counts = None,
     metrics: Sequence[str] | None = None,
-    train_frequencies: Counts = None,
+    train_frequencies: ranking.Counts = None,
     n_train: int | None = None,
     propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
     filter_pairs: Pairs | None = None,
@@ -192,8 +178,16 @@ def evaluate(
     if not isinstance(predictions, Predictions):
         kind = type(predictions).__name__
         raise DataError(f"predictions: must be Predictions or a fitted model, got {kind}")
-    request = checked_request(predictions, metrics, train_frequencies, n_train, propensity)
-    measures, evaluation = request.measure(predictions, truth, unknown, filter_pairs)
+    measures, evaluation = measured(
+        predictions,
+        truth,
+        metrics,
+        unknown=unknown,
+        train_frequencies=train_frequencies,
+        n_train=n_train,
+        propensity=propensity,
+        filter_pairs=filter_pairs,
+    )
     if intervals is None:
         return evaluation
     # A resample has fewer distinct labels, which shifts averages over labels so far that their
@@ -204,70 +198,28 @@ def evaluate(
     return replace(evaluation, intervals=ranges)
 
 
-@dataclass(frozen=True)
-class MetricRequest:
-    """The checked arguments of an evaluation."""
-
-    metrics: tuple[Metric, ...]
-    frequencies: Float64 | None
-    n_train: int | None
-    propensity: Propensity
-    notes: tuple[str, ...]
-
-    def measure(
-        self, predictions: Predictions, truth: Truth, unknown: Counts, filter_pairs: Pairs | None
-    ) -> tuple[dict[str, Measure], Evaluation]:
-        """The measures by name, for resampling, and their values."""
-        notes = [*self.notes]
-        if filter_pairs is not None:
-            before = int(predictions.counts.sum())
-            predictions = predictions.without(filter_pairs)
-            removed = before - int(predictions.counts.sum())
-            notes.append(f"the filter removed {removed:,} predicted labels")
-        ks = [metric.k for metric in self.metrics if metric.k is not None]
-        if len(ks) == len(self.metrics):
-            predictions = predictions.top(max(ks))
-        judged = judge(predictions, truth, unknown=unknown)
-        weights = bin_of = None
-        if self.frequencies is not None:
-            bin_of = frequency_bin(self.frequencies)
-            if self.n_train is not None:
-                inverse = self.propensity.inverse(np.append(self.frequencies, 0.0), self.n_train)
-                weights = LabelWeights(inverse[:-1], float(inverse[-1]))
-
-        def measured(metric: Metric) -> Measure:
-            if metric.family in PROPENSITY_SCORED:
-                assert weights is not None
-                return propensity_measure(judged, metric, weights)
-            if metric.family in PER_BIN:
-                assert bin_of is not None
-                return bin_measure(judged, metric, bin_of)
-            if metric.family in MICRO:
-                return micro_measure(judged, metric)
-            if metric.family in MACRO or metric.family == "coverage":
-                return per_label_measure(judged, metric)
-            return ranking_measure(judged, metric)
-
-        measures = {str(metric): measured(metric) for metric in self.metrics}
-        values = {name: measure.value() for name, measure in measures.items()}
-        notes += notes_on(judged, self.frequencies, max(ks, default=0))
-        return measures, Evaluation(values, len(judged), {}, self.propensity, tuple(notes))
-
-
-def checked_request(
+def measured(
     predictions: Predictions,
+    truth: ranking.Truth,
     names: Sequence[str] | None,
-    train_frequencies: Counts,
+    *,
+    unknown: ranking.Counts,
+    train_frequencies: ranking.Counts,
     n_train: int | None,
     propensity: Propensity | str,
-) -> MetricRequest:
-    """The arguments of an evaluation, checked; names may be None for the usual metrics."""
+    filter_pairs: Pairs | None = None,
+) -> tuple[dict[str, Measure], Evaluation]:
+    """The measures by name, for resampling, and their values; None names the usual metrics."""
     notes: list[str] = []
     if isinstance(names, str):
         raise ConfigError(f"metrics must be a list of names: [{names!r}]")
     if names is None:
-        names, notes = _usual_metrics(predictions.k, train_frequencies, n_train)
-    metrics = tuple(dict.fromkeys(parse_metric(name) for name in names))
+        least = max(predictions.k, 5)
+        names = [name for name in DEFAULT_METRICS if (parse_metric(name).k or 0) <= least]
+        if train_frequencies is None or n_train is None:
+            names = [name for name in names if not name.startswith("PS")]
+            notes = ["PSP is left out, because it needs train_frequencies and n_train"]
+    metrics = list(dict.fromkeys(parse_metric(name) for name in names))
     if not metrics:
         raise ConfigError("metrics is empty; give at least one, such as P@5")
     for metric in metrics:
@@ -276,56 +228,41 @@ def checked_request(
             raise ConfigError(f"{metric} needs train_frequencies, the documents per label")
         if n_train is None and scored:
             raise ConfigError(f"{metric} needs n_train, the number of training documents")
-    frequencies = None
-    if train_frequencies is not None:
-        frequencies = check_frequencies(train_frequencies, len(predictions.index))
     if isinstance(propensity, str):
         propensity = Propensity.preset(propensity)
-    return MetricRequest(metrics, frequencies, n_train, propensity, tuple(notes))
+    frequencies = bin_of = weights = None
+    if train_frequencies is not None:
+        frequencies = ranking.check_frequencies(train_frequencies, len(predictions.index))
+        bin_of = ranking.frequency_bin(frequencies)
+        if n_train is not None:
+            weights = propensity.inverse(np.append(frequencies, 0.0), n_train)
+    if filter_pairs is not None:
+        before = int(predictions.counts.sum())
+        predictions = predictions.without(filter_pairs)
+        removed = before - int(predictions.counts.sum())
+        notes.append(f"the filter removed {removed:,} predicted labels")
+    ks = [metric.k for metric in metrics if metric.k is not None]
+    if len(ks) == len(metrics):
+        predictions = predictions.top(max(ks))
+    judged = ranking.judge(predictions, truth, unknown=unknown)
 
+    def measure(metric: Metric) -> Measure:
+        if metric.family in PROPENSITY_SCORED:
+            assert weights is not None
+            return propensity_measure(judged, metric, weights)
+        if metric.family in PER_BIN:
+            assert bin_of is not None
+            return ranking.bin_measure(judged, metric, bin_of)
+        if metric.family in MICRO:
+            return ranking.micro_measure(judged, metric)
+        if metric.family in MACRO or metric.family == "coverage":
+            return ranking.per_label_measure(judged, metric)
+        return ranking.ranking_measure(judged, metric)
 
-def _usual_metrics(
-    predicted: int, train_frequencies: Counts, n_train: int | None
-) -> tuple[list[str], list[str]]:
-    """The default metrics that these arguments allow, and notes on the others."""
-    names = [name for name in DEFAULT_METRICS if (parse_metric(name).k or 0) <= max(predicted, 5)]
-    if train_frequencies is not None and n_train is not None:
-        return names, []
-    note = "PSP is left out, because it needs train_frequencies and n_train"
-    return [name for name in names if not name.startswith("PS")], [note]
-
-
-def _table(
-    values: Mapping[str, float],
-    intervals: Mapping[str, Interval],
-    footer: str,
-    notes: Iterable[str],
-) -> str:
-    """A row per metric, a column per cutoff; cells as ``51.20`` or ``51.20 [49.87, 52.50]``."""
-    cutoffs, rows = _cells(values, intervals)
-    first = max([3, *map(len, rows)])
-    widths = {
-        cutoff: max(len(cutoff) + 1, 5, *(len(row.get(cutoff, "")) for row in rows.values()))
-        for cutoff in cutoffs
-    }
-    lines = ["  ".join([" " * first, *(f"@{c}".rjust(widths[c]) for c in cutoffs)])]
-    for family, row in rows.items():
-        cells = (row.get(cutoff, "").rjust(widths[cutoff]) for cutoff in cutoffs)
-        lines.append("  ".join([family.ljust(first), *cells]))
-    table = [line.rstrip() for line in lines]
-    return "\n".join([*table, footer, *(f"note: {note}" for note in notes)])
-
-
-def _html(
-    values: Mapping[str, float],
-    intervals: Mapping[str, Interval],
-    title: str,
-    notes: Iterable[str],
-) -> str:
-    """The same table for notebooks."""
-    cutoffs, rows = _cells(values, intervals)
-    cells = [[family, *(row.get(cutoff, "") for cutoff in cutoffs)] for family, row in rows.items()]
-    return notebook.table(title, cells, head=["", *(f"@{c}" for c in cutoffs)], notes=notes)
+    measures = {str(metric): measure(metric) for metric in metrics}
+    values = {name: each.value() for name, each in measures.items()}
+    notes += ranking.notes_on(judged, frequencies, max(ks, default=0))
+    return measures, Evaluation(values, len(judged), {}, propensity, tuple(notes))
 
 
 def _cells(
@@ -365,7 +302,7 @@ class Scorer:
     k: int
     propensity: Propensity
 
-    def __call__(self, estimator: Any, X: Any, y: Truth) -> float:
+    def __call__(self, estimator: Any, X: Any, y: ranking.Truth) -> float:
         predictions = estimator.predict(X, k=self.k)
         matrix = sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2)
         column = label_column(y)

@@ -37,12 +37,7 @@ def mean(values: Float64) -> Ratio:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Per label, in how many documents it is true, predicted, and both; undefined ratios are NaN.
-
-    >>> scores = LabelScores(np.array([4, 0]), np.array([2, 0]), np.array([1, 0]))
-    >>> scores.precision.tolist(), scores.recall.tolist()
-    ([0.5, nan], [0.25, nan])
-    """
+    """Per label, how many documents have it, get it, and both; undefined ratios are NaN."""
 
     true: Int64
     predicted: Int64
@@ -130,8 +125,7 @@ def interval(values: Float64, level: float = 0.95) -> Interval:
 def widest(value: float, documents: int) -> float:
     """How far a mean over so many other documents may lie from this one, in 19 of 20 cases.
 
-    The values of documents lie between 0 and 1. Their spread is largest if they are all 0 or 1, so
-    this is what P@1 needs, and more than other means do.
+    The spread is that of values of 0 or 1, as P@1 has them; other means vary less.
 
     >>> round(widest(0.8, 1600), 4)
     0.0196

@@ -58,7 +58,12 @@ def parse_metric(name: str) -> Metric:
     written, _, cutoff = name.strip().lower().partition("@")
     family = _ALIASES.get(written) or _BY_LOWER_NAME.get(written)
     if family is None:
-        raise ConfigError(_unknown(name, written, cutoff))
+        near = difflib.get_close_matches(written, [*_BY_LOWER_NAME, *_ALIASES], n=1)
+        advice = f"choose one of {', '.join(FAMILIES)}, each with @k"
+        if near:
+            likely = _ALIASES.get(near[0]) or _BY_LOWER_NAME[near[0]]
+            advice = f"did you mean {likely}@{cutoff or 5}?"
+        raise ConfigError(f"unknown metric {name!r}; {advice}")
     if cutoff == "set" or cutoff.startswith("t="):
         if family not in _WITH_THRESHOLD:
             raise ConfigError(
@@ -79,11 +84,3 @@ def _threshold(name: str, text: str) -> float:
     if not math.isfinite(threshold):
         raise ConfigError(f"metric {name!r}: the threshold must be a number, got {text!r}")
     return threshold
-
-
-def _unknown(name: str, written: str, cutoff: str) -> str:
-    near = difflib.get_close_matches(written, [*_BY_LOWER_NAME, *_ALIASES], n=1)
-    if near:
-        family = _ALIASES.get(near[0]) or _BY_LOWER_NAME[near[0]]
-        return f"unknown metric {name!r}; did you mean {family}@{cutoff or 5}?"
-    return f"unknown metric {name!r}; choose one of {', '.join(FAMILIES)}, each with @k"

@@ -66,51 +66,39 @@ class Propensity:
         return inverse
 
     def costs(self, frequencies: npt.ArrayLike, n_train: int) -> Float64:
-        """1 / p of each label, scaled so that all positives together cost as much as before.
-
-        The mean over the labels of all training documents is 1. So a loss with these costs of
-        positives keeps its balance with negatives and regularisation.
-
-        >>> Propensity().costs([1, 10, 1000], n_train=10_000).round(2).tolist()
-        [6.85, 3.38, 0.97]
-        """
+        """1 / p of each label, scaled so that all positives together cost as much as before."""
         counts = np.asarray(frequencies, dtype=np.float64)
         inverse = self.inverse(counts, n_train)
         costs: Float64 = inverse * (counts.sum() / (counts @ inverse)) if counts.any() else inverse
         return costs
 
 
-@dataclass(frozen=True)
-class LabelWeights:
-    """Inverse propensities of the columns, and of a label that is not in the training data."""
+def propensity_measure(judged: Judged, metric: Metric, weights: Float64) -> Ratio:
+    """PSP@k and PSnDCG@k: the weight of the hits over the largest possible weight of k labels.
 
-    columns: Float64
-    unseen: float
-
-
-def propensity_measure(judged: Judged, metric: Metric, weights: LabelWeights) -> Ratio:
-    """PSP@k and PSnDCG@k: the weight of the hits over the largest possible weight of k labels."""
+    ``weights`` are inverse propensities of the columns, and at the end that of an unseen label.
+    """
     k = metric.k
     assert k is not None
     discount = discounts(k) if metric.family == "PSnDCG" else np.ones(k)
-    hits = np.where(judged.hits[:, :k], weights.columns[judged.predictions.columns[:, :k]], 0.0)
+    hits = np.where(judged.hits[:, :k], weights[judged.predictions.columns[:, :k]], 0.0)
     # Not a product of matrices, whose rounding can depend on where a document is among others.
     gained = (hits * discount[: hits.shape[1]]).sum(axis=1)
     return Ratio(gained, (_best_weights(judged, k, weights) * discount).sum(axis=1))
 
 
-def _best_weights(judged: Judged, k: int, weights: LabelWeights) -> Float64:
+def _best_weights(judged: Judged, k: int, weights: Float64) -> Float64:
     """The k largest weights of each document's true labels, with zeros after them."""
     truth = judged.truth
     weighted = sparse.csr_array(
-        (weights.columns[truth.indices].astype(np.float32), truth.indices, truth.indptr),
+        (weights[truth.indices].astype(np.float32), truth.indices, truth.indptr),
         shape=truth.shape,
     )
     columns = top_k(weighted, k).columns
     known = np.zeros((len(judged), k))
-    known[:, : columns.shape[1]] = np.where(columns >= 0, weights.columns[columns], 0.0)
+    known[:, : columns.shape[1]] = np.where(columns >= 0, weights[columns], 0.0)
     # No label is rarer than an unseen one, so unseen labels come before the known ones.
     rank = np.arange(k) - judged.unknown[:, None]  # among the known ones
     shifted = np.take_along_axis(known, np.maximum(rank, 0), axis=1)
-    best: Float64 = np.where(rank < 0, weights.unseen, shifted)
+    best: Float64 = np.where(rank < 0, weights[-1], shifted)
     return best

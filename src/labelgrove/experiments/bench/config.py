@@ -212,12 +212,8 @@ def _with_flags(rows: Sequence[BenchRow], flags: Sequence[str], chosen: set[str]
             row = replace(row, settings=settings)
         result.append(row)
     for key, _ in given:
-        table, _, name = key.rpartition(".")
         if known and key not in known:
-            inner = [other.partition(".")[2] for other in known if other.startswith(f"{table}.")]
-            outer = sorted(other for other in known if "." not in other)
-            problem = (name, sorted(inner), table) if table in known else (table or name, outer)
-            raise ConfigError(f"--set {unknown_key(*problem)}")
+            raise ConfigError(f"--set {unknown_key(key, sorted(known))}")
     return result
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,7 +20,6 @@ import numpy as np
 from labelgrove.core.memory import format_size
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import documents_of
-from labelgrove.disk.model_folder import model_size
 from labelgrove.experiments.bench.table import Record, markdown
 from labelgrove.methods.base import Model
 
@@ -111,15 +109,6 @@ def machine() -> Record:
     torch = sys.modules.get("torch")
     gpu = torch.cuda.get_device_name() if torch and torch.cuda.is_available() else None
     return {"cores": os.cpu_count(), "gpu": gpu}
-
-
-def model_costs(model: Model, folder: Path) -> Record:
-    """What is known about the training of a model that was trained before."""
-    return {
-        "train_seconds": sum(timing.wall for timing in model.timings_.values()),
-        "model_bytes": model_size(folder),
-        "labels": len(model.index_),
-    }
 
 
 def training_speed(model: Model) -> Record:

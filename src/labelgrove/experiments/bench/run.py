@@ -1,8 +1,7 @@
 """Train and measure several methods on one corpus: what ``labelgrove bench`` does.
 
 Each row is trained in its own process, so that its memory can be measured. All rows share one run
-folder. With an engine, its workers start these processes, several at a time; all machines must see
-the bench's folder. A repeated bench reuses finished rows. In the bench's folder::
+folder. A repeated bench reuses finished rows. In the bench's folder::
 
     cache/              the run folder that rows share
     configs/ROW.toml    the settings of a row
@@ -21,36 +20,30 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
 
 from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats import ReadOptions, read_corpus, read_filter_pairs
-from labelgrove.data.formats.read import source_files
 from labelgrove.disk.atomic import write_file
-from labelgrove.disk.bundle import library_versions, read_manifest
-from labelgrove.disk.hashing import content_hash, file_hash
-from labelgrove.disk.run_folder import RunFolder, process_name, run_status
-from labelgrove.engines import Engine
+from labelgrove.disk.bundle import library_versions
+from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.run_folder import run_status
 from labelgrove.errors import LabelgroveError
 from labelgrove.evaluation.measures import Measures
 from labelgrove.evaluation.metrics import Propensity
 from labelgrove.exchange.loading import load
 from labelgrove.experiments.attempts import measure, read_lines
-from labelgrove.experiments.bench.config import Bench, BenchRow, Files, corpus_file, create_row
-from labelgrove.experiments.bench.costs import Costs, latency, machine, model_costs
+from labelgrove.experiments.bench.config import Bench, BenchRow, Files, create_row
+from labelgrove.experiments.bench.costs import Costs, latency, machine
 from labelgrove.experiments.bench.table import METRICS, Record, add_gains
 from labelgrove.methods.base import Model
 from labelgrove.nn.encoders.files import EncoderContent
 
 
 class BenchFolder:
-    """A bench on the corpora in ``data``, with the results in ``folder``.
-
-    ``flags`` go to ``labelgrove train``; models are measured on ``device``.
-    """
+    """A bench on the corpora in ``data``; ``flags`` go to ``labelgrove train``."""
 
     def __init__(
         self,
@@ -67,28 +60,22 @@ class BenchFolder:
         for name in ("configs", "models", "rows"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self._corpora: dict[tuple[Path, int | None], Corpus] = {}
-        self._trainings: dict[str, TrainedRow] = {}  # by workers, under the rows' names
 
     def run(
         self,
         *,
         only: Sequence[str] = (),
         costs: Costs | None = None,
-        engine: Engine | None = None,
         say: Callable[[str], None] = lambda _: None,
-        done: Callable[[Record], None] = lambda _: None,
     ) -> list[Record]:
         """Train and measure every row that is not finished; one record per row, in their order.
 
         With ``only``, train only these rows and those that they join. With ``costs``, each record
-        has the costs of ``prediction``, too. ``done`` is called with each record. A row that fails
-        has an ``error``, does not stop the others, and is tried again next time. With an
-        ``engine``, rows are trained at the same time, and measured when all are trained.
+        has the costs of ``prediction``, too. A row that fails has an ``error``, does not stop the
+        others, and is tried again next time.
         """
         chosen = self.bench.chosen(only)
         rows = [row for row in self.rows.values() if row.settings and row.name in chosen]
-        if engine is not None:
-            self._train_all([r for r in rows if not r.of and self._record(r) is None], engine, say)
         records: list[Record] = []
         for row in self.rows.values():
             record = self._record(row)
@@ -103,29 +90,9 @@ class BenchFolder:
             whose = {"row": row.name, "corpus": self.data.name}
             records.append(whose | (record or {}) | published)
             add_gains(records, self.params.baseline)
-            done(records[-1])
             lines = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
             write_file(self.folder / "results.jsonl", lines.encode(), exclusive=False)
         return records
-
-    def _train_all(
-        self, rows: Sequence[BenchRow], engine: Engine, say: Callable[[str], None]
-    ) -> None:
-        """Lets the workers of an engine train rows."""
-        cache = self.folder.resolve() / "cache"
-        with RunFolder(cache) as run, run.shared():
-            refs = {}
-            for row in rows:
-                say(f"{row.name}: a worker trains it")
-                gpu = bool(create_row(row).encoders())
-                refs[row.name] = engine.call(train, self._arguments(row), cache, True, gpu=gpu)
-            for name, ref in refs.items():
-                try:
-                    training = engine.get(ref)
-                except LabelgroveError as error:  # the worker was lost
-                    training = TrainedRow({}, str(error))
-                sys.stderr.write(training.messages)
-                self._trainings[name] = training
 
     def key(self, row: BenchRow) -> str:
         """A hash of everything that a row's record depends on."""
@@ -195,12 +162,35 @@ class BenchFolder:
         return [*map(str, command), *self.flags]
 
     def _trained(self, row: BenchRow) -> tuple[Model, Record]:
-        training = self._trainings.pop(row.name, None)
-        if training is None:
-            training = train(self._arguments(row), self.folder / "cache")
-        if training.error:
-            raise LabelgroveError(training.error)
-        return load(self._model(row)), training.costs
+        """The model that a process of its own trains, and what that cost.
+
+        Its stages are those that it used, computed by it or by an earlier row.
+        """
+        cache = self.folder / "cache"
+        log = cache / "log.jsonl"
+        before = len(read_lines(log))
+        command = [sys.executable, "-m", "labelgrove", *self._arguments(row)]
+        process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        events = read_lines(log)[before:]
+        if process.returncode:
+            reasons = [event["why"] for event in events if event["kind"] == "run_failed"]
+            reason = reasons[-1] if reasons else "see its messages above"
+            raise LabelgroveError(f"labelgrove train ended with {process.returncode}: {reason}")
+        kinds = ("stage_reused", "stage_stored")
+        used = {(event["stage"], event["key"]) for event in events if event["kind"] in kinds}
+        stages = {
+            f"{stage.name} {stage.key}": float(stage.seconds or 0.0)
+            for stage in run_status(cache).stages
+            if (stage.name, stage.key) in used
+        }
+        summary = json.loads(process.stdout)
+        return load(self._model(row)), {
+            "stages": stages,
+            "train_seconds": sum(stages.values()),
+            "spent_seconds": summary["train_seconds"],
+            "model_bytes": summary["model_bytes"],
+            "peak_memory_bytes": summary["peak_memory_bytes"],
+        }
 
     def _joined(self, row: BenchRow) -> tuple[Model, Record]:
         members, records = [], []
@@ -275,60 +265,6 @@ class BenchFolder:
         }
 
 
-class TrainedRow(NamedTuple):
-    """What a training cost, or why it failed, and the messages of one that a worker started."""
-
-    costs: Record
-    error: str = ""
-    messages: str = ""
-
-
-def train(arguments: Sequence[str], cache: Path, by_worker: bool = False) -> TrainedRow:
-    """Trains a row in a process of its own.
-
-    Its stages are those that it used in the run folder ``cache``, computed by it or by an earlier
-    row.
-    """
-    log = cache / "log.jsonl"
-    before = len(read_lines(log))
-    code, output, messages, name = run_command(arguments, subprocess.PIPE if by_worker else None)
-    events = read_lines(log)[before:]
-    if by_worker:  # others may train at the same time
-        events = [event for event in events if event.get("by") == name]
-    if code:
-        reasons = [event["why"] for event in events if event["kind"] == "run_failed"]
-        reason = reasons[-1] if reasons else "see its messages above"
-        return TrainedRow({}, f"labelgrove train ended with {code}: {reason}", messages)
-    kinds = ("stage_reused", "stage_stored")
-    used = {(event["stage"], event["key"]) for event in events if event["kind"] in kinds}
-    stages = {
-        f"{stage.name} {stage.key}": float(stage.seconds or 0.0)
-        for stage in run_status(cache).stages
-        if (stage.name, stage.key) in used
-    }
-    summary = json.loads(output)
-    costs = {
-        "stages": stages,
-        "train_seconds": sum(stages.values()),
-        "spent_seconds": summary["train_seconds"],
-        "model_bytes": summary["model_bytes"],
-        "peak_memory_bytes": summary["peak_memory_bytes"],
-    }
-    return TrainedRow(costs, messages=messages)
-
-
-def run_command(arguments: Sequence[str], stderr: int | None) -> tuple[int, str, str, str]:
-    """Runs labelgrove: its exit code, output, messages and the name of its process."""
-    command = [sys.executable, "-m", "labelgrove", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
-        try:
-            output, messages = process.communicate()
-        except BaseException:
-            process.kill()
-            raise
-    return process.returncode, output, messages or "", process_name(process.pid)
-
-
 def encoders_of(row: BenchRow) -> list[EncoderContent]:
     """The encoders of a row by content, because files can change under the same name."""
     contents = []
@@ -337,41 +273,6 @@ def encoders_of(row: BenchRow) -> list[EncoderContent]:
             encoder.folder()
             contents.append(EncoderContent(encoder))
     return contents
-
-
-def price_models(
-    models: Sequence[Path],
-    data: Path,
-    folder: Path,
-    *,
-    costs: Costs,
-    say: Callable[[str], None] = lambda _: None,
-    done: Callable[[Record], None] = lambda _: None,
-) -> list[Record]:
-    """The costs of trained models, measured on a corpus; one record per model.
-
-    A record that ``folder`` has for the same model, corpus, version and ``costs`` is reused.
-    """
-    test = corpus_file(data, "", ("test", "dev"))
-    digest = content_hash(*(file_hash(file) for file in source_files(test)))
-    (folder / "rows").mkdir(parents=True, exist_ok=True)
-    records = []
-    for path in models:
-        manifest = read_manifest(path, kind="model")
-        key = content_hash(VERSION, digest, str(path), manifest, asdict(costs))
-        place = content_hash(str(path.resolve()), str(data.resolve()))[:8]  # names may be the same
-        file = folder / "rows" / f"{BenchRow(f'{path.name} {data.name}').slug}-{place}.json"
-        record = read_record(file, key)
-        if record is None:
-            say(f"{path.name}: measuring the costs of prediction")
-            model = load(path)
-            options = ReadOptions(part="test", n_features=model.facts_.given or None)
-            corpus = read_corpus(test, index=model.index_, options=options)
-            record = {"key": key, "row": path.name, "corpus": data.name, **model_costs(model, path)}
-            record = write_record(file, record | costs.record(model, corpus))
-        records.append(record)
-        done(record)
-    return records
 
 
 def read_record(file: Path, key: str) -> Record | None:

@@ -66,10 +66,7 @@ def sampled(corpus: Corpus, size: int, seed: int, vectors: int = 0) -> Corpus:
 def linear_rates(
     cost_estimate: CostEstimate, corpus: Corpus, given: Mapping[str, Any]
 ) -> tuple[dict[str, float], float]:
-    """Seconds per unit of work and terms per document of a sample that is large enough to trust.
-
-    ``given`` are settings of how given features are read.
-    """
+    """Seconds per unit of work and terms per document of a sample that is large enough to trust."""
     probe = Linear(
         tfidf=cost_estimate.tfidf,
         tree=cost_estimate.tree,

@@ -55,11 +55,7 @@ class Estimate:
 
 
 def duration(seconds: float) -> str:
-    """Rounded to the precision of an estimate.
-
-    >>> duration(0.2), duration(14.4), duration(200), duration(9000)
-    ('under 1 s', '14 s', '3 min', '2.5 h')
-    """
+    """Rounded to the precision of an estimate."""
     if seconds < 1:
         return "under 1 s"
     if seconds < 90:

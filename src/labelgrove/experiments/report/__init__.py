@@ -2,18 +2,6 @@
 
 from labelgrove.experiments.report.measuring import Report
 from labelgrove.experiments.report.page import to_html
-from labelgrove.experiments.report.writing import (
-    check_extra,
-    measure_report,
-    write_pngs,
-    write_report,
-)
+from labelgrove.experiments.report.writing import check_extra, write_report
 
-__all__ = [
-    "Report",
-    "check_extra",
-    "measure_report",
-    "to_html",
-    "write_pngs",
-    "write_report",
-]
+__all__ = ["Report", "check_extra", "to_html", "write_report"]

@@ -1,4 +1,4 @@
-"""Charts by matplotlib: SVG that takes its colours from the page around it, or PNG files."""
+"""The charts of a report: SVG by matplotlib that takes its colours from the page around it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from labelgrove.experiments.report.look import colours, printable, shortened
+from labelgrove.core.notebook import cut
+from labelgrove.experiments.report.measuring import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# The service's page and the report share this file; it is the only place that knows the colours.
+LOOK = Path(__file__).parents[2] / "serve" / "page" / "look.css"
 STYLE = Path(__file__).with_name("templates") / "charts.mplstyle"
 WIDTH, HEIGHT = 420, 266  # in points, which are the units of the SVG
 LEFT, RIGHT, BOTTOM, LEGEND_ROW = 40, 12, 40, 17
@@ -26,6 +30,75 @@ NAME_LENGTH = 28
 # Runs differ in dashes, too: not everyone can tell the colours apart.
 RUNS = ("accent", "run-1", "run-2", "run-3", "run-4", "run-5")
 DASHES = ("-", (0, (3, 1.5)), (0, (1, 1)), (0, (4, 1.5, 1, 1.5)), "-.", ":")
+FAMILY_NAMES = {
+    "P": "Precision",
+    "nDCG": "nDCG",
+    "PSP": "Propensity-scored precision",
+    "R": "Recall",
+}
+
+# Control characters and lone surrogates are not allowed in HTML or XML, escaped or not.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+@cache
+def colours() -> dict[str, str]:
+    """The light colours of the stylesheet by their names."""
+    css = LOOK.read_text(encoding="utf-8")
+    return dict(re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}),", css))
+
+
+def printable(text: str) -> str:
+    """The text with a replacement character for every character that a page may not contain."""
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def percent(value: float, *, signed: bool = False) -> str:
+    """A fraction in percent, without the percent sign; a dash where it is undefined."""
+    if math.isnan(value):
+        return "–"
+    return f"{100 * value:+.2f}" if signed else f"{100 * value:.2f}"
+
+
+def charts(report: Report) -> dict[str, Chart]:
+    """All charts that the report has data for, by name."""
+    curves = {f"curve-{family.lower()}": _curve(report, family) for family in report.families}
+    return curves | ({"calibration": _calibration(report)} if any(report.calibrations) else {})
+
+
+def _curve(report: Report, family: str) -> Chart:
+    series, ends = [], []
+    for number, (run, evaluation) in enumerate(zip(report.runs, report.evaluations, strict=True)):
+        names = {k: f"{family}@{k}" for k in range(1, report.depth + 1)}
+        points = [(k, 100 * evaluation.values[name]) for k, name in names.items()]
+        bounds = [(k, evaluation.intervals.get(name)) for k, name in names.items()]
+        band = [(k, 100 * pair[0], 100 * pair[1]) for k, pair in bounds if pair]
+        series.append(Series(run.name, points, number, band))
+        first, last = (percent(value / 100) for _, value in (points[0], points[-1]))
+        ends.append(f"{run.name} {first} % at 1, {last} % at {report.depth}")
+    return line_chart(
+        series,
+        title=f"{FAMILY_NAMES[family]} by number of labels",
+        summary=f"{family}@k: {'; '.join(ends)}.",
+        axes=("labels per document, k", f"{family}@k, percent"),
+    )
+
+
+def _calibration(report: Report) -> Chart:
+    series, errors = [], []
+    for number, (run, diagram) in enumerate(zip(report.runs, report.calibrations, strict=True)):
+        if diagram is not None:
+            points = list(zip(diagram.claimed.tolist(), (100 * diagram.true).tolist(), strict=True))
+            series.append(Series(run.name, points, number))
+            errors.append(f"{run.name}: expected calibration error {percent(diagram.ece)} %")
+    return line_chart(
+        series,
+        title="Reliability of the scores",
+        summary=f"Share of right labels against mean score; {'; '.join(errors)}. On the dotted "
+        "diagonal, scores would be probabilities.",
+        axes=("mean score", "right, percent"),
+        diagonal=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -39,7 +112,6 @@ class Series:
     points: Sequence[tuple[float, float]]
     run: int = 0
     band: Sequence[tuple[float, float, float]] = ()
-    dots: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,11 +137,6 @@ class Chart:
         root.set("aria-labelledby", f"{name}-title {name}-desc")
         return ElementTree.tostring(root, encoding="unicode")
 
-    def png(self, path: str | Path) -> None:
-        """Writes a PNG file in the light colours."""
-        with _style():
-            self.figure.savefig(path, format="png", dpi=144, metadata={"Software": None})
-
 
 def line_chart(
     series: Sequence[Series],
@@ -77,46 +144,29 @@ def line_chart(
     title: str,
     summary: str,
     axes: tuple[str, str],
-    ticks: Sequence[str] = (),
-    percent: bool = False,
-    log: bool = False,
     diagonal: bool = False,
 ) -> Chart:
-    """Curves over common axes, whose names are ``axes``.
-
-    ``ticks`` name x = 0, 1, ...; with ``percent``, y ends at 0 and 100; ``log`` makes both axes
-    logarithmic; with a ``diagonal``, x ends at 0 and 1.
-    """
-    from matplotlib.ticker import EngFormatter, MaxNLocator
+    """Curves over the named axes; with a ``diagonal``, x ends at 0 and 1, and y at 0 and 100."""
+    from matplotlib.ticker import MaxNLocator
 
     with _style():
         figure, area = _axes([(s.name, s.run) for s in series], *axes)
-        if log:
-            area.loglog()
-            area.yaxis.set_major_formatter(EngFormatter(sep=""))
-        elif not diagonal:
-            area.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True))
         if diagonal:
             area.plot((0, 1), (0, 1), ":", color=colours()["muted"], lw=1, transform=area.transAxes)
             area.set_xlim(0, 1)
         else:
-            area.xaxis.set_major_formatter(EngFormatter(sep=""))
+            area.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True))
         for one in reversed(series):  # the first is drawn last, on top
             look = _run(one.run)
             if band := [row for row in one.band if _finite(*row)]:
                 x, low, high = zip(*band, strict=True)
                 area.fill_between(x, low, high, color=look["color"], alpha=0.18, lw=0)
-            points = [p for p in one.points if _finite(*p) and not (log and min(p) <= 0)]
-            marker = "o" if one.dots or len(points) == 1 else None
+            points = [p for p in one.points if _finite(*p)]
             x, y = zip(*points, strict=True) if points else ((), ())
-            area.plot(x, y, marker=marker, ms=4.5, mew=0, **look)
-        if ticks:
-            step = max(1, math.ceil(len(ticks) * max(map(len, ticks)) / 52))
-            area.set_xticks(range(0, len(ticks), step), ticks[::step])
-            area.set_xlim(-0.3, len(ticks) - 0.7)
-        if percent:
+            area.plot(x, y, marker="o", ms=4.5, mew=0, **look)
+        if diagonal:
             area.set_ylim(0, 100)
-        elif ticks or (not log and area.dataLim.y0 >= 0 > area.get_ylim()[0]):
+        elif area.dataLim.y0 >= 0 > area.get_ylim()[0]:
             area.set_ylim(bottom=0)
     return Chart(figure, title, summary)
 
@@ -150,7 +200,7 @@ def _axes(names: Sequence[tuple[str, int]], x_name: str, y_name: str) -> tuple[F
             lines, map(str, range(len(lines))), ncols=columns, loc="upper left", borderaxespad=0.3
         )
         for text, (name, _) in zip(legend.get_texts(), names, strict=True):
-            text.set_text(printable(shortened(name, NAME_LENGTH)))
+            text.set_text(printable(cut(name, NAME_LENGTH)))
     return figure, axes
 
 

@@ -1,4 +1,4 @@
-"""The table of labels: how well each one is predicted, what it is confused with, and examples."""
+"""What a report shows beyond metrics: each label by itself, the most wrong documents, scores."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelgrove.core.arrays import Array, Int64
+from labelgrove.core.arrays import Array, Bools, Float64, Int64, entry_rows
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.evaluation.metrics import LabelScores, by_label
 from labelgrove.evaluation.metrics.names import Metric
-from labelgrove.evaluation.metrics.ranking import Judged
-from labelgrove.experiments.report.findings import equal_pairs, missed_labels
+from labelgrove.evaluation.metrics.ranking import Judged, ranking_measure
 
 EXAMPLES = 3
 
@@ -31,10 +30,9 @@ class Example(NamedTuple):
 class ReportLabels:
     """Labels that are true or predicted in the evaluated documents, the most frequent first.
 
-    All arrays have a row per label. ``columns`` are its columns in the index; ``scores`` are those
-    of each run. ``partners`` are the rows of the labels that the subject confuses them with in the
-    most documents (``confusions``), -1 for none. ``right`` and ``wrong`` are up to three documents
-    each.
+    ``columns`` are those in the index. ``partners`` are the rows of the labels that the subject
+    confuses them with in the most documents (``confusions``), -1 for none. ``right`` and ``wrong``
+    are up to three documents each.
     """
 
     columns: Int64
@@ -133,8 +131,7 @@ def _lists(pairs: tuple[Int64, Int64], labels: int) -> list[list[int]]:
 def as_json(table: ReportLabels, data: JsonObject, describe: Callable[[int], list[str]]) -> str:
     """The table for the page's script, without characters that end a script or a string there.
 
-    ``describe`` says what the page shows of a document. Each document is in it once, whichever
-    labels it is an example of.
+    ``describe`` says what the page shows of a document, which is in it once.
     """
     rows = sorted(
         {row for one in table.right for row in one} | {e.row for one in table.wrong for e in one}
@@ -153,3 +150,60 @@ def as_json(table: ReportLabels, data: JsonObject, describe: Callable[[int], lis
         "documents": [describe(row) for row in rows],
     }
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def best_scores(judged: Judged, *, k: int) -> tuple[Float64, Bools] | None:
+    """The k best labels' scores and which are right; None if they cannot be probabilities."""
+    counted = judged.counted(Metric("P", k=k))
+    scores = judged.predictions.scores[counted].astype(np.float64)
+    if judged.predictions.score_kind == "margin" or not len(scores):
+        return None
+    if not (scores.min() >= 0 and scores.max() <= 1 + 1e-6):
+        return None
+    return np.minimum(scores, 1.0), judged.hits[counted]
+
+
+def equal_pairs(left: Int64, right: Int64) -> tuple[Int64, Int64]:
+    """Where the same value is in both arrays, for all such pairs; ``left`` is sorted."""
+    first, last = (np.searchsorted(left, right, side=side) for side in ("left", "right"))
+    counts = last - first
+    offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(first, counts) + offsets, np.repeat(np.arange(len(right)), counts)
+
+
+def missed_labels(judged: Judged, k: int) -> tuple[Int64, Int64]:
+    """(document, column) of the true labels that are not among the k best."""
+    labels = max(len(judged.predictions.index), 1)
+    truth = judged.truth
+    rows = entry_rows(truth)
+    hits = judged.hits & judged.counted(Metric("P", k=k))
+    hit_keys = np.nonzero(hits)[0] * labels + judged.predictions.columns[hits]
+    columns = truth.indices.astype(np.int64)
+    missed = ~np.isin(rows * labels + columns, hit_keys)
+    return rows[missed], columns[missed]
+
+
+class WrongDocument(NamedTuple):
+    """A document (its row) with errors among its k best labels; ``missed`` are columns."""
+
+    row: int
+    ndcg: float
+    missed: tuple[int, ...]
+
+
+def most_wrong(judged: Judged, *, k: int, most: int = 20) -> list[WrongDocument]:
+    """Documents with the lowest nDCG@k; among equals, those whose wrong labels scored highest.
+
+    Documents without labels or without errors are left out.
+    """
+    ndcg = ranking_measure(judged, Metric("nDCG", k=k)).numerators
+    wrong = judged.counted(Metric("P", k=k)) & ~judged.hits
+    confidence = np.where(wrong, judged.predictions.scores, -np.inf).max(axis=1, initial=-np.inf)
+    candidates = np.flatnonzero((judged.sizes > 0) & (ndcg < 1 - 1e-9))
+    order = np.lexsort((candidates, -confidence[candidates], ndcg[candidates]))
+    chosen = candidates[order[:most]]
+    rows, missed = missed_labels(judged, k)
+    return [
+        WrongDocument(int(row), float(ndcg[row]), tuple(missed[rows == row].tolist()))
+        for row in chosen
+    ]

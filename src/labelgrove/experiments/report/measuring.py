@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import labelgrove.experiments.report.findings as findings
-from labelgrove.core.arrays import Bools, Float64
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
@@ -15,7 +13,13 @@ from labelgrove.evaluation.curves import Reliability, reliability
 from labelgrove.evaluation.metrics import BinScore, Comparison, Contest, Evaluation
 from labelgrove.evaluation.metrics.evaluation import json_number
 from labelgrove.evaluation.metrics.ranking import Judged, by_frequency
-from labelgrove.experiments.report.labels import ReportLabels, label_table
+from labelgrove.experiments.report.labels import (
+    ReportLabels,
+    WrongDocument,
+    best_scores,
+    label_table,
+    most_wrong,
+)
 from labelgrove.experiments.report.runs import Run
 from labelgrove.experiments.report.slices import Slice
 
@@ -27,9 +31,8 @@ FAMILIES = ("P", "nDCG", "PSP", "R")
 class Report:
     """The content of a report: the first run is its subject, the others are for comparison.
 
-    ``depth`` is the largest k of the curves. ``evaluations`` hold P, nDCG, R and, if training
-    frequencies are known, PSP for k up to ``depth``, per run. ``contest`` compares all pairs.
-    ``slices`` are evaluations by the values of a field.
+    ``evaluations`` hold, per run, metrics for k up to ``depth``; ``slices`` those by the values of
+    a field. ``contest`` compares all pairs.
     """
 
     title: str
@@ -89,33 +92,15 @@ class Report:
         )
 
     @cached_property
-    def bands(self) -> tuple[list[BinScore], ...]:
-        """Per run, recall by doubling training frequency; empty without frequencies."""
-        if self.training is None:
-            return ()
-        frequencies = self.training.frequencies
-        return tuple(findings.frequency_bands(one, frequencies, k=self.at) for one in self.judged)
-
-    @cached_property
-    def best_scores(self) -> tuple[tuple[Float64, Bools] | None, ...]:
-        """Per run, scores and which are right; None if they cannot be probabilities."""
-        return tuple(findings.best_scores(judged, k=self.at) for judged in self.judged)
-
-    @cached_property
     def calibrations(self) -> tuple[Reliability | None, ...]:
-        """Per run, how reliable its scores are as probabilities."""
-        return tuple(None if pair is None else reliability(*pair) for pair in self.best_scores)
+        """Per run, how reliable its scores are as probabilities; None if they cannot be any."""
+        pairs = [best_scores(judged, k=self.at) for judged in self.judged]
+        return tuple(None if pair is None else reliability(*pair) for pair in pairs)
 
     @cached_property
-    def siblings(self) -> findings.SiblingConfusion | None:
-        """Which labels of one leaf the subject confuses; None if it has no tree."""
-        tree = self.subject.tree
-        return None if tree is None else findings.sibling_confusion(self.judged[0], tree, k=self.at)
-
-    @cached_property
-    def wrong(self) -> list[findings.WrongDocument]:
+    def wrong(self) -> list[WrongDocument]:
         """The subject's most wrong documents."""
-        return findings.most_wrong(self.judged[0], k=self.at, most=self.worst) if self.worst else []
+        return most_wrong(self.judged[0], k=self.at, most=self.worst) if self.worst else []
 
     @cached_property
     def labels(self) -> ReportLabels:
@@ -137,7 +122,6 @@ class Report:
                     name: [json_number(v) for v in (value, *compared.intervals.get(name, ()))]
                     for name, value in compared.differences.items()
                 }
-                entry["p"] = {name: json_number(value) for name, value in compared.p.items()}
             runs.append(entry)
         slices = {
             name: {

@@ -1,7 +1,6 @@
 """The page of a report: one HTML file that loads nothing from elsewhere.
 
-Its only script searches and sorts the table of labels. Rows that are not shown at first are data
-at the end of the page, which the script reads when someone first uses the table.
+Its only script shows, searches and sorts the table of labels, which is data at the end of the page.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from labelgrove.core.durations import format_duration
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import format_size
+from labelgrove.core.notebook import cut
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats.files import replacing
 from labelgrove.data.records import words_of
 from labelgrove.disk.model_folder import model_size
-from labelgrove.evaluation.metrics.ranking import HEAD_ABOVE, TAIL_UP_TO
-from labelgrove.experiments.report.figures import figures
+from labelgrove.experiments.report.charts import LOOK, charts, percent, printable
 from labelgrove.experiments.report.labels import as_json
-from labelgrove.experiments.report.look import LOOK, duration, percent, printable, shortened
 from labelgrove.experiments.report.measuring import Report
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -32,7 +31,6 @@ BIN_RANGES = {"head": "over 100", "torso": "11–100", "tail": "1–10", "unseen
 TEXT_LENGTH = 300
 MOST_LABELS = 12
 EXAMPLE_LENGTH = 160
-SHOWN = 20  # labels that are rows of the page itself
 
 
 def write_page(report: Report, out: Path) -> None:
@@ -56,11 +54,10 @@ def to_html(report: Report) -> str:
     )
     environment.filters |= {
         "count": "{:,}".format,
-        "duration": lambda seconds: "–" if seconds is None else duration(seconds),
-        "p": lambda p: "–" if p != p else f"{p:.4f}" if p < 0.01 else f"{p:.2f}",
+        "duration": lambda seconds: "–" if seconds is None else format_duration(seconds),
         "percent": percent,
         "prefixed": lambda name, prefix: prefix + name,
-        "shortened": shortened,
+        "cut": cut,
         "times": lambda value, factor: value * factor + 0.0,  # no minus before zero
         "size": lambda size: "–" if size is None else format_size(size),
     }
@@ -73,14 +70,12 @@ def to_html(report: Report) -> str:
         report=report,
         charts={
             name: {"title": chart.title, "svg": Markup(chart.svg(name))}
-            for name, chart in figures(report).items()
+            for name, chart in charts(report).items()
         },
         cutoffs=[f"@{k}" for k in report.cutoffs],
         curve_head=["k", *(f"{f}@k, {name}" for name in names for f in report.families)],
-        tail_head=["training documents", "labels", "true", *(f"R@{report.at}, {n}" for n in names)],
         tiles=[name for name in TILES if name in report.evaluations[0].values],
         documents=list(_documents(report)),
-        labels=list(_labels(report)),
         label_data=Markup(label_data(report)),
         script=Markup(script),
         script_hash=Markup(f"'sha256-{digest}'"),
@@ -93,8 +88,6 @@ def to_html(report: Report) -> str:
         ],
         notes=list(dict.fromkeys(note for e in report.evaluations for note in e.notes)),
         bin_ranges=BIN_RANGES,
-        tail_up_to=TAIL_UP_TO,
-        head_above=HEAD_ABOVE,
         css=Markup("".join(styles)),
         icon=Markup(LOOK.with_name("icon.svg").read_text(encoding="utf-8")),
         version=VERSION,
@@ -110,7 +103,7 @@ def _documents(report: Report) -> Iterator[JsonObject]:
     for row, ndcg, missed in report.wrong:
         title, text = _title(corpus, row), "(no text: the data are features)"
         if corpus.texts is not None:
-            text = shortened(words_of(corpus.texts[row]), TEXT_LENGTH) or "(an empty text)"
+            text = cut(words_of(corpus.texts[row]), TEXT_LENGTH) or "(an empty text)"
         more, unknown = len(missed) - MOST_LABELS, int(judged.unknown[row])
         yield {
             "title": title,
@@ -133,45 +126,22 @@ def _documents(report: Report) -> Iterator[JsonObject]:
 def _title(corpus: Corpus, row: int) -> str:
     title = f"Document {row + 1:,}"
     if corpus.ids is not None and corpus.ids[row] is not None:
-        title = shortened(str(corpus.ids[row]), 80) or title
+        title = cut(str(corpus.ids[row]), 80) or title
     return title
-
-
-def _example(report: Report, row: int) -> list[str]:
-    """Title and beginning of the text of a document; no text in reports without texts."""
-    corpus = report.corpus
-    if corpus.texts is None or not report.worst:
-        return [_title(corpus, row)]
-    return [_title(corpus, row), shortened(words_of(corpus.texts[row]), EXAMPLE_LENGTH)]
 
 
 def label_data(report: Report) -> str:
     """The whole table of labels for the page's script."""
     columns, index = report.labels.columns, report.subject.predictions.index
-    ids = [] if index.ids is index.names else [shortened(index.ids[c], 200) for c in columns]
-    names = [shortened(index.names[column], 80) for column in columns]
+    ids = [] if index.ids is index.names else [cut(index.ids[c], 200) for c in columns]
+    names = [cut(index.names[column], 80) for column in columns]
     data = {"names": names, "ids": ids or None}
-    return as_json(report.labels, data, lambda row: _example(report, row))
 
+    def example(row: int) -> list[str]:
+        """Title and beginning of the text of a document; no text in reports without texts."""
+        corpus = report.corpus
+        if corpus.texts is None or not report.worst:
+            return [_title(corpus, row)]
+        return [_title(corpus, row), cut(words_of(corpus.texts[row]), EXAMPLE_LENGTH)]
 
-def _labels(report: Report) -> Iterator[JsonObject]:
-    """The rows that are in the page itself."""
-    table, index = report.labels, report.subject.predictions.index
-    subject = table.scores[0]
-    shares = subject.precision, subject.recall, subject.f1, *(s.f1 for s in table.scores[1:])
-    for row in range(min(SHOWN, len(table))):
-        column, partner = table.columns[row], int(table.partners[row])
-        yield {
-            "name": shortened(index.names[column], 80),
-            "id": None if index.ids[column] == index.names[column] else index.ids[column],
-            "support": int(subject.true[row]),
-            "predicted": int(subject.predicted[row]),
-            "shares": [float(share[row]) for share in shares],
-            "partner": index.names[table.columns[partner]] if partner >= 0 else None,
-            "confusions": int(table.confusions[row]),
-            "examples": [("right", _example(report, one)) for one in table.right[row]]
-            + [
-                ("missed" if one.missed else "wrong", _example(report, one.row))
-                for one in table.wrong[row]
-            ],
-        }
+    return as_json(report.labels, data, example)

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from labelgrove.core.arrays import Int32
 from labelgrove.core.memory import peak_rss
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.exchange.loading import load
-from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import Model
 
 
@@ -32,11 +31,6 @@ class Run:
     cpu_seconds: float | None = None
     peak_memory: int | None = None
 
-    @property
-    def tree(self) -> LabelTree | None:
-        """The model's label tree, the first where it has several."""
-        return None if self.model is None else next(iter(self.model.trees().values()), None)
-
 
 # What can be reported on: a fitted model, its folder, predictions, or a file of them.
 Subject: TypeAlias = Model | Predictions | Run | str | Path
@@ -46,8 +40,7 @@ Subjects: TypeAlias = Mapping[str, Subject] | Sequence[Subject] | str | Path
 def predicted(
     model: Subject, corpus: Corpus, *, k: int, name: str | None = None, threads: int | None = None
 ) -> Run:
-    """A run from a fitted model, a model folder, a file that ``predict`` wrote, or Predictions; a
-    Run is returned as it is."""
+    """A run from what can be reported on; a Run is returned as it is."""
     if isinstance(model, Run):
         return model
     folder = None
@@ -101,13 +94,13 @@ def on_one_index(runs: Sequence[Run]) -> list[Run]:
     other runs know. Labels are matched by id, or by name where one side lacks the id."""
     first = runs[0].predictions.index
     if all(run.predictions.index is first or run.predictions.index == first for run in runs[1:]):
-        return [_moved(run, None, first) for run in runs]
+        return [_moved(run, run.predictions.columns, first) for run in runs]
     ids, names = list(first.ids), list(first.names)
     extra: dict[str, int] = {}
-    moves: list[npt.NDArray[np.int32]] = []
+    moves = []
     for run in runs:
         index, taken = run.predictions.index, set()
-        move = np.empty(len(index), np.int32)
+        move = np.full(len(index) + 1, -1, np.int32)  # the last is that of padding
         for column, label in enumerate(index.ids):
             place = first.get(label)
             if place is None or place in taken:
@@ -119,13 +112,11 @@ def on_one_index(runs: Sequence[Run]) -> list[Run]:
             move[column] = place
         moves.append(move)
     both = LabelIndex(ids, names=names)
-    return [_moved(run, move, both) for run, move in zip(runs, moves, strict=True)]
+    return [
+        _moved(run, move[run.predictions.columns], both)
+        for run, move in zip(runs, moves, strict=True)
+    ]
 
 
-def _moved(run: Run, move: npt.NDArray[np.int32] | None, index: LabelIndex) -> Run:
-    old = run.predictions
-    columns = old.columns
-    if move is not None and len(move):
-        columns = np.where(columns >= 0, move[columns], np.int32(-1))
-    moved = Predictions(columns, old.scores, old.counts, index, old.score_kind)
-    return replace(run, predictions=moved)
+def _moved(run: Run, columns: Int32, index: LabelIndex) -> Run:
+    return replace(run, predictions=replace(run.predictions, columns=columns, index=index))

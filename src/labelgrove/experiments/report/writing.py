@@ -12,11 +12,11 @@ import numpy as np
 
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
-from labelgrove.data.inputs import check_k, check_known_labels
+from labelgrove.data.inputs import check_k
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.evaluation.measures import check_labels
 from labelgrove.evaluation.metrics import Propensity, compare_all, evaluate
 from labelgrove.evaluation.metrics.ranking import judge
-from labelgrove.experiments.report.figures import figures
 from labelgrove.experiments.report.measuring import CUTOFFS, FAMILIES, Report
 from labelgrove.experiments.report.page import TILES, write_page
 from labelgrove.experiments.report.runs import (
@@ -45,7 +45,6 @@ def write_report(
     propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
     training: TrainingFacts | None = None,
     slices: Sequence[str] | Mapping[str, Sequence[object]] = (),
-    png_folder: str | Path | None = None,
     threads: int | None = None,
 ) -> Report:
     """Writes a report on a model's predictions for labelled documents and returns its numbers.
@@ -61,7 +60,6 @@ def write_report(
     - ``slices``: fields by whose values quality is also measured, such as ``["language"]``: of the
       documents, or of the file that ``data`` names. A mapping gives the values of all documents:
       ``{"language": ["en", "de", ...]}``, or a list of values for each.
-    - ``png_folder``: a folder for the charts as PNG files.
 
     >>> import tempfile; from labelgrove import Linear
     >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -83,16 +81,15 @@ def write_report(
         data = read_corpus(data)
     if len(data) == 0:
         raise DataError("cannot report: there are no documents")
-    if data.labels.nnz == 0 and not data.unknown.any():
-        raise DataError("cannot report: no document of the corpus has a label")
     values = slice_values(slices, data, file)
-    runs = [predicted(model, data, k=k, name=name, threads=threads)]
-    for other_name, other in named(against):
-        runs.append(predicted(other, data, k=k, name=other_name, threads=threads))
+    runs = [
+        predicted(subject, data, k=k, name=its_name, threads=threads)
+        for its_name, subject in [(name, model), *named(against)]
+    ]
     runs = on_one_index(with_unique_names(runs))
     index = runs[0].predictions.index
     truth = data.reindex(index)
-    check_known_labels(truth.labels, truth.unknown)
+    check_labels(truth.labels, truth.unknown)
     judged = tuple(judge(run.predictions, truth.labels, unknown=truth.unknown) for run in runs)
     if training is None and runs[0].model is not None:
         training = runs[0].model.facts_
@@ -136,25 +133,7 @@ def write_report(
     )
     if out is not None:
         write_page(report, Path(out))
-    if png_folder is not None:
-        write_pngs(report, png_folder)
     return report
-
-
-def measure_report(model: Subject, data: Corpus | str | Path, **options: Any) -> Report:
-    """The numbers of a report without a file; ``options`` are those of :func:`write_report`."""
-    return write_report(model, data, None, **options)
-
-
-def write_pngs(report: Report, folder: str | Path) -> list[Path]:
-    """Writes the charts of a report into a folder and returns the files."""
-    check_extra()
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    charts = {target / f"{name}.png": chart for name, chart in figures(report).items()}
-    for file, chart in charts.items():
-        chart.png(file)
-    return list(charts)
 
 
 def check_extra() -> None:

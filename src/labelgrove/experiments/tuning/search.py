@@ -33,11 +33,11 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine, engine_for
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.metrics.evaluation import scorer
-from labelgrove.experiments.tuning.result import Trial as Trial
-from labelgrove.experiments.tuning.result import Tuned as Tuned
 from labelgrove.experiments.tuning.space import built_in_space, checked_space, parse_space
 from labelgrove.experiments.tuning.space import load_optuna as load_optuna
 from labelgrove.experiments.tuning.study import Search, Study
+from labelgrove.experiments.tuning.study import Trial as Trial
+from labelgrove.experiments.tuning.study import Tuned as Tuned
 from labelgrove.methods import create
 
 HALVING_FROM = 4_000  # documents; a quarter of fewer says too little
@@ -57,7 +57,6 @@ def tune(
     folder: str | Path | None = None,
     held_out: float = 0.1,
     halving: bool = True,
-    reuse: bool = True,
     seed: int = 0,
     engine: Engine | str | None = None,
     callbacks: Sequence[Callback] = (),
@@ -71,12 +70,12 @@ def tune(
     names to choices or ranges (see ``space.parse_space``). All trials share the settings in
     ``base``. With ``halving``, a trial first learns from a quarter of the documents and continues
     only if it is in the better half there. With a ``folder`` you can continue the study.
-    ``reuse`` shares stages between trials. ``say`` gets a line per trial.
+    ``say`` gets a line per trial.
 
     Workers of an ``engine`` ("ray", "local" or one that is open) try as many settings at the same
     time as there are workers. Proposals then come before the results of trials that still run, so
     they are other ones than in one process, but the same for the same number of workers. All
-    machines must see the ``folder``; stages that several trials need are held by the engine.
+    machines must see the ``folder``.
 
     >>> from labelgrove.data.shop import shop_corpus
     >>> result = tune("linear", shop_corpus(200, labels=20), trials=2)
@@ -120,7 +119,7 @@ def tune(
                 parts,
                 dev.reindex(train.index),
                 place,
-                run if reuse else None,
+                run,
                 seed=seed,
                 engine=workers,
                 callbacks=callbacks,
@@ -143,11 +142,6 @@ def _open_folder(place: Path, identity: Mapping[str, object]) -> None:
     file = place / "study.json"
     if file.is_file():
         stored = jsonio.parse(file.read_bytes(), file=file)
-        if (place / "journal.log").exists():
-            raise ConfigError(
-                f"{place}: contains a study of an earlier version, which cannot be continued; "
-                "choose another folder (--run or --out), or delete this one"
-            )
         if stored == identity:
             return
         known = stored if isinstance(stored, dict) else {}

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.jsonio import JsonObject
+from labelgrove.core.params import Settings, to_toml
 from labelgrove.core.storing import storing
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.atomic import write_file
@@ -21,16 +23,93 @@ from labelgrove.engines.engine import Ref
 from labelgrove.errors import ConfigError, LabelgroveError, StorageError
 from labelgrove.evaluation.metrics.evaluation import Scorer
 from labelgrove.experiments.attempts import Attempt, Outcome, read_lines
-from labelgrove.experiments.tuning.result import Trial, Tuned
 from labelgrove.experiments.tuning.space import Space, default_settings, laid_over, load_optuna
 from labelgrove.methods import create
+from labelgrove.methods.base import Model
 
 if TYPE_CHECKING:
     import optuna
 
 CACHE_BYTES = 8 << 30  # size of the stages that a study keeps
-HELD_BYTES = 2 << 30  # of these, what an engine holds
 STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}  # ours and Optuna's
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial. ``value`` is None if it was pruned or failed."""
+
+    number: int
+    settings: Settings
+    value: float | None
+    seconds: float
+    state: str  # complete, pruned or failed
+    note: str = ""
+    defaults: bool = False  # whether the settings are the method's defaults
+    part_values: tuple[float, ...] = ()  # after learning from a part of the documents
+
+    @classmethod
+    def from_record(cls, record: JsonObject) -> Trial:
+        """A trial from its JSON, where tuples are lists."""
+        settings = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in record["settings"].items()
+        }
+        parts = tuple(record["part_values"])
+        return cls(**{**record, "settings": settings, "part_values": parts})
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The result of a search; ``settings`` and ``config`` (tables) are those of the best trial."""
+
+    method: str
+    metric: str
+    config: Settings
+    settings: Settings
+    value: float
+    default_value: float | None
+    trials: list[Trial]
+    importances: dict[str, float]
+    seconds: float
+    folder: Path | None = None
+
+    def create(self) -> Model:
+        """An unfitted model with the best settings."""
+        model: Model = create(self.method, self.config)
+        return model
+
+    def to_toml(self) -> str:
+        """The best settings as a config file."""
+        return to_toml({"method": self.method, **self.config})
+
+    def to_json(self) -> JsonObject:
+        """Plain values for programs."""
+        states = [trial.state for trial in self.trials]
+        values = {name: value for name, value in vars(self).items() if name != "config"}
+        values |= {"trials": len(states), "seconds": round(self.seconds, 3)}
+        values |= {state: states.count(state) for state in ("complete", "pruned", "failed")}
+        values["folder"] = None if self.folder is None else str(self.folder)
+        plain: JsonObject = jsonio.plain(values)
+        return plain
+
+    def table(self, best: int = 5) -> str:
+        """The best trials and the importance of each setting, as text."""
+        finished = [t for t in self.trials if t.value is not None]
+        finished.sort(key=lambda trial: -(trial.value or 0.0))
+        names = (list(self.importances) or list(self.settings))[:6]
+        head = ["trial", self.metric, "seconds", *names]
+        rows = [head]
+        for trial in finished[:best]:
+            number = f"{trial.number}{' (defaults)' if trial.defaults else ''}"
+            values = [trial.settings.get(name) for name in names]
+            cells = [f"{value:.3g}" if isinstance(value, float) else str(value) for value in values]
+            rows.append([number, f"{100 * (trial.value or 0):.2f}", f"{trial.seconds:.1f}", *cells])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)) for row in rows]
+        if self.importances:
+            shares = ", ".join(f"{name} {share:.0%}" for name, share in self.importances.items())
+            lines.append(f"what mattered: {shares}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -67,7 +146,7 @@ class Study:
         parts: Sequence[Corpus],
         dev: Corpus,
         folder: Path,
-        run: RunFolder | None,
+        run: RunFolder,
         *,
         seed: int,
         engine: Engine | None = None,
@@ -94,8 +173,6 @@ class Study:
         self._best: list[tuple[str, str]] = []
         self._workers = engine or Engine()
         self._dev, *self._parts = [self._workers.put(corpus) for corpus in (dev, *parts)]
-        self._held: dict[str, Ref] = {}  # stages that several trials used, by their keys
-        self._held_bytes = 0
 
     def _take_over(self, trial: Trial) -> None:
         """Lets Optuna learn from a trial that an earlier process finished."""
@@ -156,9 +233,8 @@ class Study:
         corpora = self._parts[part], self._dev
         if self.engine is None:
             return self._workers.call(attempt, *corpora, self.run, self.callbacks)
-        folder = None if self.run is None else str(self.run.path.resolve())
-        arguments = (*corpora, folder, *self._held.values())
-        return self.engine.call(attempt.as_guest, *arguments, gpu=bool(model.encoders()))
+        folder = str(self.run.path.resolve())
+        return self.engine.call(attempt.as_guest, *corpora, folder, gpu=bool(model.encoders()))
 
     def _take(self, pending: Pending) -> tuple[float, str] | Pending:
         """Waits for a trial: its seconds and a message how it went, or its fit to the next part."""
@@ -217,18 +293,12 @@ class Study:
 
     def _tidy(self, outcome: Outcome, *, best: bool) -> None:
         """Delete stages that do not fit; keep those of the best trial and the last used ones."""
-        if self.run is None:
-            return
         stages = [(name, key) for name, key, _ in outcome.stages]
         self._best = stages if best else self._best
         for stage in (*stages, *self._best):
             self._used.pop(stage, None)
             self._used[stage] = None
         sizes = {(s.name, s.key): s.bytes for s in run_status(self.run.path).stages}
-        if self.engine is not None:
-            for name, key, was_there in outcome.stages:
-                if was_there and (size := sizes.get((name, key))) is not None:
-                    self._hold(self.run, name, key, size)
         total = sum(sizes.values())
         order = [stage for stage in sizes if stage not in self._used] + list(self._used)
         for name, key in order:
@@ -237,12 +307,6 @@ class Study:
             total -= sizes.get((name, key), 0)
             self.run.discard(name, key)
             self._used.pop((name, key), None)
-
-    def _hold(self, run: RunFolder, name: str, key: str, size: int) -> None:
-        """Gives the engine a stage that a second trial needed, so that no other reads the disk."""
-        if key not in self._held and self._held_bytes + size <= HELD_BYTES:
-            self._held[key] = self._workers.put({key: run.read(name, key)})
-            self._held_bytes += size
 
     def _best_value(self) -> float | None:
         return max((t.value for t in self.trials if t.value is not None), default=None)

@@ -1,6 +1,6 @@
 "use strict";
-// Searches, sorts and pages the table of labels. Data are at the end of the page and are only read
-// when someone first uses the table. Texts become text nodes, never HTML.
+// Shows, searches and sorts the table of labels, page by page, from the data at the end of the
+// page. Texts become text nodes, never HTML.
 (() => {
   const PAGE = 50;
   const box = document.getElementById("label-table");
@@ -8,7 +8,6 @@
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
   const state = { sort: 1, down: true, from: 0 };
-  let labels = null;
 
   const make = (tag, properties = {}, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
@@ -37,9 +36,7 @@
     };
   };
 
-  const load = () => {
-    labels ??= prepare(JSON.parse(document.getElementById("label-data").textContent));
-  };
+  const labels = prepare(JSON.parse(document.getElementById("label-data").textContent));
 
   const chosen = (text) => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -92,7 +89,6 @@
   box.append(make("p", { className: "controls" }, earlier, " ", later));
 
   const show = () => {
-    load();
     const rows = chosen(search.value);
     state.from = Math.max(0, Math.min(state.from, Math.floor((rows.length - 1) / PAGE) * PAGE));
     const part = rows.slice(state.from, state.from + PAGE);
@@ -120,14 +116,12 @@
     });
     head.replaceChildren(button);
   });
-  heads[1].setAttribute("aria-sort", "descending");
-  earlier.disabled = true;
   let timer = 0;
-  search.addEventListener("focus", load);
   search.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(() => { state.from = 0; show(); }, 120);
   });
   earlier.addEventListener("click", () => { state.from -= PAGE; show(); });
-  later.addEventListener("click", () => { state.from += labels ? PAGE : 0; show(); });
+  later.addEventListener("click", () => { state.from += PAGE; show(); });
+  show();
 })();
