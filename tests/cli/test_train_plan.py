@@ -55,6 +55,9 @@ def test_the_summary_says_what_to_do_next(call_both, folder, tmp_path):
     assert f"labelgrove evaluate '{out}' {dev}" in end
     assert f"labelgrove serve '{out}'" in end
     assert not re.search("PSP|peak memory|stage:", said)
+    _, _, said = call_both(*train, "--force", "--verbose")
+    for detail in ("PSP@5", "nDCG@5", "peak memory: ", "stage: linear: ranker "):
+        assert detail in said
 
 
 def test_the_summary_for_programs(call_both, folder, tmp_path):
@@ -75,8 +78,9 @@ def test_the_summary_says_what_was_not_computed_again(call_both, folder, tmp_pat
     train += ["--method", "linear"]
     _, out, _ = call_both(*train, "--out", tmp_path / "a", "--json")
     assert json.loads(out)["reused"] == []
-    _, out, _ = call_both(*train, "--out", tmp_path / "b", "--set", "ranker.C=2", "--json")
-    assert json.loads(out)["reused"] == ["tfidf", "tree"]
+    _, _, said = call_both(*train, "--out", tmp_path / "b", "--set", "ranker.C=2", "--verbose")
+    reused = re.findall(r"^stage: (\w+) .*, reused$", said, re.MULTILINE)
+    assert sorted(reused) == ["tfidf", "tree"] and re.search(r"^stage: ranker [^,]*$", said, re.M)
     assert labelgrove.load(tmp_path / "b").timings_["tree"].reused
 
 
@@ -155,9 +159,9 @@ def test_a_learnt_ensemble_stands_beside_its_members(call_both, folder, tmp_path
     _, out, _ = call_both(*train, "--out", tmp_path / "m", "--json")
     told = json.loads(out)
     assert set(told["held_out"]) == {"ensemble", "1 linear", "2 linear"}
-    assert told["rule"] and len(told["weights"]) == 2
-    _, _, said = call_both(*train, "--out", tmp_path / "m")
+    _, _, said = call_both(*train, "--out", tmp_path / "m", "--verbose")
     assert "which chose it" in said and "2 linear" in said
+    assert f"members are combined by {told['rule']} with weights" in said
 
 
 @pytest.mark.slow

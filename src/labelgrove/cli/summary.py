@@ -109,13 +109,13 @@ def _next_commands(model: Model, out: Path, dev: Path | None) -> list[str]:
     return commands if facts.given else [*commands, f"{name} serve {folder}"]
 
 
-def print_summary(console: Console, facts: Facts) -> None:
-    """How good, how long, what next."""
+def print_summary(console: Console, facts: Facts, *, verbose: bool) -> None:
+    """How good, how long, what next; with ``verbose`` also where time and memory went."""
     from labelgrove.core.memory import format_size
 
-    if rows := list(_rows(facts)):
+    if rows := list(_rows(facts, every=verbose)):
         console.print("how good, in percent (± in 19 of 20 cases):")
-        for line in _table(rows):
+        for line in _table(rows, METRICS if verbose else SHOWN_METRICS):
             console.print(f"  {line}")
         if _is_worse_than_linear(facts.get("held_out", {}), facts["method"]):
             console.print(
@@ -125,6 +125,15 @@ def print_summary(console: Console, facts: Facts) -> None:
         console.print(
             "nothing was measured: add --dev, or evaluate on documents that are not in TRAIN"
         )
+    if verbose:
+        for name, seconds in sorted(facts["stages"].items(), key=lambda stage: -stage[1]):
+            reused = ", reused" if name in facts["reused"] else ""
+            console.print(f"stage: {name} {format_duration(seconds)}{reused}")
+        if "rule" in facts:
+            weights = ", ".join(f"{weight:g}" for weight in facts["weights"])
+            console.print(f"members are combined by {facts['rule']} with weights {weights}")
+        if facts["peak_memory_bytes"] is not None:
+            console.print(f"peak memory: {format_size(facts['peak_memory_bytes'])}")
     console.print(
         f"trained in {format_duration(facts['train_seconds'])} on "
         f"{_counts(facts['learnt_from'])}: {facts['model']} ({format_size(facts['model_bytes'])})"
@@ -132,32 +141,33 @@ def print_summary(console: Console, facts: Facts) -> None:
     console.print("next:\n" + "\n".join(f"  {command}" for command in facts["next"]))
 
 
-def _rows(facts: Facts) -> Iterator[Row]:
-    """The model on --dev; it and linear on held-out documents."""
+def _rows(facts: Facts, *, every: bool) -> Iterator[Row]:
+    """The model on --dev; it, and linear or all that was tried, on held-out documents."""
     tried = [trial for trial in facts.get("tried", ()) if "P@1" in trial]
     method = facts["method"]
     if "dev" in facts:
         name = next((trial["name"] for trial in tried if trial["chosen"]), method)
         yield name, facts["dev"], facts["dev"]["n"], "documents of --dev"
     for trial in sorted(tried, key=lambda trial: -trial["chosen"]):
-        if trial["chosen"] or trial["name"] == "linear":
+        if every or trial["chosen"] or trial["name"] == "linear":
             values = {key: 100 * trial[key] for key in SHOWN_METRICS if key in trial}
             yield trial["name"], values, trial["documents"], HELD_OUT
     for name, values in () if tried else facts.get("held_out", {}).items():
-        if name == method or name.endswith("linear"):
+        if every or name == method or name.endswith("linear"):
             yield name, values, facts["held_out_documents"], HELD_OUT
 
 
-def _table(rows: list[Row]) -> Iterator[str]:
+def _table(rows: list[Row], metrics: list[str]) -> Iterator[str]:
     from labelgrove.evaluation.metrics.measures import widest
 
     width = max(len(name) for name, *_ in rows)
-    yield " " * width + "".join(metric.rjust(8) for metric in SHOWN_METRICS)
+    metrics = [metric for metric in metrics if any(metric in values for _, values, *_ in rows)]
+    yield " " * width + "".join(metric.rjust(8) for metric in metrics)
     for name, values, documents, where in rows:
-        means = [values.get(metric) for metric in SHOWN_METRICS]
-        cells = ("-".rjust(8) if mean is None else f"{mean:8.2f}" for mean in means)
+        cells = (f"{values[m]:8.2f}" if m in values else "-".rjust(8) for m in metrics)
         # How far figures on other documents may be from these.
-        margin = 100 * max(widest(mean / 100, documents) for mean in means if mean is not None)
+        means = [values[metric] for metric in SHOWN_METRICS if metric in values]
+        margin = 100 * max(widest(mean / 100, documents) for mean in means)
         yield f"{name.ljust(width)}{''.join(cells)}  ± {margin:.1f} on {documents:,} {where}"
 
 

@@ -119,6 +119,9 @@ def train(
     where: options.Where,
     machine: options.Machine,
     quiet: options.Quiet = False,
+    verbose: Annotated[
+        bool, Option("--verbose", help="Also print all metrics, stage times and memory.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Train a model.
@@ -169,7 +172,7 @@ def train(
     if facts is not None and as_json:
         common.print_json(facts)
     elif facts is not None:
-        print_summary(training.console, facts)
+        print_summary(training.console, facts, verbose=verbose)
 
 
 @dataclass
