@@ -43,8 +43,8 @@ def main() -> None:
     truth = Corpus.from_lists(dev.texts, dev.labels, index=corpus.index)
     inverse = relevance.label_costs
 
-    def root(params: Any, frequencies: Any) -> Any:
-        costs = np.sqrt(inverse(params, frequencies))
+    def root(a: float, b: float, frequencies: Any) -> Any:
+        costs = np.sqrt(inverse(a, b, frequencies))
         return costs * np.float32(frequencies.labels.sum() / (frequencies.labels @ costs))
 
     rows = []

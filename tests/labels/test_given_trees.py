@@ -1,4 +1,5 @@
 import gzip
+import re
 
 import numpy as np
 import pytest
@@ -90,11 +91,7 @@ def test_reading_a_thesaurus(tmp_path):
     assert tree.widths == (3, 4, 6)
     assert groups(tree, 0) == [{0, 1, 3}, {2}, {4, 5}]
     assert groups(tree, 1) == [{0, 1, 3}, {2}, {4}, {5}]
-    assert report == (
-        "6 labels on 3 levels, at most 3 children per node; 1 labels with narrower ones got a leaf "
-        "beside them; 1 concepts have several parents, the first counts; 1 parents without an "
-        "entry taken for top concepts; 2 labels without relations put into groups by column"
-    )
+    assert [int(number) for number in re.findall(r"\d+", report)] == [6, 3, 3, 1, 1, 1, 2]
 
 
 @pytest.mark.parametrize(

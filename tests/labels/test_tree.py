@@ -88,18 +88,29 @@ def test_dense_columns_count_as_sparse_ones_do(rows, columns, tree, half, seed):
     rows=st.integers(1, 60),
     density=st.sampled_from([0.0, 0.05, 0.5]),
     leaf=st.integers(1, 20),
-    branching=st.integers(2, 5),
+    branching=st.one_of(st.integers(2, 5), st.integers(6, 80)),
+    depth=st.integers(1, 4),
+    tree=st.sampled_from(["balanced", "kway"]),
     kind=st.sampled_from(KINDS),
     seed=st.integers(0, 2**63),
 )
-@settings(max_examples=60)
-def test_trees_are_valid_and_do_not_depend_on_threads(rows, density, leaf, branching, kind, seed):
+@settings(max_examples=120)
+def test_trees_are_valid_and_do_not_depend_on_threads(
+    rows, density, leaf, branching, depth, tree, kind, seed
+):
     points = as_blocks(random_points(rows, density=density), kind)
-    params = TreeParams(branching=branching, max_leaf_size=leaf)
+    params = TreeParams(kind=tree, branching=branching, max_leaf_size=leaf, max_depth=depth)
     one = on_threads(1, build_tree, points, params, seed=seed)
     assert one == on_threads(3, build_tree, points, params, seed=seed)
-    assert np.diff(one.children(len(one.parents) - 1)).max() <= max(leaf, 2)
     assert sorted(one.leaf_labels.tolist()) == list(range(rows))
+    levels = len(one.parents)
+    if tree == "balanced":
+        assert np.diff(one.children(levels - 1)).max() <= max(leaf, 2)
+        return
+    assert levels <= depth
+    assert all(np.diff(one.children(level)).max() <= branching for level in range(levels - 1))
+    if levels > 1:
+        assert all(labels == sorted(labels) for labels in clusters(one, levels - 2))
 
 
 @pytest.mark.parametrize("threads", [2, 8, 16])
@@ -250,31 +261,6 @@ def test_kway_agrees_with_the_literal_version(seed, density, kind):
     for level, groups in enumerate(expected):
         assert [sorted(labels) for labels in clusters(tree, level)] == groups
     assert len(tree.parents) == len(expected) + 1
-
-
-@given(
-    rows=st.integers(1, 60),
-    density=st.sampled_from([0.0, 0.05, 0.5]),
-    leaf=st.integers(1, 20),
-    branching=st.integers(2, 80),
-    depth=st.integers(1, 4),
-    kind=st.sampled_from(KINDS),
-    seed=st.integers(0, 2**63),
-)
-@settings(max_examples=60)
-def test_kway_trees_are_valid_and_do_not_depend_on_threads(
-    rows, density, leaf, branching, depth, kind, seed
-):
-    points = as_blocks(random_points(rows, density=density), kind)
-    params = TreeParams(kind="kway", branching=branching, max_leaf_size=leaf, max_depth=depth)
-    one = on_threads(1, build_tree, points, params, seed=seed)
-    assert one == on_threads(3, build_tree, points, params, seed=seed)
-    assert len(one.parents) <= depth
-    assert all(
-        np.diff(one.children(level)).max() <= branching for level in range(len(one.parents) - 1)
-    )
-    if len(one.parents) > 1:
-        assert all(labels == sorted(labels) for labels in clusters(one, len(one.parents) - 2))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,5 +1,8 @@
 """Beam search: against its literal version, with every kind of features and stored weights."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -89,19 +92,7 @@ def test_documents_without_features_and_no_documents(trained):
 
 def test_equal_scores_come_in_column_order():
     tree = LabelTree([[0, 0], [0, 0, 1, 1]], [3, 1, 2, 0])
-    empty = np.zeros(0)
-    levels = [
-        ChunkedWeights(
-            np.zeros(parents + 1, np.int64),
-            np.zeros(parents + 1, np.int64),
-            empty.astype(np.int32),
-            np.zeros(parents, np.uint32),
-            empty.astype(np.uint16),
-            empty.astype(np.float32),
-            np.zeros(nodes, np.float32),
-        )
-        for parents, nodes in ((1, 2), (2, 4))
-    ]
+    levels = [ChunkedWeights.empty(tree.children(number)) for number in range(2)]
     ranker = Ranker(tree, levels, features=1, bias=1.0)
     assert ranker.search([[1.0]], k=3, params=SearchParams(exact=True))[0].tolist() == [[0, 1, 2]]
 
@@ -143,31 +134,21 @@ def random_ranker(*, terms, width, seed=0, labels=70, rows_per_chunk=25):
     levels = []
     for number in range(3):
         children = tree.children(number)
-        chunk_rows, chunk_entries, features, row_start, columns = [0], [0], [], [], []
-        for size in np.diff(children):
-            used = np.sort(rng.permutation(terms)[:rows_per_chunk])
-            starts = [0]
-            for _ in used:
-                filled = size if rng.random() < 0.4 else rng.integers(1, size + 1)
-                columns.append(np.sort(rng.permutation(size)[:filled]))
-                starts.append(starts[-1] + filled)
-            features.append(used)
-            row_start.append(starts)
-            chunk_rows.append(chunk_rows[-1] + len(used))
-            chunk_entries.append(chunk_entries[-1] + starts[-1])
-        entries = chunk_entries[-1]
-        levels.append(
-            ChunkedWeights(
-                np.array(chunk_rows),
-                np.array(chunk_entries),
-                np.concatenate(features).astype(np.int32),
-                np.concatenate(row_start).astype(np.uint32),
-                np.concatenate([*columns, []]).astype(np.uint16),
-                rng.normal(size=entries).astype(np.float32),
-                rng.normal(size=children[-1]).astype(np.float32),
-                (0.3 * rng.normal(size=width * children[-1])).astype(np.float16),
-            )
+        nodes, features = [], []
+        for first, last in pairwise(children.tolist()):
+            for term in rng.permutation(terms)[:rows_per_chunk]:
+                filled = last - first if rng.random() < 0.4 else rng.integers(1, last - first + 1)
+                nodes.extend(first + rng.permutation(last - first)[:filled])
+                features.extend([term] * filled)
+        level = ChunkedWeights.from_entries(
+            np.array(nodes, np.int64),
+            np.array(features, np.int64),
+            rng.normal(size=len(nodes)).astype(np.float32),
+            children,
+            bias=rng.normal(size=children[-1]).astype(np.float32),
         )
+        dense = (0.3 * rng.normal(size=width * children[-1])).astype(np.float16)
+        levels.append(replace(level, dense=dense))
     return Ranker(tree, levels, features=terms, bias=0.7, width=width)
 
 
@@ -292,16 +273,8 @@ def test_compressing_again_starts_from_what_is_stored():
 
 def test_children_are_bytes_only_where_clusters_are_small():
     tree = LabelTree([np.zeros(300, int)], np.arange(300))
-    entries = 300
-    level = ChunkedWeights(
-        np.array([0, 1]),
-        np.array([0, entries]),
-        np.zeros(1, np.int32),
-        np.array([0, entries], np.uint32),
-        np.arange(300).astype(np.uint16),
-        np.arange(300, dtype=np.float32),
-        np.zeros(300, np.float32),
-    )
+    nodes = np.arange(300)
+    level = ChunkedWeights.from_entries(nodes, 0 * nodes, nodes.astype("f4"), np.array([0, 300]))
     for storage in STORAGES:
         ranker = Ranker(tree, [level], features=1, bias=1.0).compressed(storage)
         assert ranker.levels[0].children.dtype == np.uint16

@@ -272,14 +272,14 @@ Miner = Callable[[slice], CSR]
 
 @dataclass
 class LevelLists:
-    """Makes each level's lists from labels, ``given_nodes``, ``shortlisted`` and factors."""
+    """Makes the lists of each level of a tree from the documents' labels."""
 
     labels: CSR
     tree: LabelTree
     params: RankerParams
-    given: Sequence[CSR | None]
-    listed: tuple[CSR, CSR | None] | None
-    weights: Float32 | None
+    given: Sequence[CSR | None]  # of given_nodes
+    listed: tuple[CSR, CSR | None] | None  # of shortlisted
+    weights: Float32 | None  # factors per document
     scratch: Scratch
     _frequencies: Frequencies | None = None
     _single: list[CSR] = field(default_factory=list)  # the levels of documents in one block

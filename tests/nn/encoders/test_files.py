@@ -97,13 +97,8 @@ def test_a_package_with_weights_is_found_by_its_own_name(site):
 
 @pytest.mark.usefixtures("no_hub")
 def test_what_is_nowhere_gets_the_three_ways():
-    with pytest.raises(ConfigError) as caught:
-        find_encoder("somebody/some-model")
-    message = str(caught.value)
-    assert "(1) a folder" in message
-    assert "(2) an installed package" in message
-    assert "(3) the id of a Hub model" in message
-    assert "no network here" in message
+    ways = r"\(1\) a folder.*\(2\) an installed package.*\(3\) the id of a Hub .*no network here"
+    pytest.raises(ConfigError, find_encoder, "somebody/some-model").match(f".*{ways}")
 
 
 def test_the_local_cache_of_the_hub_comes_before_the_network(tmp_path, monkeypatch):

@@ -223,11 +223,12 @@ def _encoded(
 
 
 def _encode_batch(cutter: Tokenizer, texts: list[str]) -> list[Encoding]:
+    encode: Any = getattr(cutter, "encode_batch_fast", cutter.encode_batch)  # fast: no offsets
     try:
-        return cutter.encode_batch_fast(texts)  # without offsets
+        return list(encode(texts))
     except (TypeError, UnicodeEncodeError):
         # Half of a surrogate pair is not UTF-8; replace it rather than lose the document.
-        return cutter.encode_batch_fast([t.encode("utf-8", "replace").decode() for t in texts])
+        return list(encode([t.encode("utf-8", "replace").decode() for t in texts]))
 
 
 @contextmanager

@@ -22,12 +22,12 @@ from labelgrove.ranking.negatives import targets
 
 
 class Candidates(NamedTuple):
-    """Nodes of one level per document, where ``mask`` is true; ``slots`` are those of parents."""
+    """Nodes of one level per document, padded with 0 where ``mask`` is false."""
 
     ids: Tensor
     mask: Tensor
-    slots: Tensor
-    targets: Tensor
+    slots: Tensor  # where a candidate's parent is among the document's kept nodes
+    targets: Tensor  # the true ones; without labels all false
 
 
 class TreeIndex(nn.Module):
