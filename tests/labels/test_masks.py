@@ -103,3 +103,11 @@ def test_diversity_needs_clusters_and_scores():
     pytest.raises(ConfigError, flat.predict, ["red"], diversity=0.5).match("no clusters of labels")
     margins = Predictions.from_scores([[1.0]], k=1, index=LabelIndex("a"), score_kind="margin")
     pytest.raises(ConfigError, diversify, margins, np.zeros(1, np.int32), 0.5).match("margins")
+
+
+def test_masks_of_columns_refuse_what_is_no_column():
+    mask = LabelMask.from_columns(None, 4, deny=[1])
+    assert mask.columns.tolist() == [0, 2, 3]
+    assert LabelMask.from_columns([2, 0], 3).columns.tolist() == [0, 2]
+    for wrong in ([[0, 1]], [0.5], ["a"], [-1], [3]):
+        pytest.raises(DataError, LabelMask.from_columns, wrong, 3).match("allow: ")

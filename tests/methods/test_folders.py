@@ -143,6 +143,9 @@ def test_settings_that_have_gone_are_left_out() -> None:
         create("lightxml", {"return_held_out": True})
     stored = {"label_texts": "auto", "heads": {"bootstrap": "inherit", "matcher": "mean"}}
     assert without_gone(stored) == {"label_texts": None, "heads": {"bootstrap": "none"}}
+    stored = {"tree": {"label_features": "pii"}, "refined": {"label_features": "pifa,text"}}
+    now = {"tree": {"label_features": "pifa"}, "refined": {"label_features": "pifa+text"}}
+    assert without_gone(stored) == now
     for method, table, name, default, other in (
         ("cascadexml", "heads", "name_logit", 0.0, 4.0),
         ("cascadexml", "heads", "soft_targets", False, True),

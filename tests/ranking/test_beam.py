@@ -68,6 +68,8 @@ def test_exact_search_equals_a_beam_that_holds_everything(trained):
 
 def test_bad_arguments(trained):
     x, ranker = trained
+    for wrong in ([-1], [37], [0.5]):
+        pytest.raises(DataError, ranker.score, x, wrong).match("columns: ")
     with pytest.raises(DataError, match="not 300 documents x 37 labels"):
         ranker.score(x, sparse.csr_array((300, 36)))
     for beam, message in [

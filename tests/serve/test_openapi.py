@@ -45,7 +45,8 @@ def test_answers_are_as_promised(api, route, mode):
     tried = 0
 
     @settings(
-        max_examples=60 if takes_something else 3,
+        # Routes of one model have the handlers of the others.
+        max_examples=3 if not takes_something else 10 if route.startswith(ONE) else 40,
         deadline=None,
         derandomize=True,
         database=None,

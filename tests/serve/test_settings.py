@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from labelgrove.errors import ConfigError
+from labelgrove.serve.models import Source
+from labelgrove.serve.run import Settings
 from labelgrove.serve.settings import ServeParams
 from support.limits import check_settings
 
@@ -45,3 +47,10 @@ def test_limits_may_be_one():
     names = ("max_texts", "max_text_chars", "max_k", "max_labels", "max_explained", "max_requests")
     names += ("max_waiting", "max_headers", "max_connections", "max_connections_per_address")
     check_settings(ServeParams, {name: (defaults[name], 1, 0) for name in (*names, "batch_texts")})
+
+
+def test_worker_processes_get_the_settings_as_they_are():
+    limits = {"copy_mb": float("inf"), "max_k": 7}
+    sources = [Source("a", Path("caf\udce9")), Source("b", Path("b"), train=Path("t"))]
+    settings = Settings(sources, "a", limits, "cpu", 2, ["x"], None)
+    assert Settings.from_json(settings.to_json()) == settings

@@ -42,9 +42,9 @@ def explain(
 ) -> None:
     """Show why a model gives a text its labels.
 
-    Prints the words that count for and against each label, and the path to the label through the
-    label tree: for every node, how its margin adds up. --json prints one object with "text" and
-    "explanations", as to_dict does in Python. Positions in the text count characters.
+    Prints the words that count for and against each label, and, for a linear model, the path to it
+    through the label tree: for every node, how its margin adds up. --json prints one object with
+    "text" and "explanations", as to_dict does in Python. Positions in the text count characters.
 
     Example: labelgrove explain model --text "red running shoes" --k 2 --train train.jsonl
     """

@@ -23,10 +23,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from labelgrove.core.strings import StringTable
 from labelgrove.data import shop_words as words
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.formats.building import build_corpus
+from labelgrove.data.formats.building import TableBuilder, build_corpus
 from labelgrove.data.formats.documents import Document, ReadReport
 from labelgrove.data.shop_words import ATTRIBUTES, Wording, capital, plural
 from labelgrove.data.splits import PARTS, string_hash
@@ -89,8 +88,11 @@ def shop_corpus(n: int, *, labels: int = 2000, seed: int = 0, part: str = "train
 
 def shop_label_index(labels: int = 2000, seed: int = 0) -> LabelIndex:
     """The index of all labels of a made-up shop: ids, names, texts, and a group per kind."""
-    shop = Shop(labels, seed)
-    ids, names, texts = map(StringTable.from_strings, zip(*shop.rows(), strict=True))
+    shop, builders = Shop(labels, seed), [TableBuilder() for _ in range(3)]
+    for row in shop.rows():
+        for value, builder in zip(row, builders, strict=True):
+            builder.add(value)
+    ids, names, texts = (builder.table() for builder in builders)
     ranges = {kind: range(start, start + shop.sizes[kind]) for kind, start in shop.starts.items()}
     groups = {kind: columns for kind, columns in ranges.items() if columns}
     return LabelIndex(ids, names=names, texts=texts, groups=groups)

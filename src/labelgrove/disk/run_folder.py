@@ -13,7 +13,6 @@ another ranker setting uses the same features. In the folder::
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
@@ -233,8 +232,7 @@ class RunFolder:
             if isinstance(event, Event):
                 self._log(event)
             else:
-                by = {"by": f"{platform.node()} {os.getpid()}"} if self._guest else {}
-                jsonio.append_line(self._log.path, {"time": time.time(), **event, **by})
+                jsonio.append_line(self._log.path, {"time": time.time(), **event})
 
     def status(self) -> RunStatus:
         """The content of the folder; see :func:`run_status`."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Array, Int32, offsets
+from labelgrove.core.arrays import Int32, offsets
 from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import DataError
@@ -49,11 +49,16 @@ class LabelMask:
         self._finish()
 
     @classmethod
-    def from_columns(cls, columns: Sequence[int] | Array, labels: int) -> LabelMask:
-        """The mask that allows these columns."""
+    def from_columns(
+        cls, allow: npt.ArrayLike | None, labels: int, *, deny: npt.ArrayLike | None = None
+    ) -> LabelMask:
+        """The mask for columns of an index with this number of labels; None allows all."""
         mask = cls.__new__(cls)
-        mask.allowed = np.zeros(labels, bool)
-        mask.allowed[columns] = True
+        mask.allowed = np.full(labels, allow is None)
+        if allow is not None:
+            mask.allowed[label_columns(allow, labels, name="allow")] = True
+        if deny is not None:
+            mask.allowed[label_columns(deny, labels, name="deny")] = False
         mask._finish()
         return mask
 
@@ -98,6 +103,16 @@ class LabelMask:
         counts = offsets(self.allowed[tree.leaf_labels]).astype(np.int32)
         self._over = [*self._over[-7:], (tree, counts)]
         return counts
+
+
+def label_columns(columns: npt.ArrayLike, labels: int, *, name: str) -> Int32:
+    """Label columns as a checked array."""
+    array = np.asarray(columns)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise DataError(f"{name}: must be a list of label columns (whole numbers)")
+    if array.size and not 0 <= array.min() <= array.max() < labels:
+        raise DataError(f"{name}: a label column lies outside 0..{labels - 1}")
+    return array.astype(np.int32)
 
 
 def columns_of(index: LabelIndex, labels: LabelNames, *, name: str) -> Int32:

@@ -21,9 +21,13 @@ from labelgrove.methods.settings import GONE
 REPLACED = {
     "heads.bootstrap=inherit": "none",
     "heads.loss=zlpr": "bce",
+    "refined.label_features=pifa,text": "pifa+text",
+    "refined.label_features=pii": "pifa",
     "training.average=ema": "swa",
     "training.table_optimizer=adagrad": "adam",
     "training.table_optimizer=sgd": "adam",
+    "tree.label_features=pifa,text": "pifa+text",
+    "tree.label_features=pii": "pifa",
 }
 
 

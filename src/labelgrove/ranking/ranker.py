@@ -33,7 +33,7 @@ from labelgrove.data.blocks import Blocks
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
-from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
 from labelgrove.ranking.distributed import predicted_in_blocks, solve_on_workers
@@ -98,7 +98,7 @@ class Ranker(BeamSearch):
             indptr, asked = csr_parts(pattern, name="columns", finite=False)[:2]
             scores = self.score_pairs(parts, indptr=indptr, columns=asked, params=params)
             return with_values(pattern, scores)
-        same = np.asarray(columns, np.int32)
+        same = label_columns(columns, self.tree.labels, name="columns")
         indptr, asked = np.arange(rows + 1, dtype=np.int64) * len(same), np.tile(same, rows)
         scores = self.score_pairs(parts, indptr=indptr, columns=asked, params=params)
         return scores.reshape(rows, len(same))

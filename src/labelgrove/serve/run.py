@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -11,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,15 @@ class Settings:
     threads: int
     hosts: list[str] | None
     shared: Path | None
+
+    def to_json(self) -> str:
+        """For :meth:`from_json`. Limits may be infinite, which pydantic's JSON cannot say."""
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Settings:
+        """What :meth:`to_json` wrote."""
+        return TypeAdapter(cls).validate_python(json.loads(text))
 
     def models(self) -> Models:
         """Loads the models, and prepares this process to serve them."""
@@ -116,8 +126,7 @@ def serve(
         assert shared is not None
         numbers = shared / "metrics"
         numbers.mkdir()
-        stored = TypeAdapter(Settings).dump_json(settings).decode()
-        os.environ |= {SETTINGS: stored, metrics.FOLDER: str(numbers)}
+        os.environ |= {SETTINGS: settings.to_json(), metrics.FOLDER: str(numbers)}
         if token is not None:
             os.environ[TOKEN] = token
         name = "labelgrove.serve.run:worker_app"
@@ -126,7 +135,7 @@ def serve(
 
 def worker_app() -> FastAPI:
     """The app of one of several worker processes."""
-    settings = TypeAdapter(Settings).validate_json(os.environ[SETTINGS])
+    settings = Settings.from_json(os.environ[SETTINGS])
     return settings.app(settings.models(), os.environ.get(TOKEN))
 
 

@@ -302,12 +302,12 @@ def test_an_ensemble_is_explained_by_its_members() -> None:
 
 
 def test_values_of_fields_are_reasons() -> None:
-    rows = [{"t": f"book {n}", "by": ["Ada", "Ben"][n % 2]} for n in range(12)]
+    rows = [{"t": f"book {n} by: Ben", "by": ["Ada", "Ben"][n % 2]} for n in range(12)]
     documents = records(rows, text="t", fields="by")
     labels = [[["a"], ["b"]][n % 2] for n in range(12)]
     for model in (Linear(), Neighbours()):
         model.fit(documents, labels)
-        for asked in ({"t": "book 1", "by": "ben"}, documents[1]):
+        for asked in ({"t": "book 1 by: ben", "by": "ben"}, documents[1]):
             why = explain(model, asked, "b", corpus=Corpus.from_lists(documents, labels))
             values = [reason for reason in why.reasons if reason.text.lower() == "by: ben"]
             assert len(values) == 1 and values[0].contribution > 0 and values[0].spans == ()

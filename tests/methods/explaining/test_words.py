@@ -14,8 +14,8 @@ from labelgrove import Corpus, Matcher, Neighbours
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.methods.explaining.explain import explain, explain_best
-from labelgrove.methods.explaining.explanation import ExplanationRequest
-from labelgrove.methods.explaining.words import SMALLEST, word_paths, word_places
+from labelgrove.methods.explaining.explanation import BOUND_CHARS, ExplanationRequest
+from labelgrove.methods.explaining.words import NEAREST, SMALLEST, word_paths, word_places
 from support.small_models import NEURAL, NEURAL_VARIANTS, new, planted
 
 TEXT = "item 7 is a red shoe that we sell"
@@ -94,14 +94,36 @@ def test_a_long_text_is_searched_in_groups(bounded: bool, most: int) -> None:
     assert (cut.unattributed, any(r.contribution for r in cut.reasons)) == (1.0, False)
 
 
+def test_a_bounded_explanation_reads_a_long_text_once() -> None:
+    sizes: list[int] = []
+
+    def scores(documents: Any) -> Any:
+        sizes.extend(map(len, documents))
+        return np.array([float("red" in d[:50]) + ("end" in d) for d in documents])
+
+    text = f"a red hat {'lorem ' * 20_000}end"
+    request = ExplanationRequest(text, 0, lambda columns: (), bounded=True)
+    (step,) = word_paths(scores, request, "margin", 5).paths[0].steps
+    assert {r.text: r.contribution for r in step.reasons if r.contribution} == {"red": 1.0}
+    assert (step.margin, step.unattributed) == (2.0, 1.0)
+    assert sorted(sizes)[-2:] == [BOUND_CHARS, len(text)]
+
+
+def test_words_without_weight_are_said_to_be_no_reason() -> None:
+    why = explain(fitted("neighbours"), "zzz qqq", "colour red")
+    assert why.reasons == () and why.notes
+
+
 def test_probabilities_count_by_their_odds() -> None:
     step, _ = scored("red hat", {"red": 0.5, "hat": 0.5}, "product")
-    sure = -np.log(SMALLEST)
+    sure = -np.log(NEAREST)
     assert step.margin == pytest.approx(sure) and step.probability == 1.0
     assert [r.contribution for r in step.reasons] == pytest.approx([sure, sure])
     assert step.unattributed == pytest.approx(-sure)
     empty, _ = scored("", {}, "product")
-    assert empty.reasons == () and empty.margin == pytest.approx(-sure)
+    assert empty.reasons == () and empty.margin == pytest.approx(np.log(SMALLEST))
+    tiny, _ = scored("red hat", {"red": 2e-9, "hat": 1e-12}, "product")
+    assert [round(r.contribution, 1) for r in tiny.reasons] == [7.6, 0.0]
 
 
 def test_words_of_scripts_without_spaces_and_of_fields() -> None:

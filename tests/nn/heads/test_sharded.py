@@ -23,7 +23,7 @@ FEW = ["full head", "one head, weighted", "cascade, rows"]
 
 
 @SEVERAL
-@pytest.mark.parametrize(("count", "kinds"), [(2, list(KINDS)), (3, FEW), (4, FEW)])
+@pytest.mark.parametrize(("count", "kinds"), [(2, list(KINDS)), (3, FEW)])
 def test_processes_learn_together_what_one_learns_alone(count, kinds, tmp_path):
     for ended in run_together(divided_training.__file__, tmp_path, *kinds, count=count):
         assert ended.code == 0, ended.errors

@@ -120,7 +120,8 @@ def _explain_one(
     steps = [step for path in paths for step in path.steps]
     words = isinstance(text, (str, Documents))
     is_long = bounded and isinstance(text, str) and len(words_of(text)) > parts.BOUND_CHARS
-    silent = words and not reasons and not any(step.vector for step in steps)
+    counted = any(reason.contribution for reason in reasons)
+    silent = words and not counted and not any(step.vector for step in steps)
     short = [
         replace(path, steps=tuple(parts.shortened(s, top) for s in path.steps)) for path in paths
     ]

@@ -190,8 +190,8 @@ class Terms:
         """The names of a column and all their positions; None if it is none of tf-idf's."""
         if column not in self.names:
             return None
-        names = self.names[column]
-        spans = sorted({span for name in names for span in self._places(name)})
+        names, field = self.names[column], self.fields.get(column)
+        spans = sorted({s for name in names if name != field for s in self._places(name)})
         return " | ".join(names), tuple(spans[: parts.BOUND_POSITIONS if self.bounded else None])
 
     @cached_property
@@ -203,13 +203,18 @@ class Terms:
         return words
 
     @cached_property
+    def fields(self) -> dict[int, str]:
+        """The columns of values of fields, which have no place in the text."""
+        return self.tfidf.field_columns(self.text)
+
+    @cached_property
     def names(self) -> dict[int, list[str]]:
         """The terms of each column; hashed ones may share it, and each may be the one."""
         tfidf, buckets = self.tfidf, self.tfidf.params.n_buckets
         if buckets is None:
             columns = tfidf.transform([self.text]).indices.tolist()
             return {column: [tfidf.term(column)] for column in columns}
-        names = {column: [term] for column, term in tfidf.field_columns(self.text).items()}
+        names = {column: [term] for column, term in self.fields.items()}
         every = {"min_df": 1, "max_df": 1.0, "max_features": None, "n_buckets": None}
         params = TfidfParams(**tfidf.fitted_params.get_params() | every | {"field_weights": {}})
         try:

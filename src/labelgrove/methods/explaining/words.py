@@ -24,7 +24,8 @@ from labelgrove.methods.explaining.explanation import Path, Reason, Span, Step
 
 TEXTS_AT_ONCE, BOUND_TEXTS = 64, 16  # that a round leaves words out of; in a bounded explanation
 KEPT = 4  # one group in so many is looked at closely
-SMALLEST = 1e-7  # probability that has a logarithm
+# Probabilities that have a logarithm, and numbers below 1, as far as scores can tell them from 0.
+SMALLEST, NEAREST = 1e-30, 1e-7
 
 _WORD = re.compile(f"{UNSPACED}|(?:(?!{UNSPACED})\\w)+")
 _MARKS = f"{TEXT}{FIELD}{VALUE}"
@@ -58,14 +59,17 @@ def word_paths(
         return np.asarray(scores(Documents(texts, rows).plain), np.float64)
 
     def lost(groups: Iterable[Array]) -> Float64:
-        texts = [_without(document, [places[i] for i in group]) for group in groups]
-        return np.asarray(whole - _margins(read(texts), kind)) if texts else np.zeros(0)
+        texts = [_without(head, [places[i] for i in group]) for group in groups]
+        return np.asarray(beginning - _margins(read(texts), kind)) if texts else np.zeros(0)
 
-    places, most = word_places(document), TEXTS_AT_ONCE
-    if question.bounded:
-        places, most = [place for place in places if place.start < parts.BOUND_CHARS], BOUND_TEXTS
+    most = BOUND_TEXTS if question.bounded else TEXTS_AT_ONCE
+    head = document[: parts.BOUND_CHARS] if question.bounded else document
+    places, is_cut = word_places(head), len(head) < len(document)
+    if is_cut and places and places[-1].end == len(head):
+        places.pop()  # perhaps half a word
     score = read([document])
     whole = float(_margins(score, kind)[0])
+    beginning = float(_margins(read([head]), kind)[0]) if is_cut else whole
     chosen, rest = np.arange(len(places)), 0.0
     while len(chosen) > most:
         groups = np.array_split(chosen, most)
@@ -93,7 +97,7 @@ def word_paths(
 def _margins(scores: Float64, kind: ScoreKind) -> Float64:
     if kind == "margin":
         return scores
-    return np.log(np.maximum(scores, SMALLEST)) - np.log(np.maximum(1 - scores, SMALLEST))
+    return np.log(np.maximum(scores, SMALLEST)) - np.log(np.maximum(1 - scores, NEAREST))
 
 
 def word_places(document: str) -> list[Place]:
