@@ -62,9 +62,10 @@ def test_the_best_config_trains_and_its_members_share(tmp_path: Path) -> None:
         "cascadexml",
         "xrtransformer",
         "lightxml",
+        "dual",
     ]
     assert [member.method for member in model.members_] == names
-    assert made["tfidf"] == made["tokens"] == 1  # of seven members
+    assert made["tfidf"] == made["tokens"] == 1  # of eight members
     assert all(member.facts_.documents == 114 for member in model.members_)
     assert "members did not learn from the 6 held-out documents" in heard
     assert model.score(texts, labels) > 0.9

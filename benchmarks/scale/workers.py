@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.common import report
 from labelgrove import Linear
 from labelgrove.core.callbacks import Event
-from labelgrove.engines import Ref
+from labelgrove.engines.engine import Ref
 from labelgrove.engines.ray import RayEngine
 
 

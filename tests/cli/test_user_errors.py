@@ -193,7 +193,11 @@ def test_places_that_cannot_be_written(call, place, arguments):
         ("nonsense", 2, "nonsense"),
         ("data nonsense", 2, "nonsense"),
         ("info", 2, "MODEL"),
-        ("calibrate model dev.jsonl --set kind=platt", 1, "kind: must be one of auto, isotonic"),
+        (
+            "calibrate model dev.jsonl --set kind=platt",
+            1,
+            "kind: must be one of 'auto', 'isotonic'",
+        ),
         ("calibrate model dev.jsonl --target 2", 1, "target: must be"),
         ("calibrate model dev.jsonl --out model", 1, "exists"),
         ("calibrate model dev.jsonl --target F1", 1, "target: must be micro-F1"),

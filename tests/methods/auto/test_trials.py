@@ -81,7 +81,7 @@ def test_what_the_budget_does_not_have_is_not_tried(trials: Any, said: list[str]
     trials.clock = Clock(10.0)
     assert trials.affords("short", 5.0) and not said
     assert not trials.affords("long", 3600.0)
-    assert said == ["long: not tried, it would take about 60 min 0 s, and 10.00 s of the budget "
+    assert said == ["long: not tried, it would take about 1 h 0 min, and 10.00 s of the budget "
                     "are left"]  # fmt: skip
     trials.clock = Clock(10.0, start=trials.clock.start - 20)
     assert not trials.affords("late", 1.0)
