@@ -13,6 +13,7 @@ another ranker setting uses the same features. In the folder::
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -232,7 +233,8 @@ class RunFolder:
             if isinstance(event, Event):
                 self._log(event)
             else:
-                jsonio.append_line(self._log.path, {"time": time.time(), **event})
+                by = {"by": f"{platform.node()} {os.getpid()}"} if self._guest else {}
+                jsonio.append_line(self._log.path, {"time": time.time(), **event, **by})
 
     def status(self) -> RunStatus:
         """The content of the folder; see :func:`run_status`."""
