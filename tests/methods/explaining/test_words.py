@@ -109,6 +109,16 @@ def test_a_bounded_explanation_reads_a_long_text_once() -> None:
     assert sorted(sizes)[-2:] == [BOUND_CHARS, len(text)]
 
 
+def test_a_record_may_be_cut_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"t": f"book {n}", "u": "red", "by": ["Ada", "Ben"][n % 2]} for n in range(12)]
+    documents = labelgrove.records(rows, text=["t", "u"], fields="by")
+    model = Neighbours().fit(documents, [[["a"], ["b"]][n % 2] for n in range(12)])
+    for chars in range(1, len(documents[1]) + 1):
+        monkeypatch.setattr("labelgrove.methods.explaining.explanation.BOUND_CHARS", chars)
+        (step,) = explain(model, documents[1], "b", bounded=True).paths[0].steps
+        assert step.total == pytest.approx(step.margin, abs=1e-6)
+
+
 def test_words_without_weight_are_said_to_be_no_reason() -> None:
     why = explain(fitted("neighbours"), "zzz qqq", "colour red")
     assert why.reasons == () and why.notes
