@@ -27,6 +27,7 @@ from benchmarks.common import Part, arguments, read_part, report
 PROJECTS = {
     "omikuji bonsai": "backend=omikuji\ncluster_balanced=False\ncluster_k=100\nmax_depth=3",
     "labelgrove": "backend=labelgrove",
+    "labelgrove auto": "backend=labelgrove\nmethod=auto",
     "labelgrove, no names": "backend=labelgrove\nlabel_texts=none",
     "labelgrove, 1 tree": "backend=labelgrove\nlabel_texts=none\nn_trees=1",
     "labelgrove bonsai": "backend=labelgrove\nmethod=bonsai",
