@@ -22,9 +22,6 @@ def bench(
     folder: Annotated[
         Path | None, Option("--run", help="Folder for all results. Default: CONFIG.bench.")
     ] = None,
-    costs: Annotated[
-        bool, Option("--costs", help="Measure prediction on GPU and CPU, one text and batches.")
-    ] = False,
     machine: options.Machine,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object per row.")] = False,
 ) -> None:
@@ -37,7 +34,6 @@ def bench(
     """
     from labelgrove.core.params import read_toml
     from labelgrove.experiments.bench.config import Bench
-    from labelgrove.experiments.bench.costs import Costs, costs_table
     from labelgrove.experiments.bench.run import BenchFolder
     from labelgrove.experiments.bench.table import bench_table
 
@@ -47,20 +43,17 @@ def bench(
     rows = Bench.from_config(
         read_toml(config), settings=settings or [], folder=config.parent, only=chosen
     )
-    how = Costs(machine.device, machine.threads) if costs else None
     flags = ["--device", machine.device]
     flags += ["--threads", str(machine.threads)] if machine.threads else []
     folder = folder or config.with_name(f"{config.stem}.bench")
     with common.resumable(folder):
         place = BenchFolder(rows, data, folder, flags=flags, device=machine.device)
-        records = place.run(only=chosen, costs=how, say=console.print)
+        records = place.run(only=chosen, say=console.print)
     if as_json:
         for record in records:
             common.print_json(record)
     else:
         sys.stdout.write(bench_table(records) + "\n")
-        if costs:
-            sys.stdout.write(costs_table(records) + "\n")
     failed = [record for record in records if "error" in record]
     for record in failed:
         console.print(f"{record['row']}: {record['error']}")

@@ -40,7 +40,7 @@ PANELS = {
     "text text-field field labels-field id-field format read skip-bad filter stratify documents "
     "default",
     "Method": "method config set seed budget trials metric target allow deny label diversity raw "
-    "threshold k propensity intervals precision hub only costs against",
+    "threshold k propensity intervals precision hub only against",
     "Output": "out force run resume plan no-estimate json quiet verbose by top settings verify",
     "Machine": "threads device memory batch host port host-header token-file",
     "More machines": "engine address workers",

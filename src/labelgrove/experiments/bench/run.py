@@ -13,19 +13,22 @@ folder. A repeated bench reuses finished rows. In the bench's folder::
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
+
+import numpy as np
 
 from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats import ReadOptions, read_corpus, read_filter_pairs
+from labelgrove.data.inputs import documents_of
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash
@@ -36,10 +39,11 @@ from labelgrove.evaluation.metrics import Propensity
 from labelgrove.exchange.loading import load
 from labelgrove.experiments.attempts import measure, read_lines
 from labelgrove.experiments.bench.config import Bench, BenchRow, Files, create_row
-from labelgrove.experiments.bench.costs import Costs, latency, machine
 from labelgrove.experiments.bench.table import METRICS, Record, add_gains
 from labelgrove.methods.base import Model
 from labelgrove.nn.encoders.files import EncoderContent
+
+WARM_UP = 5  # calls
 
 
 class BenchFolder:
@@ -65,14 +69,12 @@ class BenchFolder:
         self,
         *,
         only: Sequence[str] = (),
-        costs: Costs | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> list[Record]:
         """Train and measure every row that is not finished; one record per row, in their order.
 
-        With ``only``, train only these rows and those that they join. With ``costs``, each record
-        has the costs of ``prediction``, too. A row that fails has an ``error``, does not stop the
-        others, and is tried again next time.
+        With ``only``, train only these rows and those that they join. A row that fails has
+        an ``error``, does not stop the others, and is tried again next time.
         """
         chosen = self.bench.chosen(only)
         rows = [row for row in self.rows.values() if row.settings and row.name in chosen]
@@ -84,8 +86,6 @@ class BenchFolder:
             elif row in rows:
                 say(f"{row.name}: training and measuring")
                 record = self._measure(row)
-            if costs and row in rows and record and "error" not in record:
-                record = self._price(row, record, costs, say)
             published = {"published": row.published, "source": row.source}
             whose = {"row": row.name, "corpus": self.data.name}
             records.append(whose | (record or {}) | published)
@@ -126,20 +126,6 @@ class BenchFolder:
         except LabelgroveError as error:
             record["error"] = str(error)
         return write_record(self._file(row), record)
-
-    def _price(
-        self, row: BenchRow, record: Record, costs: Costs, say: Callable[[str], None]
-    ) -> Record:
-        """The record of a trained row, with the costs of its prediction."""
-        if record.get("costs") == asdict(costs):
-            return record
-        say(f"{row.name}: measuring the costs of prediction")
-        try:
-            model = load(self._model(row))
-            prices = costs.record(model, self._corpus(self.files.test, model))
-        except LabelgroveError as error:  # not stored: the row itself is measured
-            return record | {"error": str(error)}
-        return write_record(self._file(row), record | prices | {"costs": asdict(costs)})
 
     def _arguments(self, row: BenchRow) -> list[str]:
         """What ``labelgrove train`` is given for a row."""
@@ -263,6 +249,25 @@ class BenchFolder:
             "latency_ms": milliseconds,
             "machine": machine(),
         }
+
+
+def latency(model: Model, corpus: Corpus, documents: int) -> dict[str, float]:
+    """Milliseconds per document with one thread: median and 99th percentile."""
+    milliseconds = []
+    for number in range(min(documents, len(corpus)) + WARM_UP):
+        document = documents_of(corpus.take([number % len(corpus)])).plain
+        start = time.perf_counter()
+        model.predict(document, k=5, threads=1)
+        milliseconds.append(1000 * (time.perf_counter() - start))
+    p50, p99 = np.percentile(milliseconds[WARM_UP:], [50, 99])
+    return {"p50": round(float(p50), 4), "p99": round(float(p99), 4)}
+
+
+def machine() -> Record:
+    """The cores, and the GPU if torch was imported to use it."""
+    torch = sys.modules.get("torch")
+    gpu = torch.cuda.get_device_name() if torch and torch.cuda.is_available() else None
+    return {"cores": os.cpu_count(), "gpu": gpu}
 
 
 def encoders_of(row: BenchRow) -> list[EncoderContent]:
