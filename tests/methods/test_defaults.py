@@ -17,7 +17,6 @@ from labelgrove.methods.defaults import RULES, DefaultInputs, Derived, TrainingN
 AUTO: dict[str, Any] = dict.fromkeys(RULES, "auto")
 AUTO |= {"training.max_steps": None, "training.accumulate": 1, "training.patience": None}
 AUTO |= {"heads.one_head_up_to": 100_000, "heads.loss": "bce", "heads.negatives": "dynamic"}
-AUTO |= {"heads.sharded": None}
 
 
 def case(
@@ -226,8 +225,7 @@ def test_many_labels_get_a_full_head_on_a_gpu() -> None:
         situation = case(100_000, labels, texts, gpu=gpu, processes=processes)
         return values(situation, **given)["heads.full"]
 
-    assert full() and full(processes=2) and full(1_000_000)
+    assert full() and full(1_000_000) and not full(processes=2)
     assert not full(100_000) and not full(1_000_001) and not full(gpu=False)
     assert full(60_000, heads__one_head_up_to=50_000)
     assert not full(heads__negatives="static")
-    assert full(heads__sharded=False) and not full(processes=2, heads__sharded=False)

@@ -149,6 +149,7 @@ def test_settings_that_have_gone_are_left_out() -> None:
     for method, table, name, default, other in (
         ("cascadexml", "heads", "name_logit", 0.0, 4.0),
         ("cascadexml", "heads", "soft_targets", False, True),
+        ("lightxml", "heads", "sharded", "none", True),
         ("xrtransformer", "heads", "matcher", "linear", "head"),
         ("xrtransformer", "heads", "lr", [], [1e-4]),
         ("xtransformer", "ranking", "label_transform", "l4-hinge", "sigmoid"),

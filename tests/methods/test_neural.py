@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -30,10 +28,9 @@ from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import row_tables
 from labelgrove.nn.network import MakeHeads
-from support import divided_models, small_models
+from support import small_models
 from support.run_logs import computed, interrupted, resumed
 from support.small_models import Messages, hidden_words, planted, same, stored, tiny_training
-from support.together import run_together
 
 pytestmark = pytest.mark.slow
 METHODS = ("lightxml", "cascadexml")
@@ -100,52 +97,10 @@ def test_a_full_head_says_its_size_and_takes_no_memory_for_gradients() -> None:
     assert plain - full == 2 * 5 * 4 * 512 * 100  # gradients and two moments, but a mean
 
 
-def test_a_full_head_in_several_processes_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_head_learns_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("labelgrove.methods.lightxml.method.process_count", lambda: 2)
-    with pytest.raises(ConfigError, match=r"heads\.full: .* or divided .*; leave heads\.sharded"):
-        brief("lightxml", heads={"full": True, "sharded": False}).fit(*planted(20))
-
-
-def test_divided_tables_are_refused_where_they_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    for method in ("lightxml", "cascadexml"):
-        with pytest.raises(ConfigError, match=r"heads\.sharded: one process .*; start several"):
-            brief(method, heads={"sharded": True}).fit(*planted(20))
-    monkeypatch.setattr("labelgrove.methods.networks.process_count", lambda: 2)
-    static = brief("lightxml", heads={"sharded": True, "negatives": "static"})
-    with pytest.raises(ConfigError, match=r"heads\.sharded: .* static negatives"):
-        static.fit(*planted(20))
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
-def test_divided_tables_give_the_models_of_whole_ones(tmp_path: Path) -> None:
-    # Some biases of attention have no gradient but rounding errors, which Adam would enlarge.
-    training = tiny_training()["training"] | {"max_steps": 4, "batch_size": 8, "eps": 1e-4}
-    common = tiny_training() | {"training": training, "held_out": 0.3, "baseline": False}
-    settings: list[Any] = [
-        (method, common | {"heads": HEADS[method] | heads})
-        for method, heads in (
-            ("lightxml", {"sharded": True}),
-            ("lightxml", {"sharded": False}),
-            ("cascadexml", {"sharded": True}),
-            ("cascadexml", {"sharded": False}),
-            ("lightxml", {"full": True}),
-        )
-    ]
-    (tmp_path / "settings").write_text(json.dumps(settings))
-    for ended in run_together(divided_models.__file__, tmp_path, tmp_path / "settings"):
-        assert ended.code == 0, ended.errors
-    models = [labelgrove.load(tmp_path / str(number)) for number in range(len(settings))]
-    for divided, whole in (models[:2], models[2:4]):
-        assert divided.history_["best_step"] == whole.history_["best_step"] > 0
-        ours, theirs = divided.parts()["network"].arrays, whole.parts()["network"].arrays
-        assert ours.keys() == theirs.keys()
-        for name, values in theirs.items():
-            assert ours[name].dtype == values.dtype
-            assert np.allclose(ours[name], values, atol=1e-5), name
-    assert models[4].network_.heads.full.weight.shape[0] == len(models[4].index_)
-    assert models[4].predict(["a red hat"], k=3).counts.tolist() == [3]
-    with pytest.raises(ConfigError, match=r"heads\.sharded: one process holds all labels"):
-        models[0].fit(*planted(20))
+    with pytest.raises(ConfigError, match=r"heads\.full: a full head learns in one process"):
+        brief("lightxml", heads={"full": True}).fit(*planted(20))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -244,8 +244,8 @@ def _full_head(view: _View) -> Derived:
         return Derived(False, f"more than {MOST_LABELS_OF_FULL_HEAD:,} labels take long")
     if view["heads.negatives"] != "dynamic":
         return Derived(False, "heads.negatives asks for groups")
-    if view["heads.sharded"] is False and case.processes > 1:
-        return Derived(False, "heads.sharded=false, and several processes would have to divide it")
+    if case.processes > 1:
+        return Derived(False, "a head over all labels learns in one process")
     return Derived(True, f"more than {most:,} labels: all of them are wrong answers, not a few")
 
 

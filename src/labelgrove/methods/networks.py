@@ -12,11 +12,9 @@ import numpy as np
 from labelgrove.core.aliases import DenseInput, DocumentInput, Table, TableView
 from labelgrove.core.callbacks import StageTiming
 from labelgrove.core.part import Part
-from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import Documents, with_texts
 from labelgrove.disk.stages import CachedResult, Stages
-from labelgrove.errors import ConfigError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
@@ -57,13 +55,8 @@ class LabelNetwork(Neural, Protocol):
     def remember(self, corpus: Corpus, timings: Mapping[str, StageTiming]) -> None: ...
 
 
-def check(model: LabelNetwork, *, sharded: bool | None) -> None:
+def check(model: LabelNetwork) -> None:
     """Refuses settings that contradict each other, before hours of training."""
-    if sharded and process_count() == 1:
-        raise ConfigError(
-            "heads.sharded: one process holds all labels; start several (torchrun "
-            "--nproc_per_node 2 -m labelgrove train ...), or leave it unset"
-        )
     if model.rerank.enabled:
         why = "rerank.shortlist selects the negative documents"
         refuse_idle(model.ranker, "ranker", NEGATIVE_SETTINGS, why)
@@ -76,12 +69,9 @@ def prepare(model: LabelNetwork, corpus: Corpus, stages: Stages) -> Prepared:
 
 
 def train_network(
-    model: LabelNetwork, data: Prepared, stages: Stages, heads: MakeHeads, *, divides: bool
+    model: LabelNetwork, data: Prepared, stages: Stages, heads: MakeHeads
 ) -> CachedResult[Part]:
     """The encoder with these heads, trained together."""
-    more: Table = {}  # other keys stay as they are
-    if divides and process_count() > 1:
-        more["divided"] = True
     return stages(
         "network",
         train_heads,
@@ -90,7 +80,6 @@ def train_network(
         heads=heads,
         training=model.training,
         seed=model.random_state,
-        **more,
     )
 
 

@@ -218,28 +218,18 @@ def train_heads(
     heads: MakeHeads,
     training: LoopParams,
     seed: int,
-    divided: bool = False,
     *,
     session: Session,
 ) -> Part:
     """Trains an encoder with heads on it; gives a ``network_part``.
 
-    The checkpoint with the best mean of P@1, P@3 and P@5 is kept. If the label table is
-    ``divided``, every process that takes part in the training holds some of its rows.
+    The checkpoint with the best mean of P@1, P@3 and P@5 is kept.
     """
     where = choose_device()
     with torch.random.fork_rng([]):
         torch.manual_seed(devices.derived_seed(seed, 0))
-        # A table that is divided may be too large for one GPU.
-        network = Network(encoder, *heads(encoder, None if divided else where))
+        network = Network(encoder, *heads(encoder, where))
     network.heads.start_from(examples.labels)
-    if divided:
-        workers = devices.Workers.start(where)
-        network.heads.divide(workers.rank, workers.count, where)
-        session.reporter.message(
-            f"heads.sharded: {workers.count} processes divide the rows of {len(examples.index):,} "
-            "labels"
-        )
     if network.heads.params.standardise:
         make_runner(network, training.precision).standardise(examples.tokens)
     batches = make_batches(examples.tokens, encoder, training, seed)

@@ -24,15 +24,16 @@ from labelgrove.errors import ConfigError
 P = TypeVar("P", bound=Params)
 M = TypeVar("M")
 LabelTexts = Literal["names"] | None  # whether names of labels are learnt as documents
-# Settings that have gone, and their defaults: files with these values still load.
-GONE: Table = {
-    "heads.lr": [],
-    "heads.matcher": "linear",
-    "heads.name_logit": 0,
-    "heads.soft_targets": False,
-    "ranking.cluster_transform": "l4-hinge",
-    "ranking.label_transform": "l4-hinge",
-    "training.ema_decay": 0.999,
+# Settings that have gone, and values that change nothing: files with these values still load.
+GONE: dict[str, tuple[object, ...]] = {
+    "heads.lr": ([],),
+    "heads.matcher": ("linear",),
+    "heads.name_logit": (0,),
+    "heads.sharded": (False, None, "none"),
+    "heads.soft_targets": (False,),
+    "ranking.cluster_transform": ("l4-hinge",),
+    "ranking.label_transform": ("l4-hinge",),
+    "training.ema_decay": (0.999,),
 }
 
 
@@ -72,7 +73,7 @@ class Group(Generic[P]):
         table = as_table(self.name, value)
         if not isinstance(table, Mapping):
             raise ConfigError(f"{self.name}: must be a table of parameters, got {value!r}")
-        gone = [key for key in table if table[key] == GONE.get(f"{self.name}.{key}", ...)]
+        gone = [key for key in table if table[key] in GONE.get(f"{self.name}.{key}", ())]
         current = {key: value for key, value in table.items() if key not in gone}
         return self.kind.from_dict({**self.values, **current}, self.name)
 

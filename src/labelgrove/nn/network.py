@@ -20,7 +20,6 @@ from labelgrove.nn.batches.padded import Batch, Batches, Movable, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.heads.ragged import RaggedLabels
-from labelgrove.nn.heads.sharded import whole_state
 from labelgrove.nn.training.checkpoint import fill, from_part, to_part
 from labelgrove.nn.training.devices import autocast
 
@@ -251,9 +250,9 @@ class MakeHeads(Protocol):
 
 
 def network_part(network: Network, history: Mapping[str, object], report: object = None) -> Part:
-    """A trained network as one part; every process calls this, as divided tables are joined."""
+    """A trained network as one part."""
     encoder = network.encoder.state()
-    heads = to_part({}, {"heads": whole_state(network.heads)}).arrays
+    heads = to_part({}, {"heads": network.heads.state_dict()}).arrays
     read = {f"states/{name}": getattr(network, name).cpu().numpy() for name in ("mean", "scale")}
     config = {"encoder": encoder.config, "story": dict(history), "report": report}
     return Part(config, encoder.arrays | heads | read)

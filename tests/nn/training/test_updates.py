@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch")
 
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.heads.full import FullHead  # noqa: E402
-from labelgrove.nn.heads.sharded import divide  # noqa: E402
 from labelgrove.nn.training.devices import Workers  # noqa: E402
 from labelgrove.nn.training.updates import Share, Updates, shared  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
@@ -113,23 +112,6 @@ def test_several_processes_are_refused():
     together = Workers(torch.device("cpu"), rank=0, count=2)
     with pytest.raises(ConfigError, match=r"heads\.full: .* one process"):
         Updates(Model(), lambda *_: None, PARAMS, total=1, workers=together, seed=0)
-
-
-def test_rows_of_other_processes_count_in_the_norm_of_gradients():
-    class Together(Workers):
-        def mean(self, squares):
-            return (squares + 9.0) / 2  # the other process has rows with a norm of 3
-
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 4))
-    divide(model[1], 0, 2)
-    alone = Workers(torch.device("cpu"), rank=0, count=1)
-    updates = Updates(model, lambda *_: None, PARAMS, total=1, workers=alone, seed=0)
-    updates.workers = Together(torch.device("cpu"), rank=0, count=2)
-    for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    gradients = [parameter.grad for parameter in model.parameters()]
-    # Four numbers are in both processes, six are rows of this one.
-    assert updates._norm(gradients).item() == pytest.approx((4 + 6 + 9) ** 0.5)
 
 
 SIZES = (3, 1, 2, 2, 5)  # of batches that are shared out among processes and updates

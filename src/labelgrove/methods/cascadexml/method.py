@@ -71,7 +71,7 @@ class CascadeXML(Model):
     parts = networks.parts
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
-        networks.check(self, sharded=self.heads.sharded)
+        networks.check(self)
         labels = len(corpus.index)
         shape = cascade_tree_params(labels, self.heads, self.tree)
         depth = layer_count(self.encoder.folder())
@@ -83,7 +83,7 @@ class CascadeXML(Model):
         data = networks.prepare(self, corpus, stages)
         tree = data.tree(stages, shape, seed=self.random_state)
         heads = CascadeHeads(tree.value, self.heads)
-        trained = networks.train_network(self, data, stages, heads, divides=self.heads.divides)
+        trained = networks.train_network(self, data, stages, heads)
         network = CachedResult(lambda: network_from_part(trained.value, heads), trained.key)
         self.tree_, self.network_ = tree.value, network.value
         self.reranker_ = networks.rerank(self, data, stages, network, tree)

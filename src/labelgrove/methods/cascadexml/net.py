@@ -25,10 +25,9 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.heads import candidates as lists
 from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads.losses import document_losses, label_weights
-from labelgrove.nn.heads.params import SHARDED, LabelHeadParams
+from labelgrove.nn.heads.params import LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.heads.sharded import divide
 
 ROWS_PER_COPY = 1 << 16
 
@@ -53,7 +52,6 @@ class CascadeParams(LabelHeadParams):
         "as many nodes as labels are left out; empty = by the number of labels, with a factor of 8",
     )
     row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
-    sharded: bool = param(False, help=SHARDED)
     kept: AutoInt | list[int] = param(
         "auto", ge=1, help="best clusters kept on each cluster level; auto = by their number"
     )
@@ -90,11 +88,6 @@ class CascadeParams(LabelHeadParams):
     logits: scoring.LogitForm = param(
         "auto", help="how candidates are scored; all give the same logits"
     )
-
-    @property
-    def divides(self) -> bool:
-        """Whether processes that train together divide the table of the labels."""
-        return self.sharded
 
 
 class Level(NamedTuple):
@@ -172,10 +165,6 @@ class CascadeNet(nn.Module):
         for table, bearers, share in zip(self._tables, counts, kept, strict=True):
             scored = np.maximum(min(share, 1.0) * labels.shape[0], bearers)
             table.bias.copy_(scoring.log_odds(bearers, scored))
-
-    def divide(self, rank: int, count: int, device: torch.device) -> None:
-        """Leaves the last level only the rows of one process of several that train together."""
-        divide(self.tables[-1], rank, count)
 
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels

@@ -72,8 +72,9 @@ class LightXML(Model):
     _best_labels = networks.best_labels
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
-        networks.check(self, sharded=self.heads.sharded)
-        check_heads(self.heads)
+        networks.check(self)
+        if self.heads.is_full and process_count() > 1:
+            raise ConfigError(ONE_PROCESS)
         labels = len(corpus.index)
         grouped = self.heads.groups_labels(labels)
         data = networks.prepare(self, corpus, stages)
@@ -86,7 +87,7 @@ class LightXML(Model):
         if self.heads.is_full:
             stages.reporter.message(size_of_full(heads, data.encoder.value))
         if groups is None or self.heads.negatives == "dynamic":
-            trained = networks.train_network(self, data, stages, heads, divides=self.heads.divides)
+            trained = networks.train_network(self, data, stages, heads)
         else:
             trained = self._train_static(data, stages, heads, groups)
         network = CachedResult(lambda: static.stored_network(trained.value, heads), trained.key)
@@ -211,17 +212,6 @@ class LightXmlHeads:
         params = replace(self.params, layers=layers)
         net = LightXmlNet(encoder.width, self.labels, self.tree, params, device=device)
         return net, range(-layers, 0)
-
-
-def check_heads(params: LightXmlParams) -> None:
-    """Refuses settings that contradict each other."""
-    if params.is_full and process_count() > 1 and not params.divides:
-        raise ConfigError(ONE_PROCESS)
-    if params.sharded and params.negatives != "dynamic":
-        raise ConfigError(
-            "heads.sharded: trainings with static negatives do not divide tables; set "
-            "heads.negatives=dynamic, or leave it unset"
-        )
 
 
 def say_what_is_idle(params: LightXmlParams, labels: int, depth: int, reporter: Reporter) -> None:

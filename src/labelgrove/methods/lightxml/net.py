@@ -24,12 +24,11 @@ from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.heads import candidates as lists
 from labelgrove.nn.heads import layers as scoring
-from labelgrove.nn.heads.full import FullHead, weight_type
+from labelgrove.nn.heads.full import FullHead
 from labelgrove.nn.heads.losses import document_losses, full_losses, label_weights
-from labelgrove.nn.heads.params import SHARDED, LabelHeadParams
+from labelgrove.nn.heads.params import LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.heads.sharded import divide, head_losses
 
 # Settings that one head without groups ignores.
 OF_GROUPS = (
@@ -59,7 +58,6 @@ class LightXmlParams(LabelHeadParams):
         "there would be groups of up to a million labels",
     )
     chunk: int = param(16_384, ge=1, help="labels that a full head scores at a time")
-    sharded: bool | None = param(None, help=f"{SHARDED}; none = if the head is full")
     standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
     priors: bool = param(True, help="biases start from log odds; published: false")
     bottleneck: int = param(400, ge=1, help="width of label vectors, for label sets with groups")
@@ -88,11 +86,6 @@ class LightXmlParams(LabelHeadParams):
     logits: scoring.LogitForm = param(
         "auto", help="how candidates are scored; all give the same logits"
     )
-
-    @property
-    def divides(self) -> bool:
-        """Whether processes that train together divide the label table."""
-        return self.is_full if self.sharded is None else self.sharded
 
     @property
     def is_full(self) -> bool:
@@ -175,12 +168,6 @@ class LightXmlNet(nn.Module):
         constant = self._hidden(torch.zeros_like(self.bottleneck.weight[:1]))[0, 0]
         self.table.weight[:, 0] = scoring.log_odds(leaves, scored).to(constant.device) / constant
 
-    def divide(self, rank: int, count: int, device: torch.device) -> None:
-        """Leaves the label table only the rows of one process of several that train together."""
-        divide(self.full if self.index is None else self.table, rank, count)
-        if self.index is None and isinstance(self.full, FullHead):
-            self.full.weight = self.full.weight.to(weight_type(device))
-
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels
     ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -252,7 +239,7 @@ class LightXmlNet(nn.Module):
                 if isinstance(self.full, FullHead):
                     top = self.full.top(text, k, allowed)
                 else:
-                    top = scoring.top_of_all(text, self.full, k, allowed)
+                    top = scoring.top_labels(self.full(text), None, allowed, k)
                 return scoring.TopLabels(top.columns, top.scores.sigmoid())
             at_least = (allowed or self.index).needed(k)[0] if enough else 1
             recalled = text if len(states) == self.params.layers else self._group_text(states)
@@ -333,9 +320,8 @@ class LightXmlNet(nn.Module):
             scale = 1.0 if self.params.reduction == "sum" else 1 / self.full.out_features
             return self.full.loss(text, truth, weights=weights, scale=scale)
         reduction = self.params.reduction
-        return head_losses(
-            text, self.full, truth, positive_weights=weights, reduction=reduction
-        ).mean()
+        logits = self.full(text)
+        return full_losses(logits, truth, positive_weights=weights, reduction=reduction).mean()
 
     def _group_loss(self, logits: Tensor, groups: Tensor) -> Tensor:
         return full_losses(logits, groups, reduction=self.params.reduction).mean()

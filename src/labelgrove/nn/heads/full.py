@@ -18,13 +18,10 @@ from torch.nn import functional
 
 from labelgrove.nn.heads.candidates import first_occurrences, valid_nodes
 from labelgrove.nn.heads.layers import TopLabels, top_labels
-from labelgrove.nn.heads.ragged import NO_NODE
 from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded
-from labelgrove.nn.heads.sharded import Exchange, merged_top, shard_of
 
 ONE_PROCESS = (
-    "heads.full: a full head learns in one process, or divided among several; leave heads.sharded "
-    "unset, start one process, or set heads.full=false"
+    "heads.full: a full head learns in one process; start one process, or set heads.full=false"
 )
 
 # What learns from a chunk: its rows, the gradient of its weights and that of its biases.
@@ -36,8 +33,7 @@ class FullHead(nn.Module):
 
     The weights are float32, or bfloat16 on GPUs that have it; biases are always float32. They are
     buffers: they are saved and moved with the model, but the optimiser of the dense parameters does
-    not see them. While ``change`` is set, a loss that takes gradients changes the head. A divided
-    head learns from the batches of all processes at once, and that of this one counts ``share``.
+    not see them. While ``change`` is set, a loss that takes gradients changes the head.
     """
 
     weight: Tensor
@@ -53,7 +49,6 @@ class FullHead(nn.Module):
         self.register_buffer("bias", torch.zeros(labels, device=device))
         self.in_features, self.out_features, self.chunk = width, labels, chunk
         self.change: Change | None = None
-        self.share = 1.0
 
     def loss(
         self, text: Tensor, truth: Tensor, *, weights: Tensor | None = None, scale: float = 1.0
@@ -74,14 +69,6 @@ class FullHead(nn.Module):
     def top(self, text: Tensor, k: int, allowed: Tensor | None = None) -> TopLabels:
         """The ``k`` best labels with their logits, in float32; ``allowed`` has a flag per label."""
         text = text.float()
-        if (shard := shard_of(self)) is None:
-            return self._own_top(text, k, allowed)
-        exchange = Exchange(shard.count, text)
-        own = None if allowed is None else allowed[shard.rows]
-        top = self._own_top(exchange.gather(text), k, own)
-        return TopLabels(*merged_top(shard, exchange, *top, k))
-
-    def _own_top(self, text: Tensor, k: int, allowed: Tensor | None) -> TopLabels:
         columns, scores = text.new_empty((len(text), 0), dtype=torch.int64), text[:, :0]
         for rows in self._chunks():
             logits = functional.linear(text, self.weight[rows].float(), self.bias[rows])
@@ -107,27 +94,6 @@ class FullHead(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The loss and its gradient for ``text``; ``change`` gets that of each chunk in turn."""
         scale /= max(1, len(text))
-        if (shard := shard_of(self)) is None:
-            losses, gradient = self._visit(text, truth, weights, scale, change)
-            return losses.sum(), gradient
-        exchange = Exchange(shard.count, text)
-        factors = text.new_tensor([scale, self.share / shard.count], dtype=torch.float32)
-        scales, shares = exchange.gather(factors.repeat(len(text), 1)).T[:, :, None]
-        everyone, true = exchange.gather(text), exchange.lists(truth, NO_NODE) - shard.rows.start
-        costs = None if weights is None else exchange.lists(weights, 1.0)
-        losses, gradient = self._visit(everyone, true, costs, scales, change, shares)
-        return exchange.send(losses).sum(), exchange.send(gradient).sum(0)
-
-    def _visit(
-        self,
-        text: Tensor,
-        truth: Tensor,
-        weights: Tensor | None,
-        scale: float | Tensor,
-        change: Change | None,
-        shares: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of each document and its gradient; ``shares`` are for what ``change`` gets."""
         hidden = text.to(self.weight.dtype)
         real = valid_nodes(truth) & first_occurrences(truth)
         costs = torch.ones_like(truth, dtype=torch.float32) if weights is None else weights.float()
@@ -154,11 +120,8 @@ class FullHead(nn.Module):
             rounded = slopes.to(self.weight.dtype)
             gradient += rounded @ weight
             if change is not None:
-                if shares is not None:
-                    slopes *= shares
-                    rounded = slopes.to(self.weight.dtype)
                 change(rows, rounded.T @ hidden, slopes.sum(0))
-        return scale * total, gradient
+        return (scale * total).sum(), gradient
 
 
 class FullDescent:

@@ -18,7 +18,6 @@ from torch.nn import functional
 
 from labelgrove.core.arrays import Float32
 from labelgrove.errors import ConfigError
-from labelgrove.nn.heads.sharded import Exchange, merged_top, shard_of
 
 Number = TypeVar("Number", int, float)
 LogitForm: TypeAlias = Literal["auto", "union", "full"]
@@ -109,25 +108,8 @@ def top_labels(scores: Tensor, columns: Tensor | None, mask: Tensor | None, k: i
     return TopLabels(labels.masked_fill(~real, -1), values.masked_fill(~real, 0.0))
 
 
-def top_of_all(hidden: Tensor, head: nn.Module, k: int, allowed: Tensor | None = None) -> TopLabels:
-    """:func:`top_labels` of the scores that a head gives to every label."""
-    if (shard := shard_of(head)) is None:
-        return top_labels(head(hidden), None, allowed, k)
-    exchange = Exchange(shard.count, hidden)
-    own = None if allowed is None else allowed[shard.rows]
-    top = top_labels(head(exchange.states(hidden)), None, own, k)
-    return TopLabels(*merged_top(shard, exchange, *top, k))
-
-
 def full_logits(hidden: Tensor, table: Rows) -> Tensor:
     """Logits of every row of the table: documents x rows, in float32."""
-    if (shard := shard_of(table)) is None:
-        return _all_logits(hidden, table)
-    ids = torch.arange(shard.total, device=hidden.device).repeat(len(hidden), 1)
-    return shortlist_logits(hidden, table, ids, torch.ones_like(ids, dtype=torch.bool))
-
-
-def _all_logits(hidden: Tensor, table: Rows) -> Tensor:
     weight, bias = table.weight, table.bias
     if torch.is_grad_enabled() and not isinstance(table, LabelTable):
         # Such a table takes gradients only on the rows it hands out, even if these are all rows.
@@ -146,22 +128,11 @@ def shortlist_logits(
     many these are; ``full`` with the whole table, which suits tables of which a batch needs a large
     part. All give the same logits; rows on no list get no gradient (with ``full``, zeros).
     """
-    if (shard := shard_of(table)) is None:
-        return _listed_logits(hidden, table, ids, mask, form)
-    exchange = Exchange(shard.count, hidden)
-    places, here = shard.local(exchange.lists(ids.masked_fill(~mask, -1), -1))
-    logits = _listed_logits(exchange.states(hidden), table, places, here, form)
-    return exchange.home(logits.masked_fill(~here, 0.0)).sum(0)[:, : ids.shape[1]]
-
-
-def _listed_logits(
-    hidden: Tensor, table: Rows, ids: Tensor, mask: Tensor, form: LogitForm
-) -> Tensor:
     if form == "auto":
         plain = isinstance(table, LabelTable)
         form = "full" if plain and ids.numel() >= LISTS_PER_TABLE * len(table.weight) else "union"
     if form == "full":
-        return _all_logits(hidden, table).gather(1, ids)
+        return full_logits(hidden, table).gather(1, ids)
     used, places = used_rows(ids, mask, len(table.weight))
     weights = table.rows(used)
     bias = None if table.bias is None else table.biases(used)

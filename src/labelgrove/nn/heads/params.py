@@ -10,10 +10,6 @@ from labelgrove.core.params import Params, param
 from labelgrove.ranking.negatives import Frequencies, label_costs
 from labelgrove.ranking.solver import refuse_idle_propensity
 
-SHARDED = (
-    "divide the rows of the label table, with gradients and optimiser state, among the processes "
-    "that train together"
-)
 # For stages whose loss has labels in it.
 LABEL_WEIGHTS = ("label_weights", "propensity_a", "propensity_b")
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded
-from labelgrove.nn.heads.sharded import shard_of
 
 Combine = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of row ids and gradients
 
@@ -118,23 +117,18 @@ class RowOptimizer:
                     self._random[values.device] = torch.Generator(values.device)
 
     def collect(self, combine: Combine | None = None) -> None:
-        """Takes over gradients; ``combine`` joins those of all processes, if tables are whole."""
+        """Takes over gradients; ``combine`` joins those of all processes."""
         for name, table in self._tables.items():
             for part in ("weight", "bias") if table.bias is not None else ("weight",):
                 rows = table.pending(part)
-                if combine is not None and shard_of(table) is None:
+                if combine is not None:
                     rows = combine(*rows)
                 self._gradients[f"{name}.{part}"] = rows
             table.clear()
 
-    def gradients(self, *, divided: bool = False) -> list[Tensor]:
-        """The collected gradients of whole or of divided tables, to be measured or scaled."""
-        gradients = []
-        for name, (_, gradient) in self._gradients.items():
-            table = self._tables[name.rpartition(".")[0]]
-            if len(gradient) and divided == (shard_of(table) is not None):
-                gradients.append(gradient)
-        return gradients
+    def gradients(self) -> list[Tensor]:
+        """The collected gradients, to be measured or scaled."""
+        return [gradient for _, gradient in self._gradients.values() if len(gradient)]
 
     def step(self, step: RowStep) -> None:
         """Changes the collected rows; the optimiser itself counts its updates."""

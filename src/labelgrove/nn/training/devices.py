@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from labelgrove.core.processes import join, process_count
 from labelgrove.core.resources import current
 from labelgrove.errors import ConfigError
-from labelgrove.nn.heads.sharded import Exchange, divided_tensors
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -139,16 +138,13 @@ class Workers:
         return cls(place, accelerator.process_index, accelerator.num_processes, accelerator)
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """A module whose backward pass leaves all processes' mean gradients, if rows are whole."""
+        """A module whose backward pass leaves all processes' mean gradients."""
         if self.count == 1:
             return module
-        divided = divided_tensors(module)
-        for name, buffer in module.named_buffers():
-            if name not in divided:
-                torch.distributed.broadcast(buffer, src=0)
-        if not any(p.requires_grad for n, p in module.named_parameters() if n not in divided):
+        for buffer in module.buffers():
+            torch.distributed.broadcast(buffer, src=0)
+        if not any(parameter.requires_grad for parameter in module.parameters()):
             return module  # no gradients are shared
-        module._ddp_params_and_buffers_to_ignore = list(divided)  # type: ignore[assignment]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers has a newer name
             wrapped: nn.Module = self.accelerator.prepare_model(module, device_placement=False)
@@ -185,5 +181,7 @@ class Workers:
         """The ids and rows of all processes, in the order of the processes."""
         if self.count == 1:
             return ids, values
-        exchange = Exchange(self.count, ids)
-        return exchange.gather(ids), exchange.gather(values)
+        padded = self.accelerator.pad_across_processes
+        ids, values = self.accelerator.gather((padded(ids, pad_index=-1), padded(values)))
+        real = ids >= 0
+        return ids[real], values[real]

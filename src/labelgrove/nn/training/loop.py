@@ -118,9 +118,7 @@ class _Run:
         self.model, self.updates, self.updates_per_epoch = model, updates, per_epoch
         self.batches, self.evaluate = task.batches, task.evaluate
         self.params, self.workers, self.total = updates.params, updates.workers, updates.total
-        self.writes = self.workers.rank == 0 or bool(updates.divided)
-        if folder is not None and updates.divided and self.workers.rank:
-            folder = folder / f"process-{self.workers.rank}"
+        self.writes = self.workers.rank == 0
         self.checkpoints = None if folder is None else Checkpoints(folder)
         self.best = BestWeights(None if folder is None else folder / "best", writes=self.writes)
         self.progress = self._resume()
@@ -212,9 +210,7 @@ class _Run:
         minutes = self.params.checkpoint_minutes
         if minutes is None or self.checkpoints is None:
             return False
-        due = now - self.saved >= 60 * minutes
-        # Processes that all save must do so after the same update.
-        return bool(self.workers.agree(due)) if self.updates.divided else due
+        return now - self.saved >= 60 * minutes
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started - self.paused
@@ -250,9 +246,7 @@ class _Run:
         try:
             with contextlib.nullcontext() if average is None else average.applied():
                 with torch.no_grad():
-                    # Divided rows are scored by all processes together.
-                    takes_part = self.workers.rank == 0 or self.updates.divided
-                    mine = float(evaluate()) if takes_part else math.nan
+                    mine = float(evaluate()) if self.writes else math.nan
                 score = self.workers.agree(mine)
                 best = -math.inf if progress.best_score is None else progress.best_score
                 # Patience begins with averaging: weights that are not averaged yet prove nothing.
@@ -298,23 +292,16 @@ class _Run:
         }
 
     def _save(self) -> None:
-        """Saves a checkpoint; if rows are divided, every process saves one of its own."""
         if self.checkpoints is None or not self.writes:
             return
         progress, updates = self.progress, self.updates
-        loss = self.workers.mean(updates.loss_sum) if updates.divided else updates.loss_sum
-        if not progress.finished and not loss.isfinite().item():
+        if not progress.finished and not updates.loss_sum.isfinite().item():
             return  # the next log line reports that training went wrong
         config: dict[str, object] = {"identity": self._identity(), "progress": asdict(progress)}
         config["numbers"] = updates.numbers()
         rest = {} if progress.finished else updates.tensors()
         part = to_part(config, {"model": self.model.state_dict(), **rest})
-        # If the first process has a checkpoint, all others have theirs.
-        if updates.divided and self.workers.rank == 0:
-            self.workers.all(True)
         self.checkpoints.save(part, step=progress.step)
-        if updates.divided and self.workers.rank != 0:
-            self.workers.all(True)
         needed = progress.best_score is not None and not progress.finished
         self.best.named_by_checkpoint(progress.best_step if needed else None)
 
@@ -362,7 +349,6 @@ class _Run:
         if part is None:
             raise ModelFormatError(
                 f"{self.checkpoints.folder}: process {self.workers.rank} does not see the "
-                f"checkpoint of step {step}; all processes need the same folder, and divided "
-                "tables as many processes as before"
+                f"checkpoint of step {step}; all processes need the same folder"
             )
         return part

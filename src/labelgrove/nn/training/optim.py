@@ -7,7 +7,7 @@ so there is no state to store.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,20 +53,17 @@ def adamw(model: nn.Module, params: LoopParams) -> torch.optim.AdamW | None:
     return torch.optim.AdamW(groups, betas=betas, eps=params.eps, fused=True)
 
 
-def clip_gradients(gradients: Sequence[Tensor], limit: float, norm: Norm | None = None) -> None:
+def clip_gradients(gradients: Sequence[Tensor], limit: float) -> None:
     """Scales gradients in place to a joint norm of at most ``limit``, without a GPU sync."""
     if gradients:
-        factor = (limit / ((norm or joint_norm)(gradients) + 1e-6)).clamp(max=1.0)
+        factor = (limit / (_joint_norm(gradients) + 1e-6)).clamp(max=1.0)
         torch._foreach_mul_(list(gradients), factor)
 
 
-def joint_norm(gradients: Sequence[Tensor]) -> Tensor:
+def _joint_norm(gradients: Sequence[Tensor]) -> Tensor:
     """The norm of all gradients taken as one vector."""
     norm: Tensor = torch.stack(torch._foreach_norm(list(gradients))).norm()
     return norm
-
-
-Norm = Callable[[Sequence[Tensor]], Tensor]
 
 
 @dataclass
@@ -81,11 +78,11 @@ class LossScale:
     good: int = 0
     patience: int = 2000
 
-    def restore(self, gradients: Sequence[Tensor], norm: Norm | None = None) -> bool:
+    def restore(self, gradients: Sequence[Tensor]) -> bool:
         """Divides the gradients by the scale; returns False if this update must be skipped."""
         if gradients:
             torch._foreach_mul_(list(gradients), 1 / self.value)
-            if not (norm or joint_norm)(gradients).isfinite().item():
+            if not _joint_norm(gradients).isfinite().item():
                 self.value, self.good = self.value / 2, 0
                 if self.value < 1e-4:
                     raise ConfigError(

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -20,7 +20,6 @@ from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.heads.full import ONE_PROCESS, FullDescent, FullHead, full_heads
 from labelgrove.nn.heads.row_step import RowStep
 from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
-from labelgrove.nn.heads.sharded import divided_tensors, shard_of
 from labelgrove.nn.training import devices, optim
 from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
 from labelgrove.nn.training.devices import Workers, derived_seed
@@ -75,8 +74,7 @@ def shared(
 class Updates:
     """Makes the ``total`` updates of ``model``.
 
-    No update waits for the GPU: ``loss_sum`` adds up on the device. ``divided`` names the tensors
-    that have only the rows of this process.
+    No update waits for the GPU: ``loss_sum`` adds up on the device.
     """
 
     def __init__(
@@ -92,9 +90,7 @@ class Updates:
         self.params, self.total, self.workers, self.seed = params, total, workers, seed
         device = workers.device
         self.tables, self.full = row_tables(model), full_heads(model)
-        self.divided = divided_tensors(model)
-        self._divided = [p for name, p in model.named_parameters() if name in self.divided]
-        if workers.count > 1 and any(shard_of(head) is None for head in self.full.values()):
+        if workers.count > 1 and self.full:
             raise ConfigError(ONE_PROCESS)
         learns = self.tables or self.full or any(p.requires_grad for p in model.parameters())
         if not learns:
@@ -137,11 +133,10 @@ class Updates:
             self.loss_sum += loss.detach() * weight
         self.rows.collect(self._mean_rows if self.workers.count > 1 else None)
         encoder, head = self._gradients("encoder"), self._gradients("head") + self.rows.gradients()
-        head += self.rows.gradients(divided=True)
-        if self.scale is None or self.scale.restore(encoder + head, self._norm):
+        if self.scale is None or self.scale.restore(encoder + head):
             if self.params.clip_norm is not None:
                 optim.clip_gradients(encoder, self.params.clip_norm)
-                optim.clip_gradients(head, self.params.clip_norm, self._norm)
+                optim.clip_gradients(head, self.params.clip_norm)
             self._descend(step)
         self.rows.clear()
         if self.optimizer is not None:
@@ -195,20 +190,6 @@ class Updates:
         ids, total = sum_by_row(*self.workers.gather_rows(ids, gradient))
         return ids, total / self.workers.count
 
-    def _norm(self, gradients: Sequence[Tensor]) -> Tensor:
-        """The joint norm; rows of divided tables count in all processes."""
-        if not self.divided:
-            return optim.joint_norm(gradients)
-        rows = [p.grad for p in self._divided] + self.rows.gradients(divided=True)
-        numbers = {id(gradient) for gradient in rows}
-        here = [g for g in gradients if id(g) in numbers]
-        whole = [g for g in gradients if id(g) not in numbers]
-        none = torch.zeros((), device=self.workers.device)
-        squares = optim.joint_norm(here).square() if here else none
-        # Every process must get the same bits, or what all of them have would differ in the end.
-        squares = self.workers.mean(squares) * self.workers.count
-        return (squares + (optim.joint_norm(whole).square() if whole else none)).sqrt()
-
     def _descend(self, step: int) -> None:
         params = self.params
         factor = optim.rate_factor(step, self.total, params)
@@ -245,15 +226,11 @@ class Updates:
         self.full_updates += 1
         try:
             for name, head in self.full.items():
-                divided = shard_of(head) is not None
-                if divided:
-                    head.share = weight  # the batches of all processes are one
-                process = (self.workers.rank,) if divided else ()
                 own = replace(
                     self._row_step(step),
                     update=self.full_updates,
-                    share=1.0 if divided else weight,
-                    seed=derived_seed(self.seed, step, number, *process),
+                    share=weight,
+                    seed=derived_seed(self.seed, step, number),
                 )
                 head.change = partial(self.descents[name].change, step=own)
             yield
