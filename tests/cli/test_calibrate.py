@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from labelgrove.cli.options import Inputs, Request
-from labelgrove.cli.predicting import PredictionJob
+from labelgrove.cli.predict import PredictionJob
 from labelgrove.data.formats import ReadOptions
 
 

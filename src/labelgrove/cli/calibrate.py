@@ -36,8 +36,6 @@ def calibrate(
     ] = None,
     out: Annotated[Path | None, Option(help="New model folder to write. Default: MODEL.")] = None,
     inputs: options.Inputs,
-    reading: options.CorpusOptions,
-    as_json: options.Json = False,
 ) -> None:
     """Turn a model's scores into probabilities, with documents that it was not trained on.
 
@@ -56,13 +54,13 @@ def calibrate(
     if not target.endswith("F1"):
         precision = common.number(target, "--target", ", micro-F1, macro-F1 or document-F1")
     loaded = inputs.load(model)
-    documents = inputs.read(loaded, corpus, reading.options("dev"), index=loaded.index_)
+    documents = inputs.corpus(loaded, corpus, "dev", index=loaded.index_)
     given = common.named_settings(settings, ("kind", "per_label"))
     given |= {"by": by, "target": target if precision is None else precision}
     calibration = learn(loaded, documents, k=k, threads=inputs.threads or 0, **given)
     loaded.save(out or model, overwrite=out is None)
     figures = calibration.report or {}
-    if as_json:
+    if inputs.as_json:
         names = ("kind", "by", "score_kind", "threshold")
         facts = {name: getattr(calibration, name) for name in names}
         common.print_json({"model": str(out or model), **facts, **figures})

@@ -33,8 +33,6 @@ def evaluate(
     intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0,
     label_facts: options.LabelFacts,
     inputs: options.Inputs,
-    reading: options.CorpusOptions,
-    as_json: options.Json = False,
 ) -> None:
     """Evaluate a model or a predictions file.
 
@@ -51,7 +49,6 @@ def evaluate(
 
     common.check_device(inputs.device)
     model = existing(common.local_model(model))
-    how = reading.options("test")
     settings: dict[str, Any] = {
         "metrics": metric.split(",") if metric else None,
         "propensity": Propensity(*label_facts.propensity),
@@ -60,10 +57,12 @@ def evaluate(
     }
     if model.is_dir():
         loaded = inputs.load(model)
-        corpus = inputs.read(loaded, test, how, labels=label_facts.labels, index=loaded.index_)
+        given = {"labels": label_facts.labels, "index": loaded.index_}
+        corpus = inputs.corpus(loaded, test, "test", **given)
         with common.spinner(common.stderr_console(), "predicting"):
             measured = evaluate_model(loaded, corpus, threads=inputs.threads, **settings)
     elif not inputs.has_files:
+        how = inputs.options("test")
         index, facts = label_facts.read(how)
         how = replace(how, features=False)
         corpus = common.read_corpus(test, how, labels=label_facts.labels, index=index)
@@ -72,7 +71,7 @@ def evaluate(
         raise ConfigError(
             "--dense and --features work only with a model, not with a predictions file"
         )
-    if as_json:
+    if inputs.as_json:
         common.print_json(measured.to_json())
         return
     common.stdout_console().print(measured.evaluation.table())

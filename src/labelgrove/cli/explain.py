@@ -36,9 +36,7 @@ def explain(
         Path | None,
         Option(help="Training corpus, to show its documents most like a text."),
     ] = None,
-    inputs: Annotated[options.Inputs, options.Without("threads")],
-    as_json: options.Json = False,
-    reading: Annotated[options.CorpusOptions, options.Without("skip_bad")],
+    inputs: Annotated[options.Inputs, options.Without("threads"), options.Without("skip_bad")],
 ) -> None:
     """Show why a model gives a text its labels.
 
@@ -64,7 +62,7 @@ def explain(
         if (rows := len(given["dense"])) != 1:
             raise DataError(f"has {rows:,} rows, but there is only one text", file=inputs.dense)
     if train is not None:
-        how = replace(reading.options(), features=False)  # its texts are shown
+        how = replace(inputs.options(), features=False)  # its texts are shown
         how = common.with_fields_of(loaded, train, how)
         given["corpus"] = common.read_corpus(train, how, index=loaded.index_)
     typed = common.given_document(document, loaded)
@@ -76,7 +74,7 @@ def explain(
         explanations = [explain(loaded, read, name, **given) for name in label]
     else:
         explanations = explain_best(loaded, read, k, **given)
-    if as_json:
+    if inputs.as_json:
         plain = [explanation.to_dict() for explanation in explanations]
         common.print_json({"text": document, "explanations": plain})
         return

@@ -1,6 +1,6 @@
 """Flags that several commands share, declared once: single flags and groups of them.
 
-A command takes a group as one keyword argument, such as ``reading: options.Reading``.
+A command takes a group as one keyword argument, such as ``inputs: options.Inputs``.
 ``add_command`` shows typer the flags of the group instead, in panels.
 """
 
@@ -98,28 +98,6 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Inputs(Machine):
-    """What belongs to documents besides their texts, and what to compute with."""
-
-    features: Given = None
-    dense: Dense = None
-
-    def load(self, model: Path) -> methods.Model:
-        """The model, on the device."""
-        return common.load_model(model, self.device, self.dense, self.features)
-
-    def read(self, model: methods.Model, path: Path, how: ReadOptions, **given: Any) -> Corpus:
-        """The documents, with what the model reads besides texts."""
-        files = {"dense": self.dense, "features": self.features}
-        return common.read_for(model, path, how, **files, **given)
-
-    @property
-    def has_files(self) -> bool:
-        """Whether the documents come with a file of features or vectors."""
-        return self.features is not None or self.dense is not None
-
-
-@dataclass(frozen=True)
 class Where:
     """Where the work is done."""
 
@@ -145,9 +123,25 @@ class Where:
 
         return open_engine(self.engine or "local", address=self.address, workers=self.workers)
 
-    def threads(self, given: int | None) -> int:
+    def worker_threads(self, given: int | None) -> int:
         """The threads of one worker: a Ray worker has one core, unless the user says more."""
         return given or (1 if self.engine == "ray" else 0)
+
+
+@dataclass(frozen=True)
+class Work(Where, Machine):
+    """Where the work is done, and what to compute with."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed."""
+
+    as_json: Json = False
+    quiet: Quiet = False
+    verbose: Annotated[
+        bool, Option("--verbose", help="Also print all metrics, stage times and memory.")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -230,6 +224,29 @@ class CorpusOptions:
             skip_bad=self.skip_bad,
             **values,
         )
+
+
+@dataclass(frozen=True)
+class Inputs(CorpusOptions, Machine):
+    """Documents, what belongs to them besides texts, what to compute with and how to answer."""
+
+    features: Given = None
+    dense: Dense = None
+    as_json: Json = False
+
+    def load(self, model: Path) -> methods.Model:
+        """The model, on the device."""
+        return common.load_model(model, self.device, self.dense, self.features)
+
+    def corpus(self, model: methods.Model, path: Path, part: str, **given: Any) -> Corpus:
+        """The documents, with what the model reads besides texts."""
+        files = {"dense": self.dense, "features": self.features}
+        return common.read_for(model, path, self.options(part), **files, **given)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the documents come with a file of features or vectors."""
+        return self.features is not None or self.dense is not None
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,6 @@ def report(
     ] = 1000,
     label_facts: options.LabelFacts,
     inputs: options.Inputs,
-    reading: options.CorpusOptions,
-    as_json: options.Json = False,
 ) -> None:
     """Write an evaluation as one HTML file with charts, tables and the most wrong documents.
 
@@ -50,7 +48,7 @@ def report(
     check_extra()
     common.check_device(inputs.device)
     common.refuse_existing([out], force=force)
-    how = reading.options("test")
+    how = inputs.options("test")
     paths = [model, *(against or [])]
     loaded = [
         common.load_model(path, inputs.device) if path.is_dir() else existing(path)
@@ -96,7 +94,7 @@ def report(
             training=training,
             slices=values,
         )
-    if as_json:
+    if inputs.as_json:
         common.print_json({"report": str(out), **written.to_dict()})
     console.print(f"report: {out}")
 

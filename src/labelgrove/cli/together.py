@@ -26,8 +26,7 @@ class NetworkTraining:
 
     method: str
     tables: options.Tables
-    device: str
-    threads: int  # of each process; 0 as the settings say
+    work: options.Work
     documents: TrainingData
     out: Path
 
@@ -46,13 +45,18 @@ class NetworkTraining:
             )
         shards_of(self.documents.corpus)
 
-    def start(self, where: options.Where, run: Path, *, quiet: bool) -> Facts:
+    @property
+    def threads(self) -> int:
+        """The threads of each process; 0 as the settings say."""
+        return self.work.worker_threads(self.work.threads)
+
+    def start(self, run: Path, *, quiet: bool) -> Facts:
         """Trains by the workers of an engine, with the run folder that this process has open."""
-        with where.open() as engine, RichProgress() as progress:
+        with self.work.open() as engine, RichProgress() as progress:
             ended = engine.together(
-                partial(self.work, run),
+                partial(self.fit, run),
                 folder=run,
-                device=self.device,
+                device=self.work.device,
                 threads=self.threads,
                 callback=(lambda event: None) if quiet else progress,
             )
@@ -63,16 +67,17 @@ class NetworkTraining:
             )
         return ended
 
-    def work(self, folder: Path, tell: Callback) -> Facts | None:
+    def fit(self, folder: Path, tell: Callback) -> Facts | None:
         """Trains; the first process writes the model and returns its summary."""
         callbacks = [tell] if is_first_process() else []
         with RunFolder(folder, guest=True) as run:
             data, held_out = self._read(callbacks)
             model = create(self.method, self.tables)
-            common.use_device(model, self.device)
+            common.use_device(model, self.work.device)
             usual, model.n_jobs = model.n_jobs, self.threads or model.n_jobs
             model.fit(data, callbacks=callbacks, run=run)
-            wait_for_all(self.device)  # from here on only the first process needs the run folder
+            # From here on only the first process needs the run folder.
+            wait_for_all(self.work.device)
             if not is_first_process():
                 return None
             model.n_jobs = usual  # a worker's share is not the model's

@@ -116,17 +116,12 @@ def train(
         str | None,
         Option(help="Memory limit, e.g. 8G. linear keeps features on disk; others must fit."),
     ] = None,
-    where: options.Where,
-    machine: options.Machine,
-    quiet: options.Quiet = False,
-    verbose: Annotated[
-        bool, Option("--verbose", help="Also print all metrics, stage times and memory.")
-    ] = False,
-    as_json: options.Json = False,
+    work: options.Work,
+    output: options.Output,
 ) -> None:
     """Train a model.
 
-    First prints a plan: sizes, memory, and a time that a small sample measures on this machine.
+    First prints a plan: sizes, memory, and a time that a small sample measures on this work.
     Then trains, and prints how good the model is, how long it took, and what to do next. --plan
     stops after the plan. The method auto starts with linear, tries what may be better on this
     machine, and keeps what held-out documents prefer; Ctrl-C ends it and keeps the best so far.
@@ -143,24 +138,24 @@ def train(
     from labelgrove.core.processes import is_first_process
     from labelgrove.methods import create
 
-    where.check()
-    default = "auto" if where.engine is None else "linear"
-    method, tables = settings.tables(machine.threads, default=default)
+    work.check()
+    default = "auto" if work.engine is None else "linear"
+    method, tables = settings.tables(work.threads, default=default)
     if budget is not None:
         if method != "auto":
             raise ConfigError(f"--budget: is for the method auto, not for {method}")
         tables["budget"] = parse_duration(budget, name="--budget")
     model = create(method, tables)
     limit = None if memory is None else parse_size(memory, name="--memory")
-    quiet = quiet or not is_first_process()
-    training = Training(model, saving, documents, label_tree, limit, where, machine, quiet)
-    shared = where.engine is not None and model.workers != "members"
-    if not (shared and where.engine == "ray" and model.encoders()):
-        common.use_device(model, machine.device)  # Ray's workers may have other devices
+    quiet = output.quiet or not is_first_process()
+    training = Training(model, saving, documents, label_tree, limit, work, quiet)
+    shared = work.engine is not None and model.workers != "members"
+    if not (shared and work.engine == "ray" and model.encoders()):
+        common.use_device(model, work.device)  # Ray's workers may have other devices
     training.check()
     if saving.plan_only:
         plan = training.plan()
-        if as_json:
+        if output.as_json:
             common.print_json(plan.to_json())
         return
     if not shared:
@@ -169,10 +164,10 @@ def train(
         facts = training.together(method, tables)
     else:
         facts = training.shards()
-    if facts is not None and as_json:
+    if facts is not None and output.as_json:
         common.print_json(facts)
     elif facts is not None:
-        print_summary(training.console, facts, verbose=verbose)
+        print_summary(training.console, facts, verbose=output.verbose)
 
 
 @dataclass
@@ -184,8 +179,7 @@ class Training:
     documents: TrainingData
     label_tree: Path | None
     memory: int | None
-    where: options.Where
-    machine: options.Machine
+    work: options.Work
     quiet: bool
 
     @cached_property
@@ -205,7 +199,7 @@ class Training:
                 )
         self.documents.check()
         self.documents.options()
-        if self.where.engine is not None:
+        if self.work.engine is not None:
             for flag, value in (("--plan", self.saving.plan_only), ("--memory", self.memory)):
                 if value:
                     raise ConfigError(f"{flag}: does not work with --engine; leave it out")
@@ -223,7 +217,7 @@ class Training:
 
         if str(self.documents.corpus) != "-":
             existing(self.documents.corpus)  # before a run folder is made next to it
-        device = self.machine.device if self.model.encoders() else None
+        device = self.work.device if self.model.encoders() else None
         with self.saving.opened(device) as run:
             data, held_out = self._read(run)
             data, given = self._with_tree(data)
@@ -233,7 +227,7 @@ class Training:
             elif self.memory is not None:
                 what = f"training {self.model.method} on {len(data):,} documents"
                 require(self.memory, plan.memory_bytes, what)
-            with nullcontext() if self.where.engine is None else self.where.open() as engine:
+            with nullcontext() if self.work.engine is None else self.work.open() as engine:
                 if engine is not None:
                     given["engine"] = engine
                 self._fit(data, given, run)
@@ -269,7 +263,7 @@ class Training:
                 "--engine: a corpus in shards has no matrix; leave out --features"
             )
         with self.saving.opened(None) as run:
-            with self.where.open() as engine:
+            with self.work.open() as engine:
                 data, held_out = documents.shards(partial(read_shards, engine), self.console)
                 self._fit(*self._with_tree(data), run)
             return self._saved(None, held_out)
@@ -278,12 +272,10 @@ class Training:
         """Trains one network by all workers of an engine."""
         from labelgrove.cli.together import NetworkTraining
 
-        threads = self.where.threads(self.machine.threads)
-        out, device = self.saving.folder, self.machine.device
-        training = NetworkTraining(method, tables, device, threads, self.documents, out)
+        training = NetworkTraining(method, tables, self.work, self.documents, self.saving.folder)
         training.check(self.model)
         with self.saving.opened(None) as run:
-            return training.start(self.where, run.path, quiet=self.quiet)
+            return training.start(run.path, quiet=self.quiet)
 
     def _fit(self, data: Corpus | ShardedCorpus, given: dict[str, Any], run: RunFolder) -> None:
         from labelgrove.core.callbacks import RichProgress
@@ -338,7 +330,7 @@ class Training:
 
         stages = [] if run is None else [stage.name for stage in run.status().stages]
         unknown = None  # why no time can be estimated
-        if self.where.engine is not None:
+        if self.work.engine is not None:
             unknown = "workers train several models at the same time"
         elif process_count() > 1:
             unknown = "several processes train together"

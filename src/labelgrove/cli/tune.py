@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,20 @@ from labelgrove.cli.training_data import TrainingData
 from labelgrove.errors import ConfigError
 
 
+@dataclass(frozen=True)
+class Saving:
+    """Where to write the settings, and to keep the search."""
+
+    out: Annotated[Path, Option(help="Config file to write.")] = Path("tuned.toml")
+    run: Annotated[Path | None, Option(help="Folder of the search. Default: OUT.study.")] = None
+    force: options.Force = False
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the search."""
+        return self.run or self.out.with_name(self.out.name + ".study")
+
+
 def tune(
     *,
     documents: TrainingData,
@@ -21,13 +36,9 @@ def tune(
     trials: Annotated[int | None, Option(min=1, help="Stop after this many trials.")] = None,
     metric: Annotated[str, Option(help="Metric to maximise, e.g. P@1 or PSP@5.")] = "nDCG@5",
     settings: options.Settings,
-    out: Annotated[Path, Option(help="Config file to write.")] = Path("tuned.toml"),
-    run: Annotated[Path | None, Option(help="Folder of the search. Default: OUT.study.")] = None,
-    force: options.Force = False,
-    where: options.Where,
-    machine: options.Machine,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    saving: Saving,
+    work: options.Work,
+    output: Annotated[options.Output, options.Without("verbose")],
 ) -> None:
     """Search for better settings of a method.
 
@@ -46,24 +57,24 @@ def tune(
     from labelgrove.experiments.tuning.search import load_optuna, tune
     from labelgrove.methods import create
 
-    console = common.stderr_console(quiet=quiet)
-    where.check()
+    console = common.stderr_console(quiet=output.quiet)
+    work.check()
     parse_duration(budget, name="budget")
-    name, base = settings.tables(machine.threads, default="linear")
+    name, base = settings.tables(work.threads, default="linear")
     space = base.pop("space", None)
     if not isinstance(space, dict | None):
         raise ConfigError(f"{settings.config}: space must be a table, [space]")
-    common.check_device(machine.device)
-    if machine.device != "auto" and create(name, base).encoders():
-        base["device"] = machine.device  # methods without a network have no choice
-    folder = run or out.with_name(out.name + ".study")
-    common.refuse_existing([out], force=force or folder.exists())
+    common.check_device(work.device)
+    if work.device != "auto" and create(name, base).encoders():
+        base["device"] = work.device  # methods without a network have no choice
+    out, folder = saving.out, saving.folder
+    common.refuse_existing([out], force=saving.force or folder.exists())
     load_optuna()  # reading the corpus may take minutes, and would be in vain
     documents.check()
     data, held_out = documents.corpora(console)
     part = "a tenth of the documents" if held_out is None else documents.dev
     console.print(f"tuning {name} for {budget} by {metric} on {part}; study folder: {folder}")
-    opened = nullcontext() if where.engine is None else where.open()
+    opened = nullcontext() if work.engine is None else work.open()
     with common.resumable(folder), opened as engine, RichProgress() as progress:
         result = tune(
             name,
@@ -77,7 +88,7 @@ def tune(
             folder=folder,
             seed=settings.seed or 0,
             engine=engine,
-            callbacks=[] if quiet else [progress],
+            callbacks=[] if output.quiet else [progress],
             say=console.print,
         )
     write_file(out, result.to_toml().encode(), exclusive=False)
@@ -87,7 +98,7 @@ def tune(
     reuse = [] if held_out is None else ["--run", str(folder / "stages")]
     table = ["--all-labels"] if documents.all_labels else []
     command = shlex.join(train + table + reuse)
-    if as_json:
+    if output.as_json:
         common.print_json(result.to_json() | {"config": str(out), "next": [command]})
         return
     stdout = common.stdout_console()

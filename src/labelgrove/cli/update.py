@@ -11,7 +11,7 @@ from typer import Argument, Option
 from labelgrove.cli import common, options
 from labelgrove.cli.training_data import one_each
 from labelgrove.core.durations import format_duration
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 
 if TYPE_CHECKING:
     from labelgrove.methods.base import Model
@@ -40,9 +40,7 @@ def update(
         list[Path] | None, Option(help="The vectors of DATA. Give a second file for --train.")
     ] = None,
     settings: options.Set = None,
-    machine: options.Machine,
-    reading: options.CorpusOptions,
-    as_json: options.Json = False,
+    inputs: Annotated[options.Inputs, options.Without("features"), options.Without("dense")],
 ) -> None:
     """Add new documents and new labels to a model without training it from scratch.
 
@@ -73,9 +71,9 @@ def update(
     vectors = one_each("--dense", dense, corpora)
     common.check_model_folder(out, force=force)
     params = GrowthParams.from_dict(merge_settings({}, settings or []), "growth")
-    loaded = common.load_model(model, machine.device, features=features[0] if features else None)
-    if machine.threads is not None:
-        loaded.n_jobs = machine.threads
+    loaded = common.load_model(model, inputs.device, features=features[0] if features else None)
+    if inputs.threads is not None:
+        loaded.n_jobs = inputs.threads
     growth: Growth | None = None
     documents = old = None
     rejected: list[str] = []
@@ -86,20 +84,12 @@ def update(
         documents, rejected = answers.corpus(loaded), answers.rejected()
         skipped = f", {answers.bad_lines:,} unreadable lines" if answers.bad_lines else ""
         console.print(f"{feedback}: what people chose for {len(documents):,} texts{skipped}")
-    how = reading.options()
+    how = inputs.options()
     if data is not None:
         files = {"dense": vectors[0], "features": matrices[0]}
         documents = common.read_for(loaded, data, how, labels=labels, **files)
     if train is not None:
-        try:
-            old = common.read_for(loaded, train, how, dense=vectors[1], features=matrices[1])
-        except DataError as error:
-            if reading == options.CorpusOptions():
-                raise
-            raise DataError(
-                f"{error}. --text-field, --labels-field, --format and --read apply to both DATA "
-                "and --train; convert them to one format with labelgrove data convert"
-            ) from error
+        old = common.read_for(loaded, train, how, dense=vectors[1], features=matrices[1])
     wall, cpu = time.perf_counter(), time.process_time()
     with RichProgress() as progress:
         arguments: dict[str, Any] = {"params": params, "callbacks": [progress]}
@@ -111,7 +101,7 @@ def update(
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     assert growth is not None
     loaded.save(out, overwrite=force)
-    if as_json:
+    if inputs.as_json:
         facts = {"model": str(out), "labels": len(loaded.index_), **growth.to_json()}
         common.print_json(facts | {"seconds": round(wall, 3), "cpu_seconds": round(cpu, 3)})
         return
