@@ -146,8 +146,7 @@ def grow(method: str, folder: Path) -> None:
 
 def export(method: str, folder: Path) -> None:
     pytest.importorskip("onnxruntime")
-    encoded = {"linear-vectors": "parabel-pretrained"}  # word vectors need no export
-    labelgrove.export(fitted(encoded.get(method, method)), folder / "exported")
+    labelgrove.export(fitted(method), folder / "exported")
 
 
 def tune(method: str, _: Path) -> None:

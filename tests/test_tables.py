@@ -111,7 +111,7 @@ def small(settings: dict[str, Any], encoders: dict[str, Path]) -> dict[str, Any]
         return str(encoders.get(name) or encoders[name.partition("-")[0]])
 
     method = settings["method"]
-    if "word2vec" in (method, settings.get("vectors", {}).get("kind")) or "encoder" not in settings:
+    if "encoder" not in settings:
         return settings
     given = {k: v for k, v in settings.items() if k != "method"}
     result = made_small(method, {"heads": {}, "training": {}} | given)

@@ -61,7 +61,6 @@ _NAMES = {
     "serve.client": ("Client",),
     "text.feeding": ("text_analyzer",),
     "text.tfidf": ("Tfidf", "TfidfParams"),
-    "text.word2vec": ("Word2vecParams",),
 }
 _HOME = {name: f"labelgrove.{module}" for module, names in _NAMES.items() for name in names}
 
@@ -115,7 +114,6 @@ if TYPE_CHECKING:  # a name is public if its import repeats it
     from labelgrove.text.feeding import text_analyzer as text_analyzer
     from labelgrove.text.tfidf import Tfidf as Tfidf
     from labelgrove.text.tfidf import TfidfParams as TfidfParams
-    from labelgrove.text.word2vec import Word2vecParams as Word2vecParams
 else:
     __all__ = list(_HOME)
 

@@ -94,13 +94,6 @@ def test_an_ensemble_that_learnt_its_weights(tmp_path: Path) -> None:
     assert "weights were chosen by them" in text
 
 
-def test_word_vectors_have_no_encoder_but_need_torch(tmp_path: Path) -> None:
-    settings = ENCODER | {"vectors": {"kind": "word2vec"}}
-    text = card(stored(tmp_path / "words", "linear-vectors", settings))
-    assert "gte-small" not in text and "tokens" not in text
-    assert ".[hub,torch]" in text
-
-
 def test_an_ensemble_needs_what_its_members_need(tmp_path: Path) -> None:
     linear, neural = {"method": "linear"}, {"method": "lightxml"} | ENCODER
     both = card(stored(tmp_path / "both", "ensemble", {"members": [linear, neural]}))

@@ -13,7 +13,7 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.bundle import read_manifest
 from labelgrove.disk.model_folder import load_model
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.methods import create, method_class
 from labelgrove.methods.folders import from_version_1, without_gone
 from labelgrove.methods.settings import check_count, groups_of
@@ -146,6 +146,10 @@ def test_settings_that_have_gone_are_left_out() -> None:
     stored = {"tree": {"label_features": "pii"}, "refined": {"label_features": "pifa,text"}}
     now = {"tree": {"label_features": "pifa"}, "refined": {"label_features": "pifa+text"}}
     assert without_gone(stored) == now
+    stored = {"vectors": {"kind": "word2vec"}, "word2vec": {"width": 8}}
+    with pytest.raises(ModelFormatError, match="word2vec"):
+        without_gone({"members": [stored]})
+    assert without_gone(stored | {"vectors": "both"}) == {"vectors": "both"}
     for method, table, name, default, other in (
         ("cascadexml", "heads", "name_logit", 0.0, 4.0),
         ("cascadexml", "heads", "soft_targets", False, True),

@@ -132,13 +132,6 @@ def test_tfidf_of_neural_methods_reads_fields(method: str) -> None:
     assert not np.array_equal(scores[0], scores[1])
 
 
-def test_word_vectors_are_made_of_the_texts() -> None:
-    documents, labels, pair = with_fields(60)
-    settings = {"vectors": {"kind": "word2vec", "beside_tfidf": False}}
-    scores = new("linear-vectors", **settings).fit(documents, labels).predict(pair, k=3).scores
-    assert np.array_equal(scores[0], scores[1])
-
-
 def model(kind: str, **heads: Any) -> Any:
     if kind == "lightxml with static negatives":
         tree = {"max_leaf_size": 3, "branching": 2}

@@ -44,10 +44,8 @@ UNREAD: dict[str, set[str]] = {
     # Votes are counted by predictions; nothing is drawn, and tf-idf needs no encoder.
     "neighbours": {"voting", "random_state", "encoder"},
     "neighbours by both": {"voting", "random_state"},
-    # Word vectors need no encoder, and nothing is fine-tuned.
-    "linear-vectors": {
-        *("encoder", "heads", "indexing", "training", "held_out", "search.last_level")
-    },
+    # Nothing is fine-tuned.
+    "linear-vectors": {"heads", "indexing", "training", "held_out", "search.last_level"},
     # One head over all labels needs no tree; without held-out documents there is no baseline, and
     # nothing to return to a ranker.
     "lightxml": {"rerank", "ranker", "tree", "baseline"},

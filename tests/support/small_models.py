@@ -46,10 +46,9 @@ FEW_STEPS = {"max_steps": 24, "batch_size": 32, "lr": 3e-3, "head_lr": 3e-2}
 FEW_UPDATES = {"max_steps": 40, "batch_size": 32, "lr": 3e-3, "head_lr": 3e-2}
 NEURAL: dict[str, dict[str, Any]] = {
     "xtransformer": {"heads": {"dropout": 0.0}, "training": FEW_UPDATES},
-    "linear-vectors": {"word2vec": {"width": 8, "epochs": 2}, "vectors": {"kind": "word2vec"}},
+    "linear-vectors": {"encoder": {"pooling": "mean"}},
     "parabel-pretrained": {"ranker": {"C": 5.0}, "encoder": {"pooling": "mean"}},
     "parabel-pretrained-tfidf": {"tree": {"max_leaf_size": 3}},
-    "parabel-word2vec-tfidf": {"word2vec": {"width": 8, "epochs": 2}},
     "parabel-finetuned-tfidf": {"training": FEW_UPDATES, "n_trees": 1},
     "dual": {"training": {"max_steps": 160, "batch_size": 32, "lr": 1e-2}},
     "lightxml": {"heads": {"dropout": 0.0}},
@@ -115,7 +114,6 @@ CLASSES = [
     "neighbours",
     "matcher",
     "linear-vectors",
-    "parabel-pretrained-tfidf",
     "parabel-finetuned-tfidf",
     "dual",
     "lightxml",

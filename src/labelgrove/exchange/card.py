@@ -85,7 +85,7 @@ def model_card(
         results=list(_results(stored, measured or {}, _one_line(measured_on))),
         extras=_extras(stored),
         source=repr(name or "FOLDER"),
-        tokens=stored.params["encoder"]["max_tokens"] if _reads_by_encoder(stored) else None,
+        tokens=stored.params["encoder"]["max_tokens"] if "encoder" in stored.params else None,
         calibrated="calibration" in stored.parts,
     )
     return f"{card.content.rstrip()}\n"
@@ -97,7 +97,7 @@ def _facts(stored: StoredModel, size: int) -> dict[str, str]:
     if "runtime" in stored.metadata:
         precision = stored.metadata["precision"]
         facts["runs on"] = f"onnxruntime, {precision}; needs neither torch nor transformers"
-    if _reads_by_encoder(stored):
+    if "encoder" in stored.params:
         facts["encoder"] = plain_name(stored.params["encoder"]["encoder"])
     if given := stored.parts["training"].config.get("given", 0):
         facts["features"] = f"a matrix of {given:,} columns, which predictions need"
@@ -159,12 +159,6 @@ def _extras(stored: StoredModel) -> str:
         return "hub,onnx"
     models = (stored.params, *stored.params.get("members", ()))
     return "hub,torch" if any("encoder" in params for params in models) else "hub"
-
-
-def _reads_by_encoder(stored: StoredModel) -> bool:
-    """False where word vectors were learnt: the settings of an encoder are there, but unused."""
-    vectors = stored.params.get("vectors", {})
-    return "encoder" in stored.params and vectors.get("kind") != "word2vec"
 
 
 def _identifier(value: str, field: str) -> str:

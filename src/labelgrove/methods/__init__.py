@@ -92,13 +92,12 @@ METHODS: dict[str, MethodEntry] = {
     "linear-vectors": MethodEntry(
         "labelgrove.methods.linear.vectors",
         "LinearVectors",
-        "linear on text vectors that it makes itself: by an encoder or by word2vec",
+        "linear on text vectors that it makes itself by an encoder",
     ),
     "parabel-pretrained": _parabel_on(
         "pretrained", "vectors of a pretrained encoder", beside_tfidf=False
     ),
     "parabel-pretrained-tfidf": _parabel_on("pretrained", "vectors of a pretrained encoder"),
-    "parabel-word2vec-tfidf": _parabel_on("word2vec", "word2vec of the corpus"),
     "parabel-finetuned-tfidf": _parabel_on("fine-tuned", "vectors of a fine-tuned encoder"),
     "xtransformer": _entry_of(
         "XTransformer",

@@ -111,7 +111,14 @@ def stored_settings(stored: StoredModel, method: str) -> TableView:
 
 def without_gone(params: TableView) -> Table:
     """The settings without those that have gone and did not change predictions."""
-    current = {name: value for name, value in params.items() if name != "return_held_out"}
+    vectors = params.get("vectors")
+    if isinstance(vectors, Mapping) and vectors.get("kind") == "word2vec":
+        raise ModelFormatError(
+            "the model reads vectors of word2vec, which have gone from labelgrove; train linear on "
+            "vectors of your own (dense=)"
+        )
+    gone = "return_held_out", "word2vec"
+    current = {name: value for name, value in params.items() if name not in gone}
     if current.get("label_texts") == "auto":
         current["label_texts"] = None
     for table, values in current.items():

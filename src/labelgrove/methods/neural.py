@@ -98,16 +98,14 @@ def resolve_defaults(
     corpus: Corpus,
     needs: TrainingNeeds | None = None,
     clusters: tuple[int, ...] = (),
-    *,
-    reads_texts: bool = True,
 ) -> M:
     """A copy with values for settings that are "auto", or the model itself if none are.
 
     ``needs`` are those of the method's training, ``clusters`` the widths of its heads above the
-    labels. Unless an encoder ``reads_texts``, only ``features`` follow the corpus.
+    labels.
     """
     derived = dict(choose_features(model.features, corpus).derived)
-    if corpus.texts is not None and reads_texts:
+    if corpus.texts is not None:
         derived = {**_derived(model, corpus, needs or TrainingNeeds(), clusters), **derived}
     if not derived:
         return model

@@ -199,18 +199,12 @@ def test_the_command_line(exported: Path, ready_graph: None, tmp_path: Path) -> 
 
 
 def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
-    from labelgrove.text.word2vec import Word2vec
-
     linear = labelgrove.Linear().fit(["red", "blue"], [["a"], ["b"]])
     with pytest.raises(UnsupportedError, match="needs no torch"):
         labelgrove.export(linear, tmp_path / "out")
     both = labelgrove.Ensemble(members=[linear, linear]).join()
     with pytest.raises(UnsupportedError, match="members one by one"):
         labelgrove.export(both, tmp_path / "out")
-    words = create("linear-vectors", {"vectors": {"kind": "word2vec"}})
-    words.index_, words.embedder_ = linear.index_, Word2vec.__new__(Word2vec)  # as if fitted
-    with pytest.raises(UnsupportedError, match="no encoder to export"):
-        labelgrove.export(words, tmp_path / "out")
     with pytest.raises(NotFittedError):
         labelgrove.export(create("lightxml", tiny_training()), tmp_path / "out")
     with pytest.raises(ConfigError, match="needs a model or a model folder"):

@@ -20,10 +20,7 @@ from support.small_models import NEURAL, NEURAL_VARIANTS, new, planted
 
 TEXT = "item 7 is a red shoe that we sell"
 RERANKED = "cascadexml in three levels"
-NETWORKS = [
-    pytest.param(name, marks=pytest.mark.slow)
-    for name in (*NEURAL, *NEURAL_VARIANTS, "parabel-word2vec-tfidf")
-]
+NETWORKS = [pytest.param(name, marks=pytest.mark.slow) for name in (*NEURAL, *NEURAL_VARIANTS)]
 
 
 @cache

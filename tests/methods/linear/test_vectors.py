@@ -16,7 +16,6 @@ from labelgrove.methods import METHODS, create
 from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
-from labelgrove.text.word2vec import Word2vec, Word2vecParams
 from support.run_logs import computed
 from support.small_models import FEW_UPDATES, planted, stored, tiny_training
 
@@ -27,7 +26,7 @@ def new(method: str, **settings: Any) -> Any:
 
 def test_the_papers_baselines_have_names() -> None:
     names = ["parabel", "parabel-pretrained", "parabel-pretrained-tfidf", "xr-linear"]
-    names += ["parabel-word2vec-tfidf", "parabel-finetuned-tfidf", "xr-linear-cost"]
+    names += ["parabel-finetuned-tfidf", "xr-linear-cost"]
     assert set(names) <= set(METHODS)
     parabel = create("parabel")
     for name in names:
@@ -45,27 +44,18 @@ def test_the_papers_baselines_have_names() -> None:
     assert cost == plain
 
 
-def test_only_a_fine_tuned_encoder_costs_training_and_word_vectors_have_no_estimate() -> None:
-    costs = {
-        kind: new("linear-vectors", vectors={"kind": kind}).cost_estimate(1000, 50)
-        for kind in ("word2vec", "pretrained", "fine-tuned")
-    }
-    assert costs.pop("word2vec") is None
-    assert [cost.encoder.learns > 0 for cost in costs.values()] == [False, True]
+def test_only_a_fine_tuned_encoder_costs_training() -> None:
+    for kind in ("pretrained", "fine-tuned"):
+        cost = new("linear-vectors", vectors={"kind": kind}).cost_estimate(1000, 50)
+        assert (cost.encoder.learns > 0) == (kind == "fine-tuned")
 
 
 @pytest.mark.parametrize("beside", [True, False])
-@pytest.mark.parametrize("kind", ["pretrained", "word2vec"])
-def test_it_is_the_linear_method_on_those_vectors(kind: str, beside: bool) -> None:
+def test_it_is_the_linear_method_on_those_vectors(beside: bool) -> None:
     texts, labels = planted(80)
-    words = {"width": 8, "epochs": 2}
-    vectors = {"kind": kind, "beside_tfidf": beside}
-    model = new("linear-vectors", vectors=vectors, word2vec=words).fit(texts, labels)
-    if kind == "word2vec":
-        dense = Word2vec.fit(texts, Word2vecParams(**words)).transform(texts)
-    else:
-        encoder = load_encoder(EncoderParams(**tiny_training()["encoder"]))
-        dense = embed(encoder, tokenize(texts, encoder, encoder.max_tokens)).astype(np.float16)
+    model = new("linear-vectors", vectors={"beside_tfidf": beside}).fit(texts, labels)
+    encoder = load_encoder(EncoderParams(**tiny_training()["encoder"]))
+    dense = embed(encoder, tokenize(texts, encoder, encoder.max_tokens)).astype(np.float16)
     same = Linear().fit(texts, labels, dense=dense) if beside else Linear().fit(dense, labels)
     expected = (
         same.predict(texts, k=3, dense=dense) if beside else same.predict(np.asarray(dense), k=3)

@@ -1,7 +1,7 @@
 """The linear method on text vectors that it makes itself: the baselines of the neural papers.
 
-Vectors come from an encoder as it is, from one that was fine-tuned as X-Transformer's matcher is,
-or from word2vec on the corpus; they are used alone or beside tf-idf.
+Vectors come from an encoder as it is, or from one that was fine-tuned as X-Transformer's matcher
+is; they are used alone or beside tf-idf.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import check_texts_alone, with_texts
-from labelgrove.data.records import plain_texts
 from labelgrove.disk.stages import Stages
-from labelgrove.errors import UnsupportedError
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
@@ -46,9 +44,8 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import Tfidf, TfidfParams
-from labelgrove.text.word2vec import Word2vec, Word2vecParams
 
-Embedder = Word2vec | Encoder | Network
+Embedder = Encoder | Network
 # What makes vectors, the documents to learn from, and theirs.
 Embedded: TypeAlias = tuple[Embedder, Corpus, DenseBlock]
 
@@ -57,10 +54,10 @@ Embedded: TypeAlias = tuple[Embedder, Corpus, DenseBlock]
 class VectorParams(Params):
     """Where text vectors come from."""
 
-    kind: Literal["pretrained", "fine-tuned", "word2vec"] = param(
+    kind: Literal["pretrained", "fine-tuned"] = param(
         "pretrained",
-        help="an encoder as it comes, one that learnt clusters of the labels first (see the tables "
-        "indexing, heads and training), or word vectors learnt from the corpus",
+        help="an encoder as it comes, or one that learnt clusters of the labels first (see the "
+        "tables indexing, heads and training)",
     )
     beside_tfidf: bool = param(True, help="tf-idf features besides; false = vectors alone")
 
@@ -78,7 +75,6 @@ class LinearVectors(Model):
     workers: ClassVar[Workers] = "processes"
 
     vectors: Group[VectorParams] = group(VectorParams)
-    word2vec: Group[Word2vecParams] = group(Word2vecParams)
     encoder: Group[EncoderParams] = group(EncoderParams)
     training: Group[TrainingParams] = group(TrainingParams)
     indexing: Group[matching.IndexingParams] = group(matching.IndexingParams)
@@ -100,11 +96,8 @@ class LinearVectors(Model):
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
         check_texts_alone(self.method, corpus)
-        make = {
-            "word2vec": self._from_words,
-            "pretrained": self._from_pretrained,
-            "fine-tuned": self._from_fine_tuned,
-        }[self.vectors.kind]
+        tuned = self.vectors.kind == "fine-tuned"
+        make = self._from_fine_tuned if tuned else self._from_pretrained
         embedder, learnt_from, dense = make(corpus, stages)
         rows, vectorizer, read = None, None, without_matrix(corpus)
         if self.vectors.beside_tfidf:
@@ -130,14 +123,6 @@ class LinearVectors(Model):
         self.remember(read, {**stages.reporter.timings, **linear.timings_})
         self.facts_ = replace(self.facts_, width=features.width)
 
-    def _from_words(self, corpus: Corpus, stages: Stages) -> Embedded:
-        assert corpus.texts is not None
-        texts = plain_texts(corpus.texts)
-        words = stages(
-            "word2vec", Word2vec.fit, texts=texts, params=self.word2vec, seed=self.random_state
-        ).value
-        return words, corpus, words.transform(texts)
-
     def _from_pretrained(self, corpus: Corpus, stages: Stages) -> Embedded:
         encoder = load_encoder(self.encoder)
         vectors = stages(
@@ -158,11 +143,7 @@ class LinearVectors(Model):
         return matcher.value.network, data.learnt_from, vectors
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
-        return neural.resolve_defaults(self, corpus, reads_texts=self.vectors.kind != "word2vec")
-
-    def encoders(self) -> list[EncoderParams]:
-        """None for word vectors."""
-        return [] if self.vectors.kind == "word2vec" else [self.encoder]
+        return neural.resolve_defaults(self, corpus)
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:
         documents, terms = with_texts(self.method, X), None
@@ -173,8 +154,6 @@ class LinearVectors(Model):
 
     def _vectors_of(self, texts: Strings) -> DenseBlock:
         embedder = self.embedder_
-        if isinstance(embedder, Word2vec):
-            return embedder.transform(plain_texts(texts))
         encoder = embedder.encoder if isinstance(embedder, Network) else embedder
         tokens = tokenize(texts, encoder, encoder.max_tokens)
         if isinstance(embedder, Network):
@@ -187,19 +166,12 @@ class LinearVectors(Model):
         return tree_growth(self, self.tree.max_leaf_size, reads_names=not self.facts_.given)
 
     def exported_parts(self) -> ExportedParts:
-        if isinstance(self.embedder_, Word2vec):
-            raise UnsupportedError(
-                f"a {self.method} model on word2vec has no encoder to export: its model folder "
-                "needs no transformers as it is"
-            )
         if isinstance(self.embedder_, Network):
             return network_pieces(self.embedder_, self._ranking_parts())
         return ExportedParts(self.embedder_, (-1,), self._ranking_parts())
 
-    def cost_estimate(self, documents: int, labels: int) -> CostEstimate | None:
-        """Vectors, trees and rankers; word vectors are timed as a whole."""
-        if self.vectors.kind == "word2vec":
-            return None
+    def cost_estimate(self, documents: int, labels: int) -> CostEstimate:
+        """Vectors, trees and rankers."""
         fine_tuned = 1.0 if self.vectors.kind == "fine-tuned" else 0.0
         return replace(
             tree_cost_estimate(self, labels, trees=self.n_trees),
@@ -211,11 +183,7 @@ class LinearVectors(Model):
         return linear_space(self.tree) | {"ranker.dense_C": [None, 0.3, 1.0, 3.0, 10.0]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        vectors = matching.BYTES_PER_VECTOR * len(corpus)
-        if self.vectors.kind == "word2vec":
-            linear = Linear(tfidf=self.tfidf, features=self.features)
-            return linear.estimate_memory(corpus) + vectors
-        return neural.estimate_memory(self, corpus) + vectors
+        return neural.estimate_memory(self, corpus) + matching.BYTES_PER_VECTOR * len(corpus)
 
     def _ranking_parts(self) -> dict[str, Part]:
         parts = {f"ranker-{n}": ranker.state() for n, ranker in enumerate(self.rankers_)}
@@ -232,9 +200,7 @@ class LinearVectors(Model):
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         stored = parts["embedder"]
-        if self.vectors.kind == "word2vec":
-            self.embedder_ = Word2vec.from_state(stored)
-        elif self.vectors.kind == "pretrained":
+        if self.vectors.kind == "pretrained":
             self.embedder_ = Encoder.from_state(stored)
         else:
             self.embedder_ = matching.stored_matcher(stored, self.heads)
