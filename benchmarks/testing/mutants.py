@@ -48,7 +48,6 @@ OTHER_TESTS = {
     "cli/predicting.py": ("cli/test_predict_tables.py", "cli/test_train_predict_evaluate.py"),
     "cli/tune.py": ("cli/test_user_errors.py", "cli/test_train_plan.py"),
     "data/inputs.py": ("data/test_frames.py",),
-    "data/shop_words.py": ("data/test_shop.py",),
     "data/formats/*": ("data/formats",),
     "methods/matcher/*": ("methods/matcher",),
     "evaluation/metrics/*": ("evaluation/metrics",),

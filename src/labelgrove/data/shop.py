@@ -1,48 +1,115 @@
 """A made-up shop: any number of product descriptions and labels, generated from a seed.
 
 Document i of a part depends only on (seed, part, i) and the number of labels: counter-based random
-bits (Philox) and integer arithmetic give the same bytes on any machine, one document at a time.
-Popularity follows Zipf's law. Labels occur together because a product has a whole category path,
-departments have their brands and uses, products their usual material, and themes their colour and
-style. The task is hard on purpose: some labels are not mentioned, are paraphrased, or are missing
-although true, and texts mention things that the product is not.
+bits (Philox) make one document at a time. Popularity follows Zipf's law. Labels occur together
+because a product has a whole category path, departments have their brands and uses, products their
+usual material, and themes their colour and style. The task is hard on purpose: some labels are not
+mentioned, are paraphrased, or are missing although true, and texts mention things that the product
+is not.
 
 A label is a category of a tree (department, product, feature, extra, series), an invented brand, or
 a colour, material, use, audience, style or theme. Its meaning is computed from its kind, its number
-and the seed, not stored: ``category-17`` is the same in a shop with three million labels.
+and the seed, not stored: ``category-17`` is the same in a shop with three million labels. Words and
+sentences are in shop_words.txt.
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from labelgrove.data import shop_words as words
+from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.formats.building import TableBuilder, build_corpus
+from labelgrove.data.formats.building import build_corpus
 from labelgrove.data.formats.documents import Document, ReadReport
-from labelgrove.data.shop_words import ATTRIBUTES, Wording, capital, plural
 from labelgrove.data.splits import PARTS, string_hash
 from labelgrove.errors import ConfigError
 
 MIN_LABELS, MAX_LABELS = 10, 100_000_000
-# Random numbers of 32 bits per document (a document draws at most 63). They are made for blocks of
-# documents, because one call of NumPy costs as much as the numbers of a hundred documents.
+# Random numbers per document (it draws at most 63). They are made for blocks of documents, because
+# one call of NumPy costs as much as the numbers of a hundred documents.
 _DRAWS, _BLOCK = 64, 256
 _T = TypeVar("_T")
-_Draw = Callable[[], int]
-DEPARTMENTS = len(words.DEPARTMENT_WORDS)
+_Draw = Callable[[], float]
+Wording = tuple[str, str]  # a label's own words, and other words that mean the same
+
+
+def _sections() -> dict[str, list[str]]:
+    sections: dict[str, list[str]] = {}
+    for line in Path(__file__).with_name("shop_words.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            sections[line.strip("[]")] = lines = []
+        elif line and not line.startswith("#"):
+            lines.append(line)
+    return sections
+
+
+def _pairs(lines: list[str]) -> tuple[Wording, ...]:
+    """Comma-separated ``word=paraphrase`` items; without a paraphrase, a word is its own."""
+    items = (item.strip().split("=") for item in " ".join(lines).strip(", ").split(","))
+    return tuple((parts[0], parts[-1]) for parts in items)
+
+
+def _words(name: str) -> list[str]:
+    return " ".join(_LINES[name]).split()
+
+
+def _by_kind(name: str) -> list[tuple[str, str]]:
+    return [(line.partition(": ")[0], line.partition(": ")[2]) for line in _LINES[name]]
+
+
+_LINES = _sections()
+_STARTS = [number for number, line in enumerate(_LINES["departments"]) if ";" in line]
+# Of each department: its name, hints that give it away without naming it, and its products.
+DEPARTMENT_WORDS = [
+    (name, tuple(hints.split(", ")), _pairs(_LINES["departments"][first + 1 : last]))
+    for first, last in zip(_STARTS, [*_STARTS[1:], None], strict=True)
+    for name, hints in [_LINES["departments"][first].split("; ")]
+]
+FEATURES, EXTRAS = _pairs(_LINES["features"]), _pairs(_LINES["extras"])
+SERIES, CUES = _words("series"), _words("cues")
+THEMES = _words("theme adjectives"), _words("theme nouns")
+BRANDS = [_words(f"brand {part}") for part in ("starts", "middles", "ends")]
+SENTENCES = {kind: tuple(sentences.split(" / ")) for kind, sentences in _by_kind("sentences")}
+DISTRACTORS, FILLERS = tuple(_by_kind("distractors")), tuple(_LINES["fillers"])
+VAGUE_NOUNS = tuple(noun for noun, _ in _pairs(_LINES["vague nouns"]))
+
+
+class Attribute(NamedTuple):
+    """A kind of label, in percent: its share of all labels, and of products that have one."""
+
+    words: tuple[Wording, ...]
+    modifiers: list[str]  # they multiply the words; the first is none
+    share: int
+    frequency: int
+    follows: str  # the kind of thing on which it often depends
+
+
+# Brands take 22 % of all labels, themes 6 %, and categories everything else.
+ATTRIBUTES = {
+    kind: Attribute(_pairs(_LINES[words]), ["", *_words(modifiers)], share, frequency, follows)
+    for kind, words, modifiers, share, frequency, follows in (
+        ("colour", "colours", "shades", 3, 60, "theme"),
+        ("material", "materials", "finishes", 3, 60, "product"),
+        ("use", "uses", "seasons", 3, 40, "department"),
+        ("audience", "audiences", "groups", 2, 35, "department"),
+        ("style", "styles", "moods", 2, 30, "theme"),
+    )
+}
+
+
+DEPARTMENTS = len(DEPARTMENT_WORDS)
 PRODUCTS = DEPARTMENTS * 14
 # Categories are numbered level by level: the first number of each level.
 _FIRST_FEATURED = DEPARTMENTS + PRODUCTS
-_FIRST_EXTENDED = _FIRST_FEATURED + PRODUCTS * len(words.FEATURES)
-_EXTENDED = PRODUCTS * len(words.FEATURES) * len(words.EXTRAS)
+_FIRST_EXTENDED = _FIRST_FEATURED + PRODUCTS * len(FEATURES)
+_EXTENDED = PRODUCTS * len(FEATURES) * len(EXTRAS)
 _FIRST_SERIES = _FIRST_EXTENDED + _EXTENDED
 
 
@@ -88,11 +155,8 @@ def shop_corpus(n: int, *, labels: int = 2000, seed: int = 0, part: str = "train
 
 def shop_label_index(labels: int = 2000, seed: int = 0) -> LabelIndex:
     """The index of all labels of a made-up shop: ids, names, texts, and a group per kind."""
-    shop, builders = Shop(labels, seed), [TableBuilder() for _ in range(3)]
-    for row in shop.rows():
-        for value, builder in zip(row, builders, strict=True):
-            builder.add(value)
-    ids, names, texts = (builder.table() for builder in builders)
+    shop = Shop(labels, seed)
+    ids, names, texts = map(StringTable.from_strings, zip(*shop.rows(), strict=True))
     ranges = {kind: range(start, start + shop.sizes[kind]) for kind, start in shop.starts.items()}
     groups = {kind: columns for kind, columns in ranges.items() if columns}
     return LabelIndex(ids, names=names, texts=texts, groups=groups)
@@ -114,7 +178,7 @@ class Shop:
         if not 0 <= seed < 2**64:
             raise ConfigError(f"seed: must be between 0 and 2^64 - 1, got {seed}")
         self.seed = seed
-        most = len(words.THEMES[0]) * len(words.THEMES[1])
+        most = len(THEMES[0]) * len(THEMES[1])
         others = {"brand": labels * 22 // 100, "theme": min(labels * 6 // 100, most)}
         for kind, (pairs, modifiers, share, *_) in ATTRIBUTES.items():
             others[kind] = min(labels * share // 100, len(pairs) * len(modifiers))
@@ -123,13 +187,9 @@ class Shop:
         self.starts = dict(zip(self.sizes, [0, *self._ends[:-1]], strict=True))
         # A product belongs to a department itself only if there are no other categories.
         self._first = DEPARTMENTS if self.sizes["category"] > DEPARTMENTS else 0
-        kinds = {kind: Zipf(size, 2 if kind == "brand" else 1) for kind, size in others.items()}
-        self._any = {**kinds, "category": Zipf(self.sizes["category"] - self._first, 8)}
-        self._shelf = Zipf(-(-self.sizes["brand"] // DEPARTMENTS), 1)
+        self._drawn = self.sizes | {"category": self.sizes["category"] - self._first}
         # Popular labels need their names again and again; the caches have a fixed size.
         self.category = lru_cache(1 << 14)(self._category)
-        self.brand = lru_cache(1 << 14)(self._brand)
-        self.wording = lru_cache(1 << 13)(self._wording)
         self._hash = lru_cache(1 << 15)(self._hashed)
         self._order = cache(self._shuffled)
         self._nouns = [self._noun(product) for product in range(PRODUCTS)]
@@ -158,10 +218,10 @@ class Shop:
             others += [wording[1] for wording in (category.feature, category.extra) if wording]
             return names[-1], f"{' > '.join(names)}. Also: {', '.join(others)}"
         if kind == "brand":
-            name = self._brand(number)
+            name = self.brand(number)
             department = self._department(number % DEPARTMENTS)[0].lower()
             return name, f"Products by {name}, mostly for {department}"
-        exact, paraphrase = self._wording(kind, number)
+        exact, paraphrase = self.wording(kind, number)
         if kind == "theme":
             name = f"{exact} collection"
             return name, f"The {name}, inspired by {paraphrase}"
@@ -184,12 +244,12 @@ class Shop:
         return names
 
     def _department(self, number: int) -> tuple[str, tuple[str, ...], tuple[Wording, ...]]:
-        return words.DEPARTMENT_WORDS[self._order("department", DEPARTMENTS)[number]]
+        return DEPARTMENT_WORDS[self._order("department", DEPARTMENTS)[number]]
 
     def _noun(self, product: int) -> Wording:
         """The singular noun of a product; its department is ``product % DEPARTMENTS``."""
         department = self._order("department", DEPARTMENTS)[product % DEPARTMENTS]
-        nouns = words.DEPARTMENT_WORDS[department][2]
+        nouns = DEPARTMENT_WORDS[department][2]
         return nouns[self._order(f"nouns {department}", len(nouns))[product // DEPARTMENTS]]
 
     def _category(self, number: int) -> Category:
@@ -202,12 +262,12 @@ class Shop:
             series = _series(digit)
             path.append(number := _FIRST_EXTENDED + parent)
         if number >= _FIRST_EXTENDED:
-            digit, parent = divmod(number - _FIRST_EXTENDED, PRODUCTS * len(words.FEATURES))
-            extra = self._stepped(words.EXTRAS, "extra", parent, digit)
+            digit, parent = divmod(number - _FIRST_EXTENDED, PRODUCTS * len(FEATURES))
+            extra = self._stepped(EXTRAS, "extra", parent, digit)
             path.append(number := _FIRST_FEATURED + parent)
         if number >= _FIRST_FEATURED:
             digit, parent = divmod(number - _FIRST_FEATURED, PRODUCTS)
-            feature = self._stepped(words.FEATURES, "feature", parent, digit)
+            feature = self._stepped(FEATURES, "feature", parent, digit)
             path.append(number := DEPARTMENTS + parent)
         if number >= DEPARTMENTS:
             product = number - DEPARTMENTS
@@ -220,8 +280,8 @@ class Shop:
         stride = 1 + mixed % (len(pairs) - 1)
         return pairs[(mixed // len(pairs) + digit * stride) % len(pairs)]
 
-    def _brand(self, number: int) -> str:
-        starts, middles, ends = words.BRANDS
+    def brand(self, number: int) -> str:
+        starts, middles, ends = BRANDS
         count = len(starts) * len(middles) * len(ends)
         # The multiplier has no common factor with the number of brands, so each name occurs once.
         place, end = divmod((number * 7919 + self._hash("brand")) % count, len(ends))
@@ -230,20 +290,20 @@ class Shop:
         line = number // count  # when all names are used, brands get product lines
         return f"{name} {_series(line - 1)}" if line else name
 
-    def _wording(self, kind: str, number: int) -> Wording:
+    def wording(self, kind: str, number: int) -> Wording:
         """The words of an attribute or a theme."""
         if kind != "theme":
             pairs, modifiers = ATTRIBUTES[kind][:2]
             exact, paraphrase = pairs[self._order(kind, len(pairs))[number % len(pairs)]]
             modifier = modifiers[number // len(pairs)]
             return f"{modifier} {exact}".strip(), f"{modifier} {paraphrase}".strip()
-        adjectives, nouns = words.THEMES
+        adjectives, nouns = THEMES
         step, row = divmod(number, len(adjectives))
         adjective = adjectives[self._order("adjective", len(adjectives))[row]]
         noun = nouns[self._order("noun", len(nouns))[(row + step) % len(nouns)]]
-        one = self._hash("cue", number) % len(words.CUES)
-        other = one + 1 + self._hash("cue 2", number) % (len(words.CUES) - 1)
-        return f"{adjective} {noun}", f"{words.CUES[one]} and {words.CUES[other % len(words.CUES)]}"
+        one = self._hash("cue", number) % len(CUES)
+        other = one + 1 + self._hash("cue 2", number) % (len(CUES) - 1)
+        return f"{adjective} {noun}", f"{CUES[one]} and {CUES[other % len(CUES)]}"
 
     def _shuffled(self, what: str, size: int) -> list[int]:
         """The numbers 0..size-1 in an order that depends on the seed, so that shops differ."""
@@ -260,7 +320,7 @@ class Shop:
             raise ConfigError(f"part: must be one of {', '.join(PARTS)}, got {part!r}")
         if n < 0 or start < 0:
             raise ConfigError(f"documents: must not be negative, got {n} from {start}")
-        draws: list[list[int]] = []
+        draws: list[list[float]] = []
         for number in range(start, start + n):
             block, row = divmod(number, _BLOCK)
             if not draws or row == 0:
@@ -268,171 +328,142 @@ class Shop:
             turn = number // 2 if every_label and number % 2 else None
             yield number, *self._document(iter(draws[row]).__next__, turn)
 
-    def _draws(self, block: int, part: int) -> list[list[int]]:
+    def _draws(self, block: int, part: int) -> list[list[float]]:
         bits = np.random.Philox(
             key=np.array([self.seed, 0x6C6162656C67], np.uint64),
             counter=np.array([0, block, part, 0], np.uint64),
         ).random_raw(_BLOCK * _DRAWS // 2)
         halves = np.stack([bits & np.uint64(0xFFFFFFFF), bits >> np.uint64(32)], axis=1)
-        return halves.reshape(_BLOCK, _DRAWS).tolist()
+        return (halves / 2**32).reshape(_BLOCK, _DRAWS).tolist()
 
     def _document(self, draw: _Draw, turn: int | None = None) -> tuple[str, list[int]]:
         """The text and the labels; with a ``turn``, the label of each kind whose turn it is."""
 
         def popular(kind: str) -> int:
-            drawn = self._any[kind](draw())
-            return drawn if turn is None else turn % self._any[kind].size
+            drawn = self._popular(kind, draw())
+            return drawn if turn is None else turn % self._drawn[kind]
+
+        def say(kind: str, words: str) -> None:
+            sentences.append(_pick(draw(), SENTENCES[kind]).format(words))
 
         def mention(wording: Wording, exact: str, paraphrased: str) -> None:
-            if mentioned := _mention(draw(), wording):
-                sentences.append(
-                    _sentence(draw(), exact if mentioned == wording[0] else paraphrased, mentioned)
-                )
+            if words := _mention(draw(), wording):
+                say(exact if words == wording[0] else paraphrased, words)
 
         category = self.category(self._first + popular("category"))
         department, *between = category.path
         product = category.product
         if product is None:
-            product = department + DEPARTMENTS * _below(draw(), PRODUCTS // DEPARTMENTS)
+            product = department + DEPARTMENTS * int(draw() * (PRODUCTS // DEPARTMENTS))
         true = between[:-1]  # columns of categories are their numbers
         sentences: list[str] = []
 
         # The category path: what the product is, and what is special about it.
-        noun = _mention(draw(), self._nouns[product]) or _pick(draw(), words.VAGUE_NOUNS)
+        noun = _mention(draw(), self._nouns[product]) or _pick(draw(), VAGUE_NOUNS)
         for wording, before in ((category.feature, True), (category.extra, False)):
             if wording:
                 detail = _mention(draw(), wording)
                 if detail == wording[0]:
                     noun = f"{detail} {noun}" if before else f"{noun} {detail}"
                 elif detail:
-                    sentences.append(_sentence(draw(), "detail", detail))
+                    say("detail", detail)
         if category.series:
-            sentences.append(_sentence(draw(), "series", category.series))
+            say("series", category.series)
         name, hints, _ = self._department(department)
         mention((name.lower(), _pick(draw(), hints)), "department", "hint")
 
         brand = self._brand_of(draw, department)
         if turn is not None and self.sizes["brand"]:
             brand = turn % self.sizes["brand"]
-        lead = _pick(
-            draw(), tuple(words.LINES["leads without brand" if brand is None else "leads"])
-        )
-        lead = lead.format(brand=None if brand is None else self.brand(brand), noun=noun)
+        leads = _LINES["leads without brand" if brand is None else "leads"]
+        by = "" if brand is None else self.brand(brand)
+        lead = _pick(draw(), leads).format(brand=by, noun=noun)
         if brand is not None:
             true.append(self.starts["brand"] + brand)
 
         theme = None
-        if (draw() < _chance(25) or turn is not None) and self.sizes["theme"]:
+        if (draw() < 0.25 or turn is not None) and self.sizes["theme"]:
             theme = popular("theme")
             true.append(self.starts["theme"] + theme)
             mention(self.wording("theme", theme), "theme", "cue")
 
         owners = {"theme": theme, "product": product, "department": department}
         for kind, (_, _, _, frequency, owner) in ATTRIBUTES.items():
-            if (draw() < _chance(frequency) or turn is not None) and self.sizes[kind]:
-                if turn is not None:
-                    number = turn % self.sizes[kind]
-                elif draw() < _chance(50) and owners[owner] is not None:
-                    number = self._any[kind](self._hash(kind, owner, owners[owner]) >> 32)
+            if (100 * draw() < frequency or turn is not None) and self.sizes[kind]:
+                if turn is None and draw() < 0.5 and owners[owner] is not None:
+                    number = self._popular(kind, self._hash(kind, owner, owners[owner]) / 2**64)
                 else:
-                    number = self._any[kind](draw())
+                    number = popular(kind)
                 true.append(self.starts[kind] + number)
                 mention(self.wording(kind, number), kind, kind)
 
-        if draw() < _chance(60):
+        if draw() < 0.6:
             sentences.append(self._distractor(draw))
-        sentences += [_pick(draw(), words.FILLERS), _pick(draw(), words.FILLERS)]
-        cut = _below(draw(), len(sentences))
+        sentences += [_pick(draw(), FILLERS), _pick(draw(), FILLERS)]
+        cut = int(draw() * len(sentences))
         text = " ".join([lead, *sentences[cut:], *sentences[:cut]])
-        if draw() < _chance(25):  # a typo
-            place = _below(draw(), len(text) - 1)
+        if draw() < 0.25:  # a typo
+            place = int(draw() * (len(text) - 1))
             text = f"{text[:place]}{text[place + 1]}{text[place]}{text[place + 2 :]}"
 
         # People forget labels: only the leaf is always there.
         own = {category.path[-1]}
-        own |= {label for label in true if turn is not None or draw() < _chance(80)}
-        if draw() < _chance(55):
+        own |= {label for label in true if turn is not None or draw() < 0.8}
+        if draw() < 0.55:
             own.add(department)
         return text, sorted(own)
 
+    def _popular(self, kind: str, share: float) -> int:
+        """A label of this kind by its popularity; of categories, a number below the departments."""
+        return _zipf(share, self._drawn[kind], {"brand": 2, "category": 8}.get(kind, 1))
+
     def _brand_of(self, draw: _Draw, department: int) -> int | None:
-        if draw() >= _chance(85) or not self.sizes["brand"]:
+        if draw() >= 0.85 or not self.sizes["brand"]:
             return None
-        if draw() < _chance(85):
-            brand = self._shelf(draw()) * DEPARTMENTS + department
+        if draw() < 0.85:
+            shelf = -(-self.sizes["brand"] // DEPARTMENTS)
+            brand = _zipf(draw(), shelf, 1) * DEPARTMENTS + department
             return brand if brand < self.sizes["brand"] else None
-        return self._any["brand"](draw())
+        return self._popular("brand", draw())
 
     def _distractor(self, draw: _Draw) -> str:
-        kind, sentence = _pick(draw(), words.DISTRACTORS)
+        kind, sentence = _pick(draw(), DISTRACTORS)
         if kind == "noun":
-            return sentence.format(self._nouns[_below(draw(), PRODUCTS)][0])
+            return sentence.format(self._nouns[int(draw() * PRODUCTS)][0])
         if not self.sizes[kind]:
-            return words.FILLERS[0]
-        number = self._any[kind](draw())
-        return sentence.format(
-            self.brand(number) if kind == "brand" else self.wording(kind, number)[0]
-        )
+            return FILLERS[0]
+        number = self._popular(kind, draw())
+        words = self.brand(number) if kind == "brand" else self.wording(kind, number)[0]
+        return sentence.format(words)
 
 
-class Zipf:
-    """Numbers 0..size-1 with chances proportional to 1 / (number + offset), from 32 random bits.
-
-    The number is ``offset * ((size + offset) / offset) ** u``, rounded down, minus ``offset``. It
-    is computed with integers, because power functions of machines differ in their last bits.
-    """
-
-    def __init__(self, size: int, offset: int) -> None:
-        self.size = size
-        self.offset = offset
-        # 26 bits after the point are far coarser than any difference between logarithms.
-        self.low = round(math.log2(offset) * 2**26)
-        self.span = round(math.log2(max(size, 1) + offset) * 2**26) - self.low
-
-    def __call__(self, bits: int) -> int:
-        exponent = self.low + (bits * self.span >> 32)
-        step, rest = (exponent >> 16) & 1023, exponent & 0xFFFF
-        mantissa = _POWERS[step] + ((_POWERS[step + 1] - _POWERS[step]) * rest >> 16)
-        number = (mantissa << (exponent >> 26) >> 40) - self.offset
-        return min(max(number, 0), self.size - 1)
-
-
-def _powers_of_two() -> list[int]:
-    """2 ** (i / 1024) for i = 0..1024 with 40 bits after the point, rounded down exactly."""
-    root = 2 << 200
-    for _ in range(10):
-        root = math.isqrt(root << 200)
-    powers = [1 << 200]
-    for _ in range(1024):
-        powers.append(powers[-1] * root >> 200)
-    return [power >> 160 for power in powers[:-1]] + [2 << 40]
-
-
-_POWERS = _powers_of_two()
+def _zipf(share: float, size: int, offset: int) -> int:
+    """A number 0..size-1 with a chance proportional to 1 / (number + offset)."""
+    number = int(offset * ((size + offset) / offset) ** share) - offset
+    return min(number, size - 1)
 
 
 def _series(number: int) -> str:
-    again, which = divmod(number, len(words.SERIES))
-    return f"{words.SERIES[which]} {again + 1}" if again else words.SERIES[which]
+    again, which = divmod(number, len(SERIES))
+    return f"{SERIES[which]} {again + 1}" if again else SERIES[which]
 
 
-@cache
-def _chance(percent: int) -> int:
-    return (percent << 32) // 100
+def _pick(share: float, values: Sequence[_T]) -> _T:
+    return values[int(share * len(values))]
 
 
-def _below(bits: int, size: int) -> int:
-    return bits * size >> 32
-
-
-def _pick(bits: int, values: tuple[_T, ...]) -> _T:
-    return values[bits * len(values) >> 32]
-
-
-def _mention(bits: int, wording: Wording) -> str:
+def _mention(share: float, wording: Wording) -> str:
     """The label's own words, other words for it, or nothing."""
-    return wording[bits >= _chance(55)] if bits < _chance(82) else ""
+    return wording[share >= 0.55] if share < 0.82 else ""
 
 
-def _sentence(bits: int, kind: str, mention: str) -> str:
-    return _pick(bits, words.SENTENCES[kind]).format(mention)
+def plural(noun: str) -> str:
+    """The plural of an English noun."""
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return f"{noun}es"
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[0].upper() + text[1:]
