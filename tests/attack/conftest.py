@@ -50,7 +50,7 @@ def calibrated(zygote, base, tmp_path_factory):
     """A calibrated model."""
     folder = tmp_path_factory.mktemp("calibrated")
     shutil.copytree(base, folder, dirs_exist_ok=True)
-    command = ("calibrate", "base", "dev.jsonl", "--set", "per_label=true")
+    command = ("calibrate", "base", "dev.jsonl", "--target", "macro-F1")
     done(zygote("command", *command, folder=str(folder)))
     return folder / "base"
 

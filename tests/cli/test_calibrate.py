@@ -38,8 +38,7 @@ def test_predict_gives_probabilities_and_raw_scores(run, folder, model, calibrat
 
 
 def test_json_info_and_another_folder(run, folder, model, tmp_path):
-    settings = ["--set", "kind=beta", "--set", "per_label=true"]
-    flags = ["--by", "rank", "--target", 0.9, "--k", 5, *settings]
+    flags = ["--by", "rank", "--target", 0.9, "--k", 5, "--set", "kind=beta"]
     out = ["--out", tmp_path / "other", "--json"]
     done = run("calibrate", model, folder / "dev.jsonl", *flags, *out)
     result = json.loads(done.stdout)

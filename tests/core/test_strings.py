@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelgrove.core import strings
-from labelgrove.core.strings import StringTable, nearest_strings, row_numbers
+from labelgrove.core.strings import LONGEST, StringTable, cut, nearest_strings, row_numbers
 from labelgrove.errors import DataError
 
 # Every code point, lone surrogates included.
@@ -115,3 +115,11 @@ def test_the_nearest_strings_of_many_are_found_without_comparing_all(monkeypatch
     assert nearest_strings("Été", ["\ud800", "été"]) == ["été"]
     monkeypatch.setattr(strings, "_MOST_COMPARED", 3)
     assert set(nearest_strings("label 7 of many", names)) == set(names[:3])
+
+
+def test_long_texts_are_cut_and_stay_on_one_line():
+    assert cut("red\n\tshoes ") == "red shoes"
+    assert cut("x" * LONGEST) == "x" * LONGEST
+    assert cut("x" * (LONGEST + 1)) == "x" * (LONGEST - 1) + "…"
+    assert cut(" " * 10_000 + "far") == "…"  # something is there, and it is not read in full
+    assert len(cut("word " * 1_000_000)) <= LONGEST

@@ -171,18 +171,6 @@ def test_thresholds_for_f1_and_for_a_precision():
     assert found.report["at_threshold"]["precision"] == pytest.approx(0.7, abs=0.03)
 
 
-def test_thresholds_per_label_help_where_labels_differ():
-    model = Planted(lambda s, c: np.where(c < 15, s**0.2, s**3))
-    reached = {}
-    for per_label in (False, True):
-        found = calibrate(model, *model.half(True), k=LABELS, per_label=per_label)
-        reached[per_label] = found.report["at_threshold"]["f1"]
-    assert reached[True] > reached[False] + 0.02
-    assert found.label_thresholds is not None
-    assert isinstance(model.calibration_.minimum(), np.ndarray)
-    assert model.predict(["1"], k=9, threshold="auto").counts[0] <= 9
-
-
 TARGETS = {"micro-F1": "micro-F1@set", "macro-F1": "macro-F1@set", "document-F1": "F1@set"}
 
 
@@ -245,8 +233,7 @@ def test_few_documents_per_label_are_told_where_labels_count_the_same():
 @pytest.mark.parametrize("target", TARGETS)
 def test_state_keeps_everything(target):
     model = Planted(squared)
-    own = target != "document-F1"
-    found = calibrate(model, *model.half(True), by="frequency", per_label=own, target=target)
+    found = calibrate(model, *model.half(True), by="frequency", target=target)
     again = Calibration.from_state(found.state())
     texts, _ = model.half(False)
     raw = model.predict(texts, k=9, raw=True)
@@ -281,7 +268,6 @@ def test_what_cannot_be_calibrated_is_refused():
     for options, message in [
         ({"kind": "platt"}, "kind: must be one of"),
         ({"target": "example-F1"}, "target: must be micro-F1, macro-F1, document-F1 or"),
-        ({"target": "document-F1", "per_label": True}, r"per_label: document-F1 .* no thresholds"),
     ]:
         pytest.raises(ConfigError, calibrate, model, texts, truth, **options).match(message)
     with pytest.raises(ConfigError, match="auto needs a calibrated model"):

@@ -7,11 +7,9 @@ from hypothesis import strategies as st
 
 from labelgrove.errors import ConfigError
 from labelgrove.evaluation.calibration import (
-    DRAWN,
     best_threshold,
     check_target,
     expected_sizes,
-    label_thresholds,
     macro_thresholds,
 )
 
@@ -52,16 +50,6 @@ def test_a_wanted_precision_is_reached_with_as_many_labels_as_possible(rows, wan
         assert (scores >= chosen).sum() == (scores >= min(enough)).sum()
     else:
         assert precision_at(scores, hits, chosen) == max(tried.values())
-
-
-def test_labels_with_few_documents_have_no_threshold_of_their_own():
-    columns = np.array([0] * 4 + [1] * 2, np.int32)
-    scores = np.array([0.9, 0.8, 0.3, 0.2, 0.5, 0.4])
-    hits = np.array([True, True, False, False, True, False])
-    true = np.array([2, 1, 5])
-    found = label_thresholds(columns, scores, hits, true, "f1", shared=0.3, fewest=2)
-    assert found[0] == pytest.approx((2 * 0.55 + DRAWN * 0.3) / (2 + DRAWN))
-    assert np.isnan(found[1]) and np.isnan(found[2])  # label 2 was never predicted
 
 
 entries = st.lists(
@@ -105,11 +93,6 @@ def test_a_bin_with_few_hits_has_the_common_threshold():
     assert binned.tolist() == pytest.approx([shared, shared])
     shared, binned = macro_thresholds(columns, scores, hits, true, bins, fewest=1)
     assert binned.tolist() == pytest.approx([0.55, 0.25])
-    columns, true = np.array([0, 0, 1, 1], np.int32), np.array([1, 1])
-    scores, hits = np.array([0.9, 0.2, 0.9, 0.2]), np.array([True, False, True, False])
-    shared = np.array([0.1, 0.8], np.float32)
-    found = label_thresholds(columns, scores, hits, true, "macro-F1", shared=shared, fewest=1)
-    assert found == pytest.approx((0.55 + DRAWN * shared) / (1 + DRAWN))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))

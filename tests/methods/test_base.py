@@ -15,7 +15,6 @@ from labelgrove import (
     RankerParams,
     TreeParams,
     calibrate,
-    records,
 )
 from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import ConfigError, DataError, LabelgroveWarning, NotFittedError
@@ -24,27 +23,6 @@ from labelgrove.methods.explaining.explain import explain, explain_best
 TEXTS = ["red shoes", "blue hat", "red hat", "brown shoes"] * 10
 LABELS = [["shoes"], ["hats"], ["hats", "red"], ["shoes"]] * 10
 HELD_OUT = ["one hat", "a shoes box"] * 10, [["hats"], ["shoes"]] * 10
-
-
-def test_a_model_is_displayed_with_what_it_knows_of_itself() -> None:
-    model = Linear(random_state=3)
-    assert model._repr_html_().startswith("<div><p><b>Linear(random_state=3)</b>")
-    assert "not yet" in model._repr_html_()
-    html = model.fit(TEXTS, LABELS)._repr_html_()
-    assert "<th>labels</th><td>3</td>" in html and "40 documents" in html
-    assert "<th>calibrated</th><td>no</td>" in html
-    calibrate(model, *HELD_OUT)
-    model.dev_metrics_ = {"P@1": 0.5}
-    html = model._repr_html_()
-    assert "yes, threshold 0." in html and "<th>P@1</th><td>50.00%</td>" in html
-
-
-def test_fields_and_long_settings_are_escaped_and_short() -> None:
-    rows = [{"title": text, "<creator>": "Ada"} for text in TEXTS]
-    model = Linear().fit(records(rows, text=["title"], fields=["<creator>"]), LABELS)
-    assert "&lt;creator&gt;" in model._repr_html_()
-    many = Ensemble([Linear(random_state=seed) for seed in range(1, 1000)])
-    assert len(many._repr_html_()) < 1000
 
 
 def test_classes_are_the_ids_in_the_order_of_columns() -> None:

@@ -30,8 +30,7 @@ def calibrate(
         list[str] | None,
         Option(
             "--set",
-            help="kind=isotonic or beta (default: the better fit), per_label=true (thresholds of "
-            "their own for labels with enough documents). Repeatable.",
+            help="kind=isotonic or beta (default: the better fit). Repeatable.",
         ),
     ] = None,
     out: Annotated[Path | None, Option(help="New model folder to write. Default: MODEL.")] = None,
@@ -55,7 +54,7 @@ def calibrate(
         precision = common.number(target, "--target", ", micro-F1, macro-F1 or document-F1")
     loaded = inputs.load(model)
     documents = inputs.corpus(loaded, corpus, "dev", index=loaded.index_)
-    given = common.named_settings(settings, ("kind", "per_label"))
+    given = common.named_settings(settings, ("kind",))
     given |= {"by": by, "target": target if precision is None else precision}
     calibration = learn(loaded, documents, k=k, threads=inputs.threads or 0, **given)
     loaded.save(out or model, overwrite=out is None)

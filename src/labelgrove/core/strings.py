@@ -141,6 +141,15 @@ def nearest_strings(word: str, strings: Iterable[str], most: int = 3) -> list[st
     return [spellings[near] for near in difflib.get_close_matches(folded, spellings, n=most)]
 
 
+LONGEST = 60  # characters of a text that is shown on a line
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    """A text on one line, with dots where it is too long."""
+    line = " ".join(text[: 4 * longest].split())
+    return line if len(line) <= longest and len(text) <= 4 * longest else line[: longest - 1] + "…"
+
+
 def _pairs(data: bytes) -> npt.NDArray[np.int64]:
     """A number for each byte and its successor."""
     codes = np.frombuffer(data, np.uint8).astype(np.int64)

@@ -18,7 +18,7 @@ from labelgrove.data.inputs import (
     labelled_corpus,
     with_fields,
 )
-from labelgrove.errors import ConfigError, DataError, warn
+from labelgrove.errors import DataError, warn
 from labelgrove.evaluation.calibration import (
     By,
     Calibration,
@@ -27,7 +27,6 @@ from labelgrove.evaluation.calibration import (
     check_target,
     groups_of,
     label_groups,
-    label_thresholds,
     macro_thresholds,
 )
 from labelgrove.evaluation.curves import (
@@ -71,8 +70,6 @@ def calibrate(
     by: By = "none",
     k: int = 20,
     target: Target = "micro-F1",
-    per_label: bool = False,
-    fewest: int = 10,
     threads: int | None = None,
 ) -> Calibration:
     """Learns a fitted model's probabilities from documents that it was not trained on.
@@ -81,8 +78,7 @@ def calibrate(
     and ``threshold="auto"`` returns sets of labels that suit the ``target``. "micro-F1" and a
     number, which is a precision, choose one threshold; "macro-F1" one for labels of about the same
     training frequency; "document-F1" takes for each document as many of its best labels as have
-    the largest expected F1. With ``per_label``, labels with at least ``fewest`` of the documents
-    get their own thresholds. ``kind="auto"`` takes the kind of curve that does better on documents
+    the largest expected F1. ``kind="auto"`` takes the kind of curve that does better on documents
     that it was not fitted to. The ``k`` best labels of each document count. The result's ``report``
     compares scores before with probabilities after; these and the sets are measured by
     cross-fitting.
@@ -99,11 +95,6 @@ def calibrate(
     check_target(target)
     checked(kind, Kind, "kind")
     checked(by, By, "by")
-    if per_label and target == "document-F1":
-        raise ConfigError(
-            "per_label: document-F1 chooses labels by document and has no thresholds; leave "
-            "per_label out, or choose macro-F1"
-        )
     if y is None and not isinstance(X, Corpus):
         raise DataError("calibrate needs the true labels of the documents")
     X = with_fields(X, model.facts_.fields)
@@ -122,10 +113,9 @@ def calibrate(
     predictions = model.predict(inputs, k=check_k(k), raw=True, threads=threads)
     judged = judge(predictions, truth, unknown=unknown)
     groups = label_groups(model, by)
-    own = fewest if per_label else None
     bins = frequency_bins(model.facts_.frequencies) if target == "macro-F1" else None
     scale = Scale.of(predictions.scores[predictions.used], predictions.score_kind)
-    data = _Data(judged, scale, by, groups, target, own, bins)
+    data = _Data(judged, scale, by, groups, target, bins)
     if not 0 < data.hits[data.used].sum() < data.used.sum():
         raise DataError(
             "the predicted labels of these documents are all true or all wrong, so there is "
@@ -162,7 +152,6 @@ class _Data:
     by: By
     groups: Int32 | None
     target: Target
-    fewest: int | None  # documents of a label with its own threshold; None: no label has one
     bins: npt.NDArray[np.int8] | None  # of labels that have a threshold in common
 
     @property
@@ -206,18 +195,12 @@ def _fit(data: _Data, kind: CurveKind, rows: Bools) -> Calibration:
     true = round(int(data.judged.sizes.sum()) * rows.sum() / len(rows))
     threshold = best_threshold(scores, hits, true, data.target)
     own = None
-    truth = data.judged.truth[rows]
-    documents = np.bincount(truth.indices, minlength=truth.shape[1])
     if data.bins is not None:
+        truth = data.judged.truth[rows]
+        documents = np.bincount(truth.indices, minlength=truth.shape[1])
         threshold, own = macro_thresholds(
             columns, scores, hits, documents, data.bins, fewest=FEWEST_OF_EACH
         )
-    if data.fewest is not None:
-        common = threshold if own is None else own
-        single = label_thresholds(
-            columns, scores, hits, documents, data.target, shared=common, fewest=data.fewest
-        )
-        own = single if own is None else np.where(np.isnan(single), own, single)
     return replace(
         calibration,
         threshold=threshold,

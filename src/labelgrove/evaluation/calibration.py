@@ -24,10 +24,6 @@ from labelgrove.evaluation.predictions import Predictions, ScoreKind
 Target = Literal["micro-F1", "macro-F1", "document-F1", "f1"] | float
 F1_TARGETS = ("micro-F1", "macro-F1", "document-F1")  # "f1" is an older name of the first
 
-# The shared threshold counts as much as this many documents. Without it, the labels' own thresholds
-# did worse than the shared one on unseen documents.
-DRAWN = 100
-
 
 def check_target(target: object) -> None:
     """Refuses anything but the names of F1 or a precision."""
@@ -70,33 +66,6 @@ def _after(arranged: Float64, ends: Int64, chosen: int) -> float:
     above = float(arranged[ends[chosen]])
     below = float(arranged[ends[chosen + 1]]) if chosen + 1 < len(ends) else 0.0
     return (above + min(below, above)) / 2
-
-
-def label_thresholds(
-    columns: Int32,
-    scores: Float64,
-    hits: Bools,
-    true: Int64,
-    target: Target,
-    *,
-    shared: float | Float32,
-    fewest: int,
-) -> Float32:
-    """A threshold per label with at least ``fewest`` documents, NaN for others.
-
-    The fewer documents a label has (``true``), the nearer its threshold is to the ``shared`` one.
-    """
-    chosen = np.full(len(true), np.nan, np.float32)
-    towards = np.broadcast_to(np.asarray(shared, np.float64), len(true))
-    order = np.argsort(columns, kind="stable")
-    bounds = np.searchsorted(columns[order], np.arange(len(true) + 1))
-    for label in np.flatnonzero(true >= fewest).tolist():
-        rows = order[bounds[label] : bounds[label + 1]]
-        if len(rows):
-            own = best_threshold(scores[rows], hits[rows], int(true[label]), target)
-            weight = true[label] / (true[label] + DRAWN)
-            chosen[label] = weight * own + (1 - weight) * towards[label]
-    return chosen
 
 
 def macro_thresholds(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CSR, Array, Bools, Float32, Int32, MatrixLike, as_csr, entry_rows
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.late import sparse
-from labelgrove.core.notebook import cut, table
+from labelgrove.core.strings import cut
 from labelgrove.core.topk import lists_to_csr, top_k
 from labelgrove.data.corpus import LabelIndex, Strings
 from labelgrove.errors import ConfigError, DataError, MissingPackageError
@@ -269,11 +269,6 @@ class Predictions:
     def __repr__(self) -> str:
         lines = [f"{row}: {', '.join(labels) or 'no label'}" for row, labels in self._shown()]
         return "\n  ".join([f"Predictions({self._summary()})", *lines, *self._hidden()])
-
-    def _repr_html_(self) -> str:
-        shown = [[str(row), *labels] for row, labels in self._shown()]
-        ranks = [str(rank + 1) for rank in range(max(map(len, shown), default=1) - 1)]
-        return table(self._summary(), shown, head=["document", *ranks], notes=self._hidden())
 
     def _summary(self) -> str:
         documents = f"{len(self):,} document{'s' * (len(self) != 1)}"

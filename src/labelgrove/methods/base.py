@@ -28,7 +28,6 @@ from labelgrove.core.aliases import (
 from labelgrove.core.arrays import CSR, Int32
 from labelgrove.core.callbacks import Callback, StageTiming
 from labelgrove.core.late import sparse
-from labelgrove.core.notebook import table
 from labelgrove.core.params import Params, argument_names, refuse_unknown
 from labelgrove.core.part import Part
 from labelgrove.core.resources import using
@@ -564,20 +563,3 @@ class Model:
         from labelgrove.methods.updating import update as updating
 
         return updating.update(self, X, y, **options)
-
-    def _repr_html_(self) -> str:
-        if not self.fitted:
-            return table(repr(self), [["fitted", "not yet"]])
-        facts, calibration = self.facts_, self.calibration_
-        rows = [
-            ["labels", f"{len(self.index_):,}"],
-            ["trained on", f"{facts.documents:,} documents"],
-        ]
-        if facts.fields is not None:
-            rows.append(["fields", str(facts.fields)])
-        if self.created_ is not None:
-            rows.append(["trained at", self.created_])
-        chosen = "no" if calibration is None else f"yes, threshold {calibration.threshold:.3f}"
-        rows.append(["calibrated", chosen])
-        rows += [[name, f"{value:.2%}"] for name, value in (self.dev_metrics_ or {}).items()]
-        return table(repr(self), rows)

@@ -214,9 +214,7 @@ def test_table_and_dict():
     values = {"P@1": 0.5, "P@3": 0.25}
     ev = Evaluation(values, n=2, intervals={"P@1": (0.25, 0.75)}, notes=("a <b>",))
     assert repr(ev) == ev.table()
-    html = ev._repr_html_()
-    assert "<th>P</th><td>50.00 [25.00, 75.00]</td><td>25.00</td>" in html
-    assert "<b>2 documents; percent</b>" in html and "<p>a &lt;b&gt;</p>" in html
+    assert "50.00 [25.00, 75.00]" in repr(ev) and repr(ev).endswith("note: a <b>")
     assert repr(Evaluation({}, n=0)).endswith("0 documents; percent")
 
 

@@ -172,7 +172,7 @@ def test_the_same_bits_for_any_number_of_threads_and_after_loading(
 
 
 def test_everything_else_goes_on_working(model: Linear) -> None:
-    labelgrove.calibrate(model, *planted(60, 5), by="frequency", per_label=True, fewest=3)
+    labelgrove.calibrate(model, *planted(60, 5), by="frequency", target="macro-F1")
     assert model.calibration_ is not None
     before = model.score_labels(QUESTIONS[0], ["kind shoe"])
     growth = model.update(*NEW, params=GrowthParams(retrain="new"))

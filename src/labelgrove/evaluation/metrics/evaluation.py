@@ -9,7 +9,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from labelgrove.core import notebook
 from labelgrove.core.aliases import DocumentInput
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.late import sparse
@@ -114,12 +113,6 @@ class Evaluation:
 
     def __repr__(self) -> str:
         return self.table()
-
-    def _repr_html_(self) -> str:
-        cutoffs, rows = _cells(self.values, self.intervals)
-        cells = [[name, *(row.get(cutoff, "") for cutoff in cutoffs)] for name, row in rows.items()]
-        head = ["", *(f"@{c}" for c in cutoffs)]
-        return notebook.table(self._footer(), cells, head=head, notes=self.notes)
 
     def _footer(self) -> str:
         footer = f"{self.n:,} documents; percent"

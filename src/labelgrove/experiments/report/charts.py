@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from labelgrove.core.notebook import cut
+from labelgrove.core.strings import cut
 from labelgrove.experiments.report.measuring import Report
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from pathlib import Path
 from labelgrove.core.durations import format_duration
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import format_size
-from labelgrove.core.notebook import cut
 from labelgrove.core.params import to_toml
+from labelgrove.core.strings import cut
 from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats.files import replacing

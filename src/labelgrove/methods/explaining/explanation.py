@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from labelgrove.core.aliases import DenseInput, Table, TextInput
 from labelgrove.core.arrays import Int32
-from labelgrove.core.notebook import cut
+from labelgrove.core.strings import cut
 from labelgrove.data.inputs import Documents, documents_of
 from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import ScoreKind
