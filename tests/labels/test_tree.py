@@ -8,10 +8,19 @@ from scipy import sparse
 
 from labelgrove import _native
 from labelgrove.core.arrays import as_csr
+from labelgrove.data.blocks import Blocks
 from labelgrove.data.features import Features
+from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import l2_normalised
-from labelgrove.labels.tree import LabelTree, TreeParams, build_tree, children_of, nodes_needed
+from labelgrove.labels.tree import (
+    LabelTree,
+    TreeParams,
+    build_tree,
+    children_of,
+    halves,
+    nodes_needed,
+)
 from reference.kmeans import balanced_kmeans
 from reference.kway import kway_levels
 from support.blocks import KINDS, as_blocks
@@ -279,3 +288,97 @@ def test_identical_and_few_labels_stay_together():
     tree = build_tree(np.ones((30, 2)), TreeParams(kind="kway", branching=4, max_leaf_size=5))
     assert tree.widths == (1, 1, 30)
     assert build_tree(np.eye(5), TreeParams(kind="kway", max_leaf_size=5)).widths == (5,)
+
+
+def blocks(rows, density=0.1, kind="sparse"):
+    return as_blocks(random_points(rows, 90, density), kind)
+
+
+class Workers(Engine):
+    """Notes how many rows each task was given."""
+
+    def __init__(self, workers):
+        self.workers = workers
+        self.rows = []
+
+    def call(self, function, *arguments, gpu=False):
+        if function.__name__ in ("halve_piece", "split_nodes"):
+            values = [getattr(argument, "value", None) for argument in arguments]
+            self.rows.append(sum(len(value) for value in values if isinstance(value, Features)))
+        return super().call(function, *arguments)
+
+
+@given(
+    rows=st.integers(1, 300),
+    density=st.sampled_from([0.0, 0.02, 0.3]),
+    leaf=st.integers(1, 12),
+    branching=st.integers(2, 5),
+    tree=st.sampled_from(["balanced", "kway"]),
+    kind=st.sampled_from(KINDS),
+    workers=st.sampled_from([1, 3, 9, 70]),
+    size=st.integers(40, 400),
+    seed=st.integers(0, 2**63),
+)
+@settings(max_examples=60)
+def test_trees_have_the_same_bits(rows, density, leaf, branching, tree, kind, workers, size, seed):
+    labels = blocks(rows, density, kind)
+    params = TreeParams(kind=tree, branching=branching, max_leaf_size=leaf, max_depth=5)
+    cut = Blocks.cut(Workers(workers), labels, size)
+    assert build_tree(cut, params, seed=seed) == build_tree(labels, params, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("workers", "tasks"),
+    [(2, [1000] + [125] * 8), (9, [1000] + [125] * 8 + [15, 16, 15, 16, 16, 15, 16, 16] * 8)],
+)
+def test_a_task_gets_only_the_rows_of_its_subtree(workers, tasks):
+    engine = Workers(workers)
+    build_tree(
+        Blocks.cut(engine, blocks(1000), 300),
+        TreeParams(max_leaf_size=2),
+    )
+    assert engine.rows[:9] == tasks[:9]
+    assert sorted(engine.rows[9:]) == sorted(tasks[9:])
+
+
+def test_a_task_gets_only_the_rows_of_nodes_that_are_split():
+    engine, labels = Workers(2), blocks(600)
+    params = TreeParams(kind="kway", branching=5, max_leaf_size=110, max_depth=3)
+    tree = build_tree(Blocks.cut(engine, labels, 300), params)
+    sizes = np.bincount(tree.parents[1][tree.parents[2]])
+    assert engine.rows[0] == 600
+    assert 0 < sizes[sizes > 110].sum() == sum(engine.rows[1:]) < 600
+
+
+def test_a_subtree_of_the_kernel_needs_its_rows_alone():
+    """The promise on which the pieces depend: from a depth at which the kernel copies rows."""
+    labels = blocks(400)
+    parts, layers = labels.parts(), _native.KMEANS_LAYERS_PER_COPY
+    options = {"max_iterations": 20, "seed": 5, "threads": 1}
+    whole = _native.balanced_kmeans(parts, depth=layers + 2, **options)
+    top = _native.balanced_kmeans(parts, depth=layers, **options)
+    bounds = halves(400, layers)
+    for number in range(2**layers):
+        place = slice(bounds[number], bounds[number + 1])
+        own = labels.take(top[place].astype(np.int64))
+        root = 2**layers + number
+        below = _native.balanced_kmeans(own.parts(), depth=2, root=root, **options)
+        np.testing.assert_array_equal(top[place][below], whole[place])
+
+
+def test_progress_reaches_all_labels():
+    calls = []
+    engine = Workers(2)
+    build_tree(
+        Blocks.cut(engine, blocks(500), 100),
+        TreeParams(max_leaf_size=4),
+        progress=lambda *pair: calls.append(pair),
+    )
+    assert calls[-1] == (500, 500)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+def test_errors_are_those_of_one_process():
+    bad = Features(dense=np.full((200, 2), np.nan, np.float32))
+    with pytest.raises(DataError, match=r"label_features: .* contains NaN"):
+        build_tree(Blocks.cut(Workers(2), bad), TreeParams(max_leaf_size=4))

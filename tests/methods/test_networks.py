@@ -21,7 +21,7 @@ from labelgrove.methods.lightxml.net import LightXmlParams  # noqa: E402
 from labelgrove.methods.neural import make_runner  # noqa: E402
 from labelgrove.methods.reranking import Reranker  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
-from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from support.nn_problems import cascade_problem, light_problem  # noqa: E402
 from support.small_models import new, planted, same, stored, tiny_training  # noqa: E402
 

@@ -25,7 +25,7 @@ from labelgrove.methods.lightxml.method import LightXmlHeads
 from labelgrove.methods.neural import comparison, make_runner
 from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.tokens import tokenize
-from labelgrove.nn.heads.ragged import RaggedLabels
+from labelgrove.nn.heads.candidates import RaggedLabels
 from labelgrove.nn.heads.rows import row_tables
 from labelgrove.nn.network import MakeHeads
 from support import small_models

@@ -19,7 +19,7 @@ from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
 from labelgrove.nn.batches.padded import Batch, Batches, Movable, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
-from labelgrove.nn.heads.ragged import RaggedLabels
+from labelgrove.nn.heads.candidates import RaggedLabels
 from labelgrove.nn.training.checkpoint import fill, from_part, to_part
 from labelgrove.nn.training.devices import autocast
 

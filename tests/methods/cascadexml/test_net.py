@@ -17,7 +17,7 @@ from labelgrove.methods.cascadexml.method import (  # noqa: E402
     cascade_tree_params,
 )
 from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams  # noqa: E402
-from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from reference import cascadexml as reference  # noqa: E402
 from reference.metrics import propensity_costs  # noqa: E402
 from support.nn_problems import (  # noqa: E402

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.labels.tree import LabelTree  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
-from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from reference import lightxml as reference  # noqa: E402
 from reference.metrics import propensity_costs  # noqa: E402
 from support.nn_problems import (  # noqa: E402

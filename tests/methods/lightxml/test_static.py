@@ -18,7 +18,7 @@ from labelgrove.methods import create  # noqa: E402
 from labelgrove.methods.lightxml.static import TwoEncoders, best_groups  # noqa: E402
 from labelgrove.methods.neural import make_runner  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
-from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from support.nn_problems import light_problem  # noqa: E402
 from support.run_logs import computed  # noqa: E402
 from support.small_models import planted, stored, tiny_training  # noqa: E402

@@ -14,7 +14,7 @@ from labelgrove.labels.tree import LabelTree  # noqa: E402
 from labelgrove.methods.xrtransformer import net as net_module  # noqa: E402
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.encoders.tokens import Tokens  # noqa: E402
-from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.heads.rows import RowTable  # noqa: E402
 from labelgrove.nn.training.params import LoopParams  # noqa: E402
 from reference import xrtransformer as reference  # noqa: E402

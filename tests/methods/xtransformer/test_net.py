@@ -12,7 +12,7 @@ from scipy import sparse  # noqa: E402
 from labelgrove.core.arrays import as_csr  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.methods.xtransformer.matching import MatcherNet, MatcherParams  # noqa: E402
-from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from labelgrove.ranking.negatives import targets  # noqa: E402
 from reference import xtransformer as reference  # noqa: E402
 from support import nn_problems as problems  # noqa: E402

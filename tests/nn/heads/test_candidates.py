@@ -14,7 +14,7 @@ from labelgrove.labels.tree import LabelTree  # noqa: E402
 from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
 from labelgrove.nn.heads import candidates  # noqa: E402
-from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels  # noqa: E402
+from labelgrove.nn.heads.candidates import NO_NODE, RaggedLabels  # noqa: E402
 from support.nn_problems import random_labels, random_tree  # noqa: E402
 
 seeds = st.integers(0, 2**32 - 1)

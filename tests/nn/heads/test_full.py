@@ -7,13 +7,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.heads.full import (  # noqa: E402
     FullDescent,
     FullHead,
     full_heads,
     weight_type,
 )
-from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from labelgrove.nn.heads.row_step import RowStep  # noqa: E402
 from reference.full_head import DenseHead  # noqa: E402
 

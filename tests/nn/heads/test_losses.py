@@ -5,8 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.heads.losses import document_losses, full_losses, relevance_weights  # noqa: E402
-from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 
 KINDS = ("bce", "squared_hinge")
 REDUCTIONS = ("mean", "sum")

@@ -25,8 +25,8 @@ from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.heads import candidates as lists
 from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads import losses as costing
+from labelgrove.nn.heads.candidates import RaggedLabels
 from labelgrove.nn.heads.params import LabelHeadParams
-from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.network import LabelledBatch, LabelledBatches, labels_of
 from labelgrove.nn.training.params import LoopParams
