@@ -393,3 +393,20 @@ def test_open_requests_are_answered_when_the_server_stops(model_path):
             )
             assert begun.wait(240)
         assert answer.result().status_code == 200 and stopped.is_set()
+
+
+def test_every_answer_has_an_id(client):
+    for path in ("/v1/model", "/healthz", "/", "/nowhere"):
+        given = client.get(path, headers={"x-request-id": "proxy-7.x_Y"})
+        assert given.headers["x-request-id"] == "proxy-7.x_Y"
+        own = [client.get(path).headers["x-request-id"] for _ in range(2)]
+        assert len(set(own)) == 2 and all(len(one) == 16 for one in own)
+    for forged in ("a b", "x" * 65, '{"id": 1}'):
+        answer = client.get("/v1/model", headers={"x-request-id": forged})
+        assert answer.headers["x-request-id"] != forged
+
+
+def test_requests_are_logged_if_asked_for(model_path, capfd):
+    with running({"a": model_path}, access_log=True) as client:
+        client.get("/v1/models/a")
+    assert '"GET /v1/models/a HTTP/1.1" 200' in capfd.readouterr().out

@@ -5,9 +5,9 @@ import resource
 
 import pytest
 
-from labelgrove.serve import connection_limits
-from labelgrove.serve.connection_limits import ConnectionLimits, allow_descriptors
+from labelgrove.serve import protocol
 from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.protocol import ConnectionLimits, allow_descriptors
 from labelgrove.serve.settings import ServeParams
 
 pytestmark = pytest.mark.slow
@@ -47,18 +47,18 @@ def test_addresses_that_left_are_forgotten():
 
 
 def test_few_descriptors_lower_the_limit(monkeypatch, caplog):
-    monkeypatch.setattr(connection_limits, "_open_descriptors", lambda: 20)
+    monkeypatch.setattr(protocol, "_open_descriptors", lambda: 20)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, 256))
     with caplog.at_level(logging.WARNING):
         connections = limits(total=1024, each=256)
-    assert connections.limit == 256 - 20 - connection_limits.REFUSED - connection_limits.SPARE
+    assert connections.limit == 256 - 20 - protocol.REFUSED - protocol.SPARE
     assert connections.limit_per_address == connections.limit // 4
     assert "ulimit -n" in caplog.text
 
 
 def test_the_soft_limit_is_raised_as_far_as_needed(monkeypatch):
     descriptors = {"now": (256, 4096)}
-    monkeypatch.setattr(connection_limits, "_open_descriptors", lambda: 20)
+    monkeypatch.setattr(protocol, "_open_descriptors", lambda: 20)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: descriptors["now"])
     monkeypatch.setattr(resource, "setrlimit", lambda kind, new: descriptors.update(now=new))
     allow_descriptors(1024)

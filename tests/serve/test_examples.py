@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from labelgrove.serve.card_texts import EXAMPLE_CHARS, EXAMPLES, card_examples
+from labelgrove.serve.served import EXAMPLE_CHARS, EXAMPLES, card_examples
 from support.services import fitted, running
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from labelgrove.errors import ConfigError
-from labelgrove.serve.feedback import FeedbackFile
+from labelgrove.serve.models import FeedbackFile
 from labelgrove.serve.problems import Problem
 from support.services import check_problem, running
 
@@ -150,7 +150,7 @@ def test_many_writers_do_not_mix_their_lines(tmp_path):
 
 
 def test_a_lock_held_elsewhere_stops_feedback_and_nothing_else(model_path, tmp_path, monkeypatch):
-    monkeypatch.setattr("labelgrove.serve.feedback.LOCK_SECONDS", 1.0)
+    monkeypatch.setattr("labelgrove.serve.models.LOCK_SECONDS", 1.0)
     body = {"text": "x", "labels": ["red"]}
     with running(model_path, feedback=tmp_path) as client, ThreadPoolExecutor(40) as pool:
         with (tmp_path / "model.jsonl").open("a") as holder:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from labelgrove.serve.page_files import FOLDER, TYPES
+from labelgrove.serve.app import FOLDER, TYPES
 from support.browsing import Visit
 from support.label_reports import made
 from support.services import check_problem, running

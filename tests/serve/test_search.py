@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.serve.search import LabelSearch
+from labelgrove.serve.browse import LabelSearch
 
 pytestmark = pytest.mark.slow
 NAMES = st.lists(st.text("aAbß é\n", max_size=8), min_size=1, max_size=12)

@@ -1,13 +1,15 @@
 """Settings are checked, and the documentation lists them with their defaults."""
 
+import logging
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from labelgrove.errors import ConfigError
 from labelgrove.serve.models import Source
-from labelgrove.serve.run import Settings
+from labelgrove.serve.run import OncePerSecond, Settings
 from labelgrove.serve.settings import ServeParams
 from support.limits import check_settings
 
@@ -54,3 +56,20 @@ def test_worker_processes_get_the_settings_as_they_are():
     sources = [Source("a", Path("caf\udce9")), Source("b", Path("b"), train=Path("t"))]
     settings = Settings(sources, "a", limits, "cpu", 2, ["x"], None)
     assert Settings.from_json(settings.to_json()) == settings
+
+
+def test_a_message_is_written_once_per_second(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("labelgrove.serve.run.time", SimpleNamespace(monotonic=lambda: now[0]))
+    once = OncePerSecond()
+
+    def is_written(message):
+        return once.filter(logging.LogRecord("x", logging.ERROR, "", 0, message, None, None))
+
+    failed = "socket.accept() out of system resource\nsocket: "
+    assert [is_written(f"{failed}{number}") for number in range(3)] == [True, False, False]
+    assert is_written("something else")
+    now[0] += 1.0
+    assert is_written(failed)
+    assert all(is_written(str(number)) for number in range(5000))
+    assert len(once._last) < 2000  # messages that never repeat do not pile up

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from labelgrove import Ensemble, LabelIndex, Linear
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.serve.browse import TreeWalk
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.served import Served
-from labelgrove.serve.trees import TreeWalk
 from support.models import Plain
 from support.services import check_problem, fitted, running
 

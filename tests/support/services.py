@@ -70,7 +70,8 @@ def running(
             return predict(texts, **options)
 
         model.predict = slowly
-    options = uvicorn_options(params) | {"log_level": "critical"}
+    options = uvicorn_options(params)
+    options["log_level"] = options["log_level"] if params.access_log else "critical"
     app = create_app(Models(models, default), params, token=token, hosts=hosts)
     config = uvicorn.Config(app, **options)
     server = uvicorn.Server(config)

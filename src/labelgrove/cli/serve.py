@@ -76,7 +76,7 @@ def serve(
     Example: labelgrove serve en=models/english fi=models/finnish --default fi --feedback said
     """
     from labelgrove.core.params import merge_settings
-    from labelgrove.serve.hosts import is_loopback
+    from labelgrove.serve.hosts import allowed_hosts, is_loopback
     from labelgrove.serve.named import files_by_model, listed, named_models
     from labelgrove.serve.settings import ServeParams
 
@@ -140,16 +140,6 @@ def serve(
         )
         for name, model in named.items()
     ]
-    run.serve(
-        sources,
-        host=host,
-        port=port,
-        workers=workers,
-        token=token,
-        hosts=host_header or (),
-        params=params,
-        default=default,
-        threads=machine.threads,
-        device=machine.device,
-        announce=announce,
-    )
+    hosts, limits = allowed_hosts(host, host_header or ()), params.get_params()
+    how = run.Settings(sources, default, limits, machine.device, machine.threads or 0, hosts)
+    run.serve(how, host=host, port=port, workers=workers, token=token, announce=announce)

@@ -8,13 +8,14 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
+import secrets
 import time
 from collections.abc import Collection
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from labelgrove.serve.hosts import is_allowed
-from labelgrove.serve.logs import REQUEST_ID, request_id, write_access
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem, problem_of
 from labelgrove.serve.settings import ServeParams
@@ -29,6 +30,9 @@ PAGE_FILES = "/page/"
 # Where the routes leave the name of the model that was asked.
 ASKED = "labelgrove.methods"
 NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+REQUEST_ID = b"x-request-id"
+# An id that a proxy or a client has given is kept; anything else could forge lines of a log.
+_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestLimits:
@@ -57,7 +61,9 @@ class RequestLimits:
         started = time.perf_counter()
         status: int | None = None
         body = b""
-        id = request_id(dict(scope["headers"]))
+        id = dict(scope["headers"]).get(REQUEST_ID, b"")
+        if not _ID.fullmatch(id):
+            id = secrets.token_hex(8).encode()
 
         async def recording_send(message: Message) -> None:
             nonlocal status
@@ -92,10 +98,6 @@ class RequestLimits:
             seconds = time.perf_counter() - started
             model = scope.get(ASKED, "")
             self._metrics.count_request(route, status, model, seconds if status == 200 else None)
-            if self._params.access_log:
-                ms = round(1000 * seconds, 3)
-                line = {"route": route, "model": model or None, "status": status, "ms": ms}
-                write_access(scope, id, **line, bytes=len(body))
 
     def _change_open(self, by: int) -> None:
         self._open += by

@@ -10,9 +10,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,11 @@ from fastapi import FastAPI
 from pydantic import TypeAdapter
 
 from labelgrove.errors import ConfigError
-from labelgrove.serve import logs, metrics
+from labelgrove.serve import metrics
 from labelgrove.serve.app import create_app
-from labelgrove.serve.connection_limits import allow_descriptors
 from labelgrove.serve.copies import Copies, own_folder
-from labelgrove.serve.hosts import allowed_hosts
 from labelgrove.serve.models import Models, NamedModel, Source
-from labelgrove.serve.protocol import GuardedProtocol
+from labelgrove.serve.protocol import GuardedProtocol, allow_descriptors
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
 
@@ -38,6 +37,32 @@ log = logging.getLogger(__name__)
 TOKEN, SETTINGS = "LABELGROVE_TOKEN", "LABELGROVE_SERVE_SETTINGS"
 
 
+# What strangers can cause as often as they like: failed accepts, bad requests.
+NOISY = ("asyncio", "uvicorn.error")
+
+
+class OncePerSecond(logging.Filter):
+    """Lets each message through once per second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        # The first words: what follows (sockets, addresses) differs every time.
+        key, now = str(record.msg).partition("\n")[0][:80], time.monotonic()
+        if now - self._last.get(key, -1.0) < 1.0:
+            return False
+        if len(self._last) > 1000:
+            self._last.clear()
+        self._last[key] = now
+        return True
+
+
+once_per_second = OncePerSecond()
+
+
 @dataclass(frozen=True)
 class Settings:
     """What each process of a service does; ``shared`` is a folder for private copies."""
@@ -46,9 +71,9 @@ class Settings:
     default: str | None
     limits: dict[str, Any]
     device: str
-    threads: int
-    hosts: list[str] | None
-    shared: Path | None
+    threads: int  # 0: this process's share of the cores
+    hosts: list[str] | None  # names in the Host header that are answered; None: any
+    shared: Path | None = None
 
     def to_json(self) -> str:
         """For :meth:`from_json`. Limits may be infinite, which pydantic's JSON cannot say."""
@@ -65,9 +90,8 @@ class Settings:
         # Explanations are Python: the event loop waits this long for their thread, several times
         # per request. Python's own 5 ms make answers beside them half as slow again.
         sys.setswitchinterval(0.001)
-        logs.limit_logs()
-        if params.access_log:
-            logs.log_access()
+        for name in NOISY:
+            logging.getLogger(name).addFilter(once_per_second)
         copies = None if self.shared is None else Copies(self.shared, params.copy_mb)
         how: dict[str, Any] = {"device": self.device, "threads": self.threads, "copies": copies}
         models = [
@@ -83,34 +107,25 @@ class Settings:
 
 
 def serve(
-    sources: Sequence[Source],
+    settings: Settings,
     *,
     host: str,
     port: int,
     workers: int = 1,
     token: str | None = None,
-    hosts: Sequence[str] = (),
-    params: ServeParams,
-    default: str | None = None,
-    threads: int | None = None,
-    device: str = "auto",
     announce: Callable[[Models, str], None],
 ) -> None:
-    """Serves until the process is stopped; calls ``announce`` with the models and the address.
-
-    ``hosts`` are more names in the Host header that are answered (see ``hosts.py``).
-    """
-    sources = [source.with_report() for source in sources]
-    names = allowed_hosts(host, hosts)
+    """Serves until the process is stopped; calls ``announce`` with the models and the address."""
+    params = ServeParams.from_dict(settings.limits)
+    sources = [source.with_report() for source in settings.sources]
+    threads = settings.threads or max(1, (os.cpu_count() or 1) // workers)
     allow_descriptors(params.max_connections)
-    threads = threads or max(1, (os.cpu_count() or 1) // workers)
-    limits = params.get_params()
     with ending_cleanly(), own_folder() as shared:
         if shared is None and workers > 1:
             raise ConfigError("--workers needs a writable temporary folder; set TMPDIR to one")
         if shared is None:
             log.warning("no writable temporary folder (TMPDIR): the model is mapped in place")
-        settings = Settings(sources, default, limits, device, threads, names, shared)
+        settings = replace(settings, sources=sources, threads=threads, shared=shared)
         # Loaded even if only workers use it, so that errors are reported here, once.
         models = settings.models()
         socket = _listen(host, port)
@@ -186,9 +201,9 @@ def uvicorn_options(params: ServeParams) -> dict[str, Any]:
         "http": GuardedProtocol,
         "ws": "none",
         "lifespan": "on",
-        "access_log": False,
+        "access_log": params.access_log,
         "server_header": False,
-        "log_level": "warning",
+        "log_level": "info" if params.access_log else "warning",
         "timeout_graceful_shutdown": math.ceil(params.max_seconds) + 1,
         # Loading a model on a busy machine may take longer than uvicorn's default of 5 s, after
         # which it would kill and restart the worker again and again.

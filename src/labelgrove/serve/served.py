@@ -8,7 +8,9 @@ or the folder itself (see ``copies.py``).
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,12 +33,10 @@ from labelgrove.methods.base import Model
 from labelgrove.methods.explaining import explain as explaining
 from labelgrove.methods.fitted import held_out_metrics
 from labelgrove.serve import schema
-from labelgrove.serve.card_texts import card_examples
-from labelgrove.serve.copies import Copies, OpenFiles
+from labelgrove.serve.browse import LabelSearch, TreeWalk, found_label
+from labelgrove.serve.copies import Copies, OpenFiles, read_plain
 from labelgrove.serve.metrics import ModelMetrics
 from labelgrove.serve.problems import Problem
-from labelgrove.serve.search import LabelSearch, found_label
-from labelgrove.serve.trees import TreeWalk
 
 log = logging.getLogger(__name__)
 _LARGEST = 3.4e38
@@ -44,6 +44,9 @@ _LARGEST = 3.4e38
 PIECE = 64
 # Cached masks of allow and deny lists: at most this many, and at most this many bytes.
 _MASKS, _MASK_BYTES = 32, 64 << 20
+# Of the card: bytes and lines to read, texts to take, and their characters.
+CARD_BYTES, CARD_LINES, EXAMPLES, EXAMPLE_CHARS = 1 << 16, 1000, 6, 2000
+_CARD_TEXT = re.compile(r"( *(?:- +)?)text: +(\S.*)")
 FileState = tuple[str, int, int, int]
 
 
@@ -368,3 +371,45 @@ def _state(file: Path) -> FileState | None:
     except OSError:
         return None
     return str(file), status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def card_examples(folder: Path) -> list[str]:
+    """Texts to try, from the model's card; none if anything is wrong with it.
+
+    The front matter of README.md may have them as the Hugging Face Hub does::
+
+        widget:
+        - text: a chopping board of oak
+
+    It is not read as YAML, whose aliases and tags let a stranger's card work without end.
+    """
+    card = (read_plain(folder / "README.md", most=CARD_BYTES) or b"").decode("utf-8", "replace")
+    first, *lines = card.splitlines()[:CARD_LINES] or [""]
+    values: list[str] = []
+    inside, column = False, CARD_BYTES
+    for line in lines if first == "---" else ():
+        if line == "---":
+            break
+        if line[:1] not in (" ", "-", "#"):
+            inside = line.rstrip() == "widget:"
+        elif len(line) - len(line.lstrip()) > column:  # a long text goes on
+            values[-1] += f" {line.strip()}"
+        elif entry := _CARD_TEXT.fullmatch(line) if inside else None:
+            values.append(entry[2].rstrip())
+            column = len(entry[1])
+        else:
+            column = CARD_BYTES
+    texts = [text for text in map(_scalar, values) if 0 < len(text) <= EXAMPLE_CHARS]
+    return texts[:EXAMPLES]
+
+
+def _scalar(value: str) -> str:
+    """A string of YAML; empty if it is something else."""
+    if value[0] == value[-1] == '"':
+        try:
+            return str(json.loads(value))
+        except (ValueError, RecursionError):
+            return ""
+    if value[0] == value[-1] == "'":
+        return value[1:-1].replace("''", "'")
+    return "" if value[0] in "\"'[]{}>|*&!%#@`," else value.partition(" #")[0].rstrip()

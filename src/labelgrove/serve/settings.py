@@ -48,9 +48,7 @@ class ServeParams(Params):
     max_feedback_mb: float = param(
         100.0, gt=0, help="megabytes of the file with feedback; more is refused with 507"
     )
-    access_log: bool = param(
-        False, help="write a line of JSON per request to standard output, without texts"
-    )
+    access_log: bool = param(False, help="write a line per request to standard output")
     page: bool = param(True, help="serve a page to try the model in a browser")
     ticked: bool = param(False, help="the page ticks suggestions that reach the threshold")
 
