@@ -25,6 +25,7 @@ SAMPLES = {
     "odd.parquet": (2_000, "read_file", ("parquet",)),
     "table.xlsx": (2_000, "read_file", ("xlsx",)),
     "pecos": (4_000, "read_file", ("pecos",)),
+    "attentionxml": (2_000, "read_file", ("attentionxml",)),
     "model": (10_000, "use_model", ()),
     **dict.fromkeys(("neighbours", "matcher", "ensemble"), (2000, "use_model", ())),
 }
@@ -46,6 +47,9 @@ def samples(calibrated, tmp_path_factory):
     matrix = sparse.csr_matrix(np.array([[1, 0, 1], [0, 1, 0], [1, 0, 0]], np.float32))
     for name in ("X.trn.npz", "Y.trn.npz"):
         sparse.save_npz(folder / "pecos" / name, matrix)
+    (folder / "attentionxml").mkdir()
+    (folder / "attentionxml" / "train_texts.txt").write_text("a red hat\nshoes\n")
+    (folder / "attentionxml" / "train_labels.txt").write_text("red hats\nblue\n")
     return folder
 
 

@@ -126,21 +126,6 @@ def test_convert_writes_tables_that_come_back(tmp_path, corpus, name):
     assert len(read_corpus(tmp_path / "few.csv")) == 3
 
 
-def test_svmlight_features_may_be_wider_than_the_file(tmp_path):
-    file = tmp_path / "train.svm"
-    file.write_text("0,3 0:1.0\n3 2:0.5\n")
-    run("convert", file, tmp_path / "out.xc", "--format", "svmlight", "--read", "n_features=9")
-    assert (tmp_path / "out.xc").read_text().startswith("2 9 ")
-
-
-def test_convert_features(tmp_path):
-    file = tmp_path / "train.txt"
-    file.write_text("2 3 4\n0,3 0:1.0\n3 2:0.5\n")
-    run("convert", file, tmp_path / "out.xc")
-    again = read_corpus(tmp_path / "out.xc", options=None)
-    assert again.label_lists() == [["0", "3"], ["3"]]
-
-
 def test_sample_is_seeded_and_in_order(corpus, tmp_path):
     for name in ("a", "b"):
         run("sample", corpus, tmp_path / f"{name}.jsonl", "-n", 5, "--seed", 3)

@@ -58,6 +58,7 @@ TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "xc.txt": ("2 5 4\n0,2 1:0.5 3:1.2\n1 0:1e-3\n", "read_file", ("xc",)),
     "svm.txt": ("0,2 1:0.5 3:1.2\n1 0:1e-3 # x\n", "read_file", ("svmlight",)),
     "annif.tsv": ("a text\t<http://a.org/b> <http://a.org/c>\nd\te\n", "read_file", ("annif",)),
+    "plain.txt": ("one\ntwo\r\n", "read_file", ("text",)),
     "answers.jsonl": (json.dumps(ANSWER) + "\n", "evaluate_file", ("corpus.jsonl",)),
     "labels.json": (json.dumps(TREE), "read_label_file", ()),
     "labels.tsv": ("id\tname\tparent\n0\tred\thats\n1\tblue\thats\n", "read_label_file", ()),

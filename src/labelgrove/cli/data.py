@@ -117,29 +117,21 @@ def convert(
     source: Source,
     target: Target,
     *,
-    labels: options.Labels = None,
     force: options.Force = False,
     reading: options.CorpusOptions,
 ) -> None:
     """Convert a corpus to another format, document by document.
 
-    The name of OUTPUT says which: .jsonl, .csv, .parquet, or .xc (features).
+    The name of OUTPUT says which: .jsonl, .csv or .parquet.
 
     Example: labelgrove data convert articles.csv train.jsonl.gz --text-field title,body
     """
-    from labelgrove.data.formats import ReadReport, read_corpus, write_corpus
-    from labelgrove.data.formats.files import bare_name
-    from labelgrove.data.formats.write import EXTENSIONS
+    from labelgrove.data.formats import ReadReport, write_corpus
 
     common.refuse_existing([target], force=force)
     report = ReadReport()
-    how = reading.options()
-    if EXTENSIONS.get(Path(bare_name(target)).suffix.lower()) == "xc":
-        corpus = read_corpus(source, labels=labels, options=how, report=report)
-        write_corpus(corpus, target)
-    else:
-        documents = _documents(source, how, report, texts_needed=True)
-        write_corpus(_progress(documents, "converting"), target)
+    documents = _documents(source, reading.options(), report, texts_needed=True)
+    write_corpus(_progress(documents, "converting"), target)
     common.stderr_console().print(f"{target}: {report}")
 
 
@@ -317,9 +309,7 @@ def _documents(
     if format_of(source, how) not in WITHOUT_TEXTS:
         return iter_documents(source, options=how, report=report)
     if texts_needed:
-        raise DataError(
-            "has features but no texts; use data stats, or data convert to a file .xc", file=source
-        )
+        raise DataError("has features but no texts; only data stats reads it", file=source)
     report.note("features only, no texts")
     corpus = read_corpus(source, labels=False, options=how, report=report)
     return (Document("", labels, None) for labels in corpus.label_lists())

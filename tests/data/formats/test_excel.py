@@ -2,13 +2,10 @@
 
 import contextlib
 import sys
-import warnings
 import zipfile
 from datetime import date
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from labelgrove.data.formats import (
     ReadOptions,
@@ -18,7 +15,7 @@ from labelgrove.data.formats import (
     read_corpus,
     tables,
 )
-from labelgrove.errors import DataError, LabelgroveError, MissingExtraError
+from labelgrove.errors import DataError, MissingExtraError
 
 openpyxl = pytest.importorskip("openpyxl")
 
@@ -93,28 +90,6 @@ def test_the_extra_is_named(tmp_path, monkeypatch):
     path = workbook(tmp_path / "a.xlsx", ["text", "labels"], ["hat", "a"])
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     pytest.raises(MissingExtraError, read_corpus, path).match("Excel files needs the extra")
-
-
-@given(data=st.data())
-@settings(max_examples=25)
-def test_damaged_workbooks_raise_our_errors(tmp_path_factory, data):
-    folder = tmp_path_factory.getbasetemp()
-    with zipfile.ZipFile(workbook(folder / "whole.xlsx", ["text", "labels"], ["hat", 7])) as book:
-        files = {name: bytearray(book.read(name)) for name in sorted(book.namelist())}
-    for _ in range(data.draw(st.integers(1, 3))):
-        content = files[data.draw(st.sampled_from(sorted(files)))]
-        place = data.draw(st.integers(0, len(content)))
-        content[place : place + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=3))
-    path = folder / "damaged.xlsx"
-    with zipfile.ZipFile(path, "w") as book:
-        for name, content in files.items():
-            book.writestr(name, bytes(content))
-    with contextlib.suppress(LabelgroveError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        read_corpus(path)
-    path.write_bytes(data.draw(st.binary(max_size=60)))
-    with contextlib.suppress(LabelgroveError):
-        read_corpus(path)
 
 
 def rebuilt(path, replace=None, **entries):

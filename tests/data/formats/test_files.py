@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scipy import sparse
 
 from labelgrove.core import memory
 from labelgrove.data.corpus import Corpus, LabelIndex
@@ -143,8 +144,9 @@ def test_writing_needs_a_known_format_and_a_folder(tmp_path):
     pytest.raises(ConfigError, write_corpus, [], tmp_path / "a.docx").match("set format")
     with pytest.raises(StorageError, match="cannot be written"):
         write_corpus([], tmp_path / "no" / "a.jsonl")
-    with pytest.raises(DataError, match="features"):
-        write_corpus([Document("x", [])], tmp_path / "a", format="xc")
+    features = Corpus(None, sparse.eye_array(1), LabelIndex("a"), features=sparse.eye_array(1))
+    with pytest.raises(DataError, match="features but no texts"):
+        write_corpus(features, tmp_path / "a.jsonl")
 
 
 def test_missing_files_get_a_hint(tmp_path):

@@ -4,17 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 from labelgrove._native import parse_xc_text
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.formats import (
     ReadOptions,
     ReadReport,
     detect_format,
     iter_documents,
     read_corpus,
-    write_corpus,
 )
 from labelgrove.data.formats import files as files_module
 from labelgrove.data.formats import xc as xc_module
@@ -214,22 +212,6 @@ def test_a_wrong_count_is_noted_where_bad_lines_are_skipped(tmp_path):
     assert report.notes == []
 
 
-def test_files_longer_than_one_block_are_written_whole(tmp_path):
-    rows = 5000
-    corpus = Corpus(
-        None,
-        sparse.csr_array(np.arange(rows)[:, None] % 2 == 0).astype(np.float32),
-        LabelIndex(["0"]),
-        features=sparse.csr_array(np.arange(1, rows + 1, dtype=np.float32)[:, None]),
-    )
-    write_corpus(corpus, tmp_path / "a.txt")
-    again = read_corpus(tmp_path / "a.txt")
-    assert np.array_equal(again.features.sparse.toarray(), corpus.features.sparse.toarray())
-    assert np.array_equal(again.labels.toarray(), corpus.labels.toarray())
-    lines = (tmp_path / "a.txt").read_text().splitlines()
-    assert lines[:3] == ["5000 1 1", "0 0:1.0", " 0:2.0"] and len(lines) == rows + 1
-
-
 def test_lines_cut_by_chunks_and_compressed_files(tmp_path, monkeypatch):
     monkeypatch.setattr(xc_module, "CHUNK", 7)
     body = b"".join(b"%d %d:0.5 4:%d\n" % (i % 3, i % 4, i) for i in range(50))
@@ -250,40 +232,6 @@ def test_evaluation_uses_the_given_index_and_counts_unknown_labels(tmp_path):
     assert corpus.index is index
     assert corpus.labels.toarray().tolist() == [[0, 1], [1, 0]]
     assert corpus.unknown.tolist() == [1, 0] and report.unknown_labels == 1
-
-
-@given(st.integers(1, 6), st.integers(1, 5), st.integers(1, 5), st.data())
-@settings(max_examples=60)
-def test_round_trip(tmp_path_factory, rows, width, labels, data):
-    value = st.floats(width=32, allow_nan=False, allow_infinity=False).filter(lambda x: x != 0)
-    cells = st.lists(st.one_of(st.just(0.0), value), min_size=width, max_size=width)
-    features = data.draw(st.lists(cells, min_size=rows, max_size=rows))
-    marks = st.lists(st.sampled_from([0.0, 1.0]), min_size=labels, max_size=labels)
-    targets = data.draw(st.lists(marks, min_size=rows, max_size=rows))
-    corpus = Corpus(
-        None,
-        sparse.csr_array(np.array(targets, np.float32)),
-        LabelIndex([str(n) for n in range(labels)]),
-        features=sparse.csr_array(np.array(features, np.float32)),
-    )
-    path = tmp_path_factory.mktemp("xc") / "a.txt.gz"
-    write_corpus(corpus, path)
-    again = read_corpus(path, options=ReadOptions(format="xc"))
-    assert again.index == corpus.index
-    assert np.array_equal(again.labels.toarray(), corpus.labels.toarray())
-    assert np.array_equal(again.features.sparse.toarray(), corpus.features.sparse.toarray())
-
-
-def test_what_the_format_cannot_hold_is_refused(tmp_path):
-    texts_only = Corpus.from_lists(["x"], [["a"]])
-    pytest.raises(DataError, write_corpus, texts_only, tmp_path / "a.txt").match("sparse features")
-    weighted = Corpus(
-        None, sparse.csr_array([[0.5]]), LabelIndex("a"), features=sparse.eye_array(1)
-    )
-    pytest.raises(DataError, write_corpus, weighted, tmp_path / "a.txt").match("weights")
-    with pytest.raises(DataError, match="no texts; write xc"):
-        write_corpus(weighted, tmp_path / "a.jsonl")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

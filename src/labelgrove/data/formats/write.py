@@ -1,4 +1,4 @@
-"""Write a corpus as JSON lines, a table or a repository file, and tables for other programs."""
+"""Write a corpus as JSON lines or a table, and tables for other programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from labelgrove.data.formats.documents import Document
 from labelgrove.data.formats.files import bare_name, replacing
 from labelgrove.data.formats.jsonl import document_record, dump_document
 from labelgrove.data.formats.tables import EXCEL_ROWS, join_labels
-from labelgrove.data.formats.xc import write_xc
 from labelgrove.errors import ConfigError, DataError, needing
 
 EXTENSIONS = {
@@ -28,9 +27,6 @@ EXTENSIONS = {
     ".ndjson": "jsonl",
     ".csv": "csv",
     ".parquet": "parquet",
-    ".txt": "xc",
-    ".svm": "xc",
-    ".xc": "xc",
 }
 FIRST_ROWS = 10_000
 
@@ -41,7 +37,7 @@ def write_corpus(
     *,
     format: str | None = None,
 ) -> None:
-    """Writes ``jsonl``, ``csv``, ``parquet`` (texts, ids, labels, weights) or ``xc`` (features).
+    """Writes texts, ids, labels and weights as ``jsonl``, ``csv`` or ``parquet``.
 
     A name that ends in .gz, .xz, .bz2 or .zst means compression. The file appears only when it is
     complete. No format has label names; :func:`write_label_table` saves them.
@@ -57,15 +53,9 @@ def write_corpus(
     format = format or EXTENSIONS.get(Path(bare_name(target)).suffix.lower())
     if format not in EXTENSIONS.values():
         raise ConfigError(
-            f"{target}: unknown format; use a name that ends in .jsonl, .csv, .parquet or .xc, or "
-            "set format"
+            f"{target}: unknown format; use a name that ends in .jsonl, .csv or .parquet, or set "
+            "format"
         )
-    if format == "xc":
-        if not isinstance(corpus, Corpus):
-            raise DataError("the repository format needs a Corpus with features", file=target)
-        with replacing(target) as file:
-            write_xc(corpus, file, target)
-        return
     documents = corpus_documents(corpus) if isinstance(corpus, Corpus) else corpus
     if format in ("csv", "parquet"):
         write_table(documents, target, format)
@@ -117,7 +107,7 @@ def _row(document: Document, format: str) -> JsonObject:
 def corpus_documents(corpus: Corpus) -> Iterator[Document]:
     """The documents of a corpus that has texts; with weights if these are not all 1."""
     if corpus.texts is None:
-        raise DataError("this corpus has features but no texts; write xc")
+        raise DataError("this corpus has features but no texts, and only texts can be written")
     rows = label_rows(corpus.labels, corpus.index.ids)
     for row, (text, labels) in enumerate(zip(corpus.texts, rows, strict=True)):
         yield Document(text, labels, (corpus.ids[row] or None) if corpus.ids is not None else None)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -245,31 +244,3 @@ def _joined(arrays: list[Array], dtype: npt.DTypeLike) -> Array:
 
 def _csr(data: Array, indices: Array, counts: Array, width: int) -> CSR:
     return narrow_csr(data, indices, offsets(counts), (len(counts), width))
-
-
-def write_xc(corpus: Corpus, file: IO[bytes], path: Path) -> None:
-    """Writes features and label columns as a repository file, which has no ids and names."""
-    if corpus.features is None or corpus.features.sparse is None:
-        reason = "the repository format needs sparse features, and this corpus has none"
-        raise DataError(f"{reason}; write jsonl", file=path)
-    if np.any(corpus.labels.data != 1):
-        raise DataError("the repository format has no label weights; write jsonl", file=path)
-    features, labels = corpus.features.sparse, as_csr(corpus.labels)
-    file.write(b"%d %d %d\n" % (*features.shape, labels.shape[1]))
-    step = 4096
-    for first in range(0, features.shape[0], step):
-        lines = _formatted(features[first : first + step], labels[first : first + step])
-        file.write("\n".join(lines).encode() + b"\n")
-
-
-def _formatted(features: CSR, labels: CSR) -> Iterable[str]:
-    # NumPy prints the fewest digits from which the same float32 can be read.
-    pairs = [
-        f"{index}:{value}"
-        for index, value in zip(features.indices.tolist(), features.data.astype(str), strict=True)
-    ]
-    numbers = [str(label) for label in labels.indices.tolist()]
-    for row in range(features.shape[0]):
-        own_labels = numbers[labels.indptr[row] : labels.indptr[row + 1]]
-        own_pairs = pairs[features.indptr[row] : features.indptr[row + 1]]
-        yield " ".join([",".join(own_labels), *own_pairs])

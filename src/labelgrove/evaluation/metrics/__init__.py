@@ -1,10 +1,12 @@
 """Measure predictions: ranking, propensity-scored, micro and macro metrics with intervals."""
 
-from labelgrove.evaluation.metrics.contest import Comparison, Contest, compare_all
 from labelgrove.evaluation.metrics.evaluation import (
     DEFAULT_METRICS,
+    Comparison,
+    Contest,
     Evaluation,
     Scorer,
+    compare_all,
     evaluate,
     scorer,
 )
