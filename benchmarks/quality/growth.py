@@ -5,8 +5,7 @@
 
 A share of the labels is held back: the model is trained on the documents without them and then
 updated with the other documents, some of which have further labels that the model does not know.
-R_new@k is the recall of all new labels on the dev part. CPU seconds are those of one thread. The
-last line says how unusual documents of the same and of another corpus are for the model.
+R_new@k is the recall of all new labels on the dev part. CPU seconds are those of one thread.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ def main() -> None:
 
     parser = arguments(__doc__ or "", corpus="tibkat")
     parser.add_argument("--shares", default="0.001,0.01,0.05", help="shares of labels to hold back")
-    parser.add_argument("--other", default="eurlex57k", help="a corpus of another kind")
     parser.set_defaults(limit=15000, repeats=1)
     options = parser.parse_args()
     train = read_part(options.data, options.corpus, "train", options.limit)
@@ -43,14 +41,11 @@ def main() -> None:
         print(f"\n{options.corpus}: {case.sizes}", flush=True)
         print(f"{'':34}" + "".join(f"{name:>10}" for name in HEAD))
         results[str(share)] = case.sizes | case.run(options.repeats)
-    strange = strangeness(train, dev, read_part(options.data, options.other, "dev", 1000))
-    print("\n" + ", ".join(f"{name} {value:.3f}" for name, value in strange.items()))
     result = {
         "corpus": Path(options.corpus).name,
         "documents": len(train.texts),
         "data_sha256": train.sha256,
         "shares": results,
-        "strangeness": strange,
     }
     report("growth", result, save=not options.no_save)
 
@@ -137,19 +132,6 @@ class Case:
                 hits += len(np.intersect1d(own, found.columns[row, :k]))
             values[f"R_new@{k}"] = 100 * hits / max(1, total)
         return values
-
-
-def strangeness(train: Part, dev: Part, other: Part) -> dict[str, float]:
-    """Shares of unknown terms, on similar and on other documents."""
-    from labelgrove import Linear
-    from labelgrove.methods.updating.report import unknown_terms
-
-    half = len(train.texts) // 2
-    model = Linear(n_jobs=1).fit(train.texts[:half], train.labels[:half])
-    return {
-        "unknown_terms, same corpus": unknown_terms(model.vectorizer_, dev.texts) or 0.0,
-        "unknown_terms, other corpus": unknown_terms(model.vectorizer_, other.texts) or 0.0,
-    }
 
 
 def pick(part: Part, rows: list[int]) -> tuple[list[str], list[list[str]]]:

@@ -90,7 +90,7 @@ def test_a_model_of_another_method_is_not_loaded(tmp_path: Path) -> None:
 
 def test_settings_of_format_version_1_are_read_as_they_are_called_now() -> None:
     stored = {"heads": {"logits": "gather", "kept": 3}, "n_jobs": None}
-    current = {"heads": {"logits": "auto", "kept": 3}, "n_jobs": None}
+    current = {"heads": {"kept": 3}, "n_jobs": None}
     assert from_version_1("cascadexml", stored) == current
     assert stored["heads"]["logits"] == "gather"  # type: ignore[index]
     stored = {"heads": {"full_chunk": None}, "training": {"table_steps": "row", "lr": 0.1}}

@@ -24,8 +24,6 @@ REPLACED = {
     "refined.label_features=pifa,text": "pifa+text",
     "refined.label_features=pii": "pifa",
     "training.average=ema": "swa",
-    "training.table_optimizer=adagrad": "adam",
-    "training.table_optimizer=sgd": "adam",
     "tree.label_features=pifa,text": "pifa+text",
     "tree.label_features=pii": "pifa",
 }
@@ -139,8 +137,6 @@ def from_version_1(method: str, params: TableView) -> Table:
     for table, name in (("heads", "full_chunk"), ("training", "table_steps")):
         if isinstance(current.get(table), Mapping):
             current[table] = {k: v for k, v in current[table].items() if k != name}
-    if "heads" in current and current["heads"].get("logits") == "gather":
-        current["heads"]["logits"] = "auto"
     # Mined documents counted in full before there was a weight.
     if method in ("linear", "linear-vectors", "xrtransformer"):
         current["ranker"] = {"mined_weight": 1.0, **current["ranker"]}

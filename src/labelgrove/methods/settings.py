@@ -27,6 +27,7 @@ LabelTexts = Literal["names"] | None  # whether names of labels are learnt as do
 # Settings that have gone, and values that change nothing: files with these values still load.
 GONE: dict[str, tuple[object, ...]] = {
     "heads.lr": ([],),
+    "heads.logits": ("auto", "union", "full"),
     "heads.matcher": ("linear",),
     "heads.name_logit": (0,),
     "heads.sharded": (False, None, "none"),
@@ -34,6 +35,7 @@ GONE: dict[str, tuple[object, ...]] = {
     "ranking.cluster_transform": ("l4-hinge",),
     "ranking.label_transform": ("l4-hinge",),
     "training.ema_decay": (0.999,),
+    "training.table_optimizer": ("adam",),
 }
 
 

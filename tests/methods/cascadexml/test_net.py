@@ -39,8 +39,6 @@ FORMS = [
     pytest.param({"kept": 1}, id="more true clusters than kept"),
     pytest.param({"kept": 1, "truth": "joined"}, id="one cluster and the truth"),
     pytest.param({"kept": [100, 100]}, id="everything kept"),
-    pytest.param({"logits": "full"}, id="full"),
-    pytest.param({"logits": "union"}, id="union"),
     pytest.param({"layers": [5, 8, 12], "truth": "joined"}, id="the paper's layers"),
     pytest.param({"layers": [3, [7, 8, 9], [11, 12]]}, id="layers joined below"),
     pytest.param(PROPENSITY, id="rare labels cost more"),
@@ -182,13 +180,16 @@ def test_prediction_knows_no_labels():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("logits", ["full", "union"])
-def test_a_training_step_waits_for_the_gpu_only_to_learn_which_rows_are_used(logits):
-    net, _, rows, states = cascade_problem(12, logits=logits)
+@pytest.mark.parametrize(("lists", "mode"), [(0, "error"), (10**9, "warn")])
+def test_a_training_step_waits_for_the_gpu_only_to_learn_which_rows_are_used(
+    lists, mode, monkeypatch
+):
+    monkeypatch.setattr("labelgrove.nn.heads.layers.LISTS_PER_TABLE", lists)
+    net, _, rows, states = cascade_problem(12)
     net, states = net.cuda(), [s.detach().cuda().requires_grad_() for s in states]
     positives = RaggedLabels.from_rows(rows).to("cuda")
     net.loss(states, positives)[0].backward()
-    torch.cuda.set_sync_debug_mode("warn" if logits == "union" else "error")
+    torch.cuda.set_sync_debug_mode(mode)
     try:
         net.loss(states, positives)[0].backward()
     finally:

@@ -16,7 +16,6 @@ from labelgrove import (
     LabelIndex,
     Linear,
     Matcher,
-    Tfidf,
     TfidfParams,
     TreeParams,
     evaluate,
@@ -32,7 +31,6 @@ from labelgrove.methods.updating.report import (
     extended_index,
     grown_facts,
     rebuild_reasons,
-    unknown_terms,
 )
 from labelgrove.ranking import growing
 from labelgrove.ranking.solver import RankerParams
@@ -229,7 +227,7 @@ def test_features_in_place_of_texts() -> None:
     dense = np.random.default_rng(0).normal(size=(150, 4)).astype(np.float32)
     model = Linear(tree=SMALL).fit(tfidf.transform(OLD[0]), OLD[1], dense=dense)
     growth = model.update(tfidf.transform(NEW[0]), NEW[1], dense=dense[:40])
-    assert growth.unknown_terms is None and len(growth.added) == 2
+    assert len(growth.added) == 2
     found = model.predict(tfidf.transform(NEW[0]), k=1, allow=list(growth.added), dense=dense[:40])
     hits = [a[0] == b[1] for a, b in zip(found.names(), NEW[1], strict=True)]
     assert np.mean(hits) > 0.9
@@ -305,10 +303,10 @@ def test_it_says_when_a_rebuild_is_due(model: Linear) -> None:
     growth = model.update(
         ["entirely strange words here"] * 3,
         [["more"]] * 3,
-        params=GrowthParams(max_added=0.1, max_leaf=1.0, max_unknown_terms=0.3),
+        params=GrowthParams(max_added=0.1, max_leaf=1.0),
     )
     assert growth.rebuild_due
-    for named in ("max_added", "max_leaf", "max_unknown_terms"):
+    for named in ("max_added", "max_leaf"):
         assert any(named in reason for reason in growth.reasons)
     assert growth.to_json()["rebuild_due"] is True
     partial = model.update(*NEW, corpus=(OLD[0][:50], OLD[1][:50]))
@@ -366,21 +364,17 @@ def test_nothing_to_add_is_no_mistake(model: Linear) -> None:
 
 
 def test_reasons_name_the_limit() -> None:
-    reasons = rebuild_reasons(GrowthParams(), added=0.5, leaf=9, leaf_size=100, unknown_terms=None)
+    reasons = rebuild_reasons(GrowthParams(), added=0.5, leaf=9, leaf_size=100)
     assert reasons == ("50.0 % more labels than were trained together (max_added 20.0 %)",)
-    at_limits = {"added": 0.2, "leaf": 400, "leaf_size": 100, "unknown_terms": 0.3}
+    at_limits = {"added": 0.2, "leaf": 400, "leaf_size": 100}
     assert rebuild_reasons(GrowthParams(), **at_limits) == ()  # type: ignore[arg-type]
 
 
 def test_json_has_lists_and_the_verdict() -> None:
     plain = Growth(added=("a",), documents=2, reasons=("why",)).to_json()
-    names = ["added", "retrained", "documents", "unknown_terms"]
+    names = ["added", "retrained", "documents"]
     assert list(plain) == [*names, "rebuild_due", "reasons", "notes"]
     assert plain["added"] == ["a"] and plain["rebuild_due"] is True and plain["notes"] == []
-
-
-def test_unknown_terms_are_a_share_of_all() -> None:
-    assert unknown_terms(Tfidf().fit(["red shoes"]), ["red hat"]) == pytest.approx(0.5)
 
 
 def test_index_and_facts_grow_at_the_end() -> None:

@@ -30,7 +30,6 @@ FORMS = [
     pytest.param({"relevance": "count", "alpha": 2.0, "reduction": "sum"}, id="summed counts"),
     pytest.param({"relevance": "l1"}, id="mean of shares"),
     pytest.param({"loss": "bce"}, id="logistic"),
-    pytest.param({"logits": "full"}, id="full"),
 ]
 
 

@@ -85,9 +85,6 @@ class CascadeParams(LabelHeadParams):
         help="level: the label's probability; weighted: times that of its cluster (public code); "
         "path: times those of all clusters above it",
     )
-    logits: scoring.LogitForm = param(
-        "auto", help="how candidates are scored; all give the same logits"
-    )
 
 
 class Level(NamedTuple):
@@ -239,9 +236,7 @@ class CascadeNet(nn.Module):
             levels = list(enumerate(self._vectors(states, dropout=False)))
             for level, vectors in reversed(levels[-self._counted :]):
                 table = self._tables[level]
-                logits = scoring.shortlist_logits(
-                    vectors, table, nodes, real, form=self.params.logits
-                )
+                logits = scoring.shortlist_logits(vectors, table, nodes, real)
                 scores = scores.to(logits.device) * logits.sigmoid()
                 nodes = self.index.parents(level)[nodes]
         return scores
@@ -336,8 +331,7 @@ class CascadeNet(nn.Module):
         listed = lists.shortlist(self.index, number, above.kept, above.kept_mask, truth)
         if allowed is not None:
             listed = allowed.only(number, listed)
-        form = self.params.logits
-        return listed, scoring.shortlist_logits(vectors, table, listed.ids, listed.mask, form=form)
+        return listed, scoring.shortlist_logits(vectors, table, listed.ids, listed.mask)
 
     def _vectors(self, states: Sequence[Tensor], *, dropout: bool) -> list[Tensor]:
         """What each level's head reads."""

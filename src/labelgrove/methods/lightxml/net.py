@@ -83,9 +83,6 @@ class LightXmlParams(LabelHeadParams):
         "the paper's ablation) of those of a network trained before, static: with one encoder for "
         "groups and labels in the end, static-two: with one for each",
     )
-    logits: scoring.LogitForm = param(
-        "auto", help="how candidates are scored; all give the same logits"
-    )
 
     @property
     def is_full(self) -> bool:
@@ -344,9 +341,7 @@ class LightXmlNet(nn.Module):
         return losses.mean(), listed.mask.sum(1).float().mean()
 
     def _label_logits(self, text: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-        return scoring.shortlist_logits(
-            self._hidden(text), self.table, ids, mask, form=self.params.logits
-        )
+        return scoring.shortlist_logits(self._hidden(text), self.table, ids, mask)
 
     def _hidden(self, text: Tensor) -> Tensor:
         hidden: Tensor = self.bottleneck(text)

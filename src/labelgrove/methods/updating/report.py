@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -30,11 +30,6 @@ from labelgrove.ranking.negatives import nodes_to_mine
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
 
-if TYPE_CHECKING:
-    from labelgrove.text.tfidf import Tfidf
-
-SAMPLED_TEXTS = 1000  # texts whose terms are looked up
-
 
 @dataclass
 class GrowthParams(Params):
@@ -55,17 +50,11 @@ class GrowthParams(Params):
     max_leaf: float = param(
         4.0, ge=1, help="labels of the largest cluster, in units of tree.max_leaf_size"
     )
-    max_unknown_terms: float = param(
-        0.3, ge=0, le=1, help="largest share of unknown terms in the new documents"
-    )
 
 
 @dataclass(frozen=True)
 class Growth:
     """What changed in a model, with the reasons to train it from scratch, if any.
-
-    ``unknown_terms`` is the share of the new documents' terms that tf-idf does not know; None if
-    there was nothing to measure.
 
     >>> print(Growth(added=("cats",), retrained=("dogs",), documents=3))
     3 documents: 1 label added, 1 retrained
@@ -74,7 +63,6 @@ class Growth:
     added: tuple[str, ...] = ()
     retrained: tuple[str, ...] = ()
     documents: int = 0
-    unknown_terms: float | None = None
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -87,12 +75,10 @@ class Growth:
         """One report for two steps, with the limits that are exceeded at the end."""
         if not later.added:
             return self
-        # The later report has every reason of this one, except those about documents' terms.
-        terms = [reason for reason in self.reasons if "max_unknown_terms" in reason]
         return replace(
             self,
             added=self.added + later.added,
-            reasons=tuple(dict.fromkeys([*later.reasons, *terms])),
+            reasons=later.reasons,  # which has every reason of this one
             notes=tuple(dict.fromkeys([*self.notes, *later.notes])),
         )
 
@@ -129,10 +115,6 @@ def reported(
     """What changes in a model that is not an ensemble; ``leaf`` is its largest cluster."""
     known = len(model.index_)
     new, changed = range(known, len(task.index)), task.changed(known).tolist()
-    texts = None if task.documents is None else task.documents.texts
-    unknown = None
-    if model.vectorizer_ is not None and texts is not None:
-        unknown = unknown_terms(model.vectorizer_, texts)
     grown = model.facts_.grown + len(new)
     notes = []
     if task.documents is not None and not task.complete(model.facts_):
@@ -154,55 +136,27 @@ def reported(
         added=tuple(task.index.ids[column] for column in new),
         retrained=tuple(task.index.ids[column] for column in changed),
         documents=0 if task.documents is None else len(task.documents),
-        unknown_terms=unknown,
         reasons=rebuild_reasons(
             task.params,
             added=grown / max(1, len(task.index) - grown),
             leaf=leaf,
             leaf_size=leaf_size,
-            unknown_terms=unknown,
         ),
         notes=tuple(notes),
     )
 
 
 def rebuild_reasons(
-    params: GrowthParams, *, added: float, leaf: int, leaf_size: int, unknown_terms: float | None
+    params: GrowthParams, *, added: float, leaf: int, leaf_size: int
 ) -> tuple[str, ...]:
     """A sentence for every limit that is exceeded."""
-    unknown = 0.0 if unknown_terms is None else unknown_terms
     limits = {
         f"{100 * added:.1f} % more labels than were trained together "
         f"(max_added {100 * params.max_added:.1f} %)": added > params.max_added,
         f"a cluster has {leaf:,} labels, and the tree was grown for {leaf_size:,} "
         f"(max_leaf {params.max_leaf:g} times)": leaf > params.max_leaf * leaf_size,
-        f"{100 * unknown:.1f} % of the new documents' terms are unknown "
-        f"(max_unknown_terms {100 * params.max_unknown_terms:.1f} %)": unknown
-        > params.max_unknown_terms,
     }
     return tuple(reason for reason, exceeded in limits.items() if exceeded)
-
-
-def unknown_terms(vectorizer: Tfidf, texts: Sequence[str]) -> float | None:
-    """Share of the texts' distinct terms that a vocabulary does not have, from a sample."""
-    from labelgrove.text.tfidf import Tfidf, TfidfParams
-
-    if vectorizer.params.n_buckets is not None or len(texts) == 0:
-        return None
-    step = -(-len(texts) // SAMPLED_TEXTS)
-    sample = [texts[row] for row in range(0, len(texts), step)]
-    unlimited: Table = {
-        "min_df": 1,
-        "max_df": 1.0,
-        "max_features": None,
-        "field_weights": {},
-    }
-    params = TfidfParams(**vectorizer.fitted_params.get_params() | unlimited)
-    try:
-        every = Tfidf(params, analyzer=vectorizer.analyzer).fit_transform(sample).nnz
-    except DataError:  # the sample has no term at all
-        return None
-    return 1.0 - float(vectorizer.transform(sample).nnz) / float(every)
 
 
 Change = tuple[Fitted, Table]  # a model and the attributes to set

@@ -199,7 +199,7 @@ def go_down(
             start=start,
             above=above,
             heads=heads.only(
-                *("loss", "relevance", "alpha", "reduction", "l2", "dropout", "logits"),
+                *("loss", "relevance", "alpha", "reduction", "l2", "dropout"),
                 *("max_candidates", "row_table_from", *negatives, *weights),
             ),
             training=loop,

@@ -85,9 +85,6 @@ class XrParams(LabelHeadParams):
     dropout: float = param(0.1, ge=0, le=1, help="share of the text vector dropped in training")
     max_candidates: int | None = param(None, ge=1, help="most nodes per document, true ones first")
     row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
-    logits: scoring.LogitForm = param(
-        "auto", help="how candidates are scored; all give the same logits"
-    )
 
 
 def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
@@ -249,9 +246,7 @@ class XrHead(nn.Module):
             listed = lists.shortlist(
                 self.index, 1, shortlisted, mask, truth, most=params.max_candidates
             )
-            logits = scoring.shortlist_logits(
-                text, self.table, listed.ids, listed.mask, form=params.logits
-            )
+            logits = scoring.shortlist_logits(text, self.table, listed.ids, listed.mask)
             counts = lists.occurrences(truth[1], listed.ids) * listed.targets
             losses = costing.document_losses(
                 logits,

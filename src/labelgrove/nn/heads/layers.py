@@ -8,7 +8,7 @@ A table is anything with ``weight`` (rows x width), ``bias`` (or None), and ``ro
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from labelgrove.core.arrays import Float32
 from labelgrove.errors import ConfigError
 
 Number = TypeVar("Number", int, float)
-LogitForm: TypeAlias = Literal["auto", "union", "full"]
 
 # If all lists together are this many times as long as the table, they use most of its rows. Then
 # finding and copying the rows in use costs more than multiplying with all of them.
@@ -119,19 +118,14 @@ def full_logits(hidden: Tensor, table: Rows) -> Tensor:
     return functional.linear(hidden, weight.to(hidden.dtype), bias).float()
 
 
-def shortlist_logits(
-    hidden: Tensor, table: Rows, ids: Tensor, mask: Tensor, *, form: LogitForm = "auto"
-) -> Tensor:
+def shortlist_logits(hidden: Tensor, table: Rows, ids: Tensor, mask: Tensor) -> Tensor:
     """Logits of the rows ``ids`` (documents x candidates) in float32; meaningless off the mask.
 
-    ``union`` multiplies with all rows that the batch needs and waits for the device to learn how
-    many these are; ``full`` with the whole table, which suits tables of which a batch needs a large
-    part. All give the same logits; rows on no list get no gradient (with ``full``, zeros).
+    A plain table of which the batch needs a large part is multiplied as a whole. Of others, only
+    the rows that the batch needs are read, which waits for the device to learn how many these are.
+    Both give the same logits; rows on no list get no gradient (of the whole table, zeros).
     """
-    if form == "auto":
-        plain = isinstance(table, LabelTable)
-        form = "full" if plain and ids.numel() >= LISTS_PER_TABLE * len(table.weight) else "union"
-    if form == "full":
+    if isinstance(table, LabelTable) and ids.numel() >= LISTS_PER_TABLE * len(table.weight):
         return full_logits(hidden, table).gather(1, ids)
     used, places = used_rows(ids, mask, len(table.weight))
     weights = table.rows(used)
