@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("matplotlib")
 
-from labelgrove import Corpus, LabelIndex, Predictions
+from labelgrove import LabelIndex, Predictions
 from labelgrove.evaluation.metrics.ranking import Judged, judge
 from labelgrove.experiments.report import write_report
 from labelgrove.experiments.report.labels import (
-    Example,
     best_scores,
     label_table,
     missed_labels,
@@ -52,24 +50,6 @@ def test_the_table_has_what_loops_count(judged: Judged, k: int) -> None:
         assert table.confusions[row] == max(together.values(), default=0)
         partner = int(table.partners[row])
         assert (labels[partner] in together) if together else partner == -1
-        assert set(table.right[row]) <= set(right)
-        assert len(table.right[row]) == min(3, len(right))
-        missed = [Example(d, True) for d in documents if label in has[d] - got[d]]
-        wrong = [Example(d, False) for d in documents if label in got[d] - has[d]]
-        assert set(table.wrong[row]) <= {*missed, *wrong}
-        assert len(table.wrong[row]) == min(3, len(missed) + len(wrong))
-        if missed and wrong:
-            assert {e.missed for e in table.wrong[row]} == {True, False}
-
-
-def test_examples_are_the_surest_ones() -> None:
-    scores = np.array([[0.1, 0.9], [0.8, 0.1], [0.7, 0.2], [0.9, 0.1], [0.6, 0.5]])
-    corpus = Corpus.from_lists([""] * 5, [["a"]] * 5, index=LabelIndex("ab"))
-    p = Predictions.from_scores(scores, k=1, index=corpus.index)
-    report = write_report(p, corpus, None, intervals=None)
-    assert report.labels.right == [[3, 1, 2], []]
-    assert report.labels.wrong == [[Example(0, True)], [Example(0, False)]]
-    assert report.labels.partners.tolist() == [1, 0]
 
 
 def test_a_report_on_many_labels_is_one_file(tmp_path: Path) -> None:
@@ -83,9 +63,7 @@ def test_a_report_on_many_labels_is_one_file(tmp_path: Path) -> None:
     data = read_data(out)
     assert data["support"][0] == int((corpus.labels[:, 7] > 0).sum())
     assert data["names"][0] == "<b>Label</b> & 7" and data["ids"][0] == "id:7"
-    assert len(data["names"]) == len(data["right"]) == len(report.labels)
-    title, text = data["documents"][data["wrong"][0][0] // 2]
-    assert title.startswith("Document ") and "alert" in text
+    assert len(data["names"]) == len(report.labels)
 
     write_report(predictions, corpus, out, intervals=None, worst=0)
     assert "alert" not in out.read_text(encoding="utf-8")

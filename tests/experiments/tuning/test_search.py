@@ -102,19 +102,15 @@ def test_a_trial_that_was_killed_is_forgotten(
     assert [(t.number, t.state) for t in result.trials] == [(0, "complete"), (1, "complete")]
 
 
-def test_pruned_and_failed_trials_are_remembered(
-    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "HALVING_FROM", 100)
+def test_failed_trials_are_remembered(parts: Any, tmp_path: Path) -> None:
     ngrams = [(1, 1), (1, 2)]
     space = {"ranker.threshold": {"low": 0.05, "high": 1.5}, "tfidf.ngram_range": ngrams}
     settings: dict[str, Any] = {"space": space | {"n_trees": [1, 0]}, "folder": tmp_path / "s"}
     first = tune("linear", *parts, trials=8, **settings)
-    assert {t.state for t in first.trials} == {"complete", "pruned", "failed"}
+    assert {t.state for t in first.trials} == {"complete", "failed"}
     again = tune("linear", *parts, trials=1, **settings)
     assert again.trials[:8] == first.trials
     assert {t.settings["tfidf.ngram_range"] for t in again.trials} == set(ngrams)
-    assert [len(t.part_values) for t in first.trials if t.state == "pruned"] != []
 
 
 def test_a_full_disk_names_the_file(
@@ -161,17 +157,6 @@ def test_no_trial_starts_that_would_end_far_behind_the_budget(
     assert result.seconds == 9.0
     assert len(messages) == 3
     assert "(defaults)" in messages[0]
-
-
-def test_poor_trials_are_pruned(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "HALVING_FROM", 100)
-    space = {"ranker.threshold": {"low": 0.05, "high": 1.5}}  # large ones drop too much
-    result = tune("linear", *parts, trials=8, space=space)
-    assert result.trials[0].state == "complete"
-    pruned = [t for t in result.trials if t.state == "pruned"]
-    assert pruned
-    assert all(t.settings["ranker.threshold"] > 0.1 and t.value is None for t in pruned)
-    assert result.to_json()["pruned"] == len(pruned)
 
 
 def test_stages_are_deleted_when_they_grow_too_large(
@@ -273,15 +258,12 @@ def outcomes(result: Tuned) -> list[Any]:
     return [(t.number, t.settings, t.value, t.state, t.note) for t in result.trials]
 
 
-def test_workers_find_what_one_process_finds(
-    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "HALVING_FROM", 100)
+def test_workers_find_what_one_process_finds(parts: Any, tmp_path: Path) -> None:
     space = {"ranker.threshold": {"low": 0.05, "high": 1.5}, "n_trees": [1, 0]}
     settings: dict[str, Any] = {"trials": 8, "space": space, "seed": 0}
     one = tune("linear", *parts, **settings)
     states = [trial.state for trial in one.trials]
-    assert set(states) == {"complete", "pruned", "failed"}, states
+    assert set(states) == {"complete", "failed"}, states
     assert outcomes(tune("linear", *parts, **settings, engine="local")) == outcomes(one)
     # Settings are drawn at random as long as few trials have ended, so two at a time are the same.
     two = tune("linear", *parts, **settings, engine=Two(), folder=tmp_path / "two")
@@ -290,7 +272,7 @@ def test_workers_find_what_one_process_finds(
     assert all(t.value == values[t.number] for t in two.trials if t.state == "complete")
     assert outcomes(tune("linear", *parts, **settings, engine=Two())) == outcomes(two)
     stages = computed(tmp_path / "two" / "stages")
-    assert stages.count("tfidf") == 2  # of a quarter and of all documents
+    assert stages.count("tfidf") == 1
     assert tune("linear", *parts, **settings | {"trials": 1}, folder=tmp_path / "two").folder
 
 

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
-from labelgrove.core.arrays import Array, Bools, Float64, Int64, entry_rows
+from labelgrove.core.arrays import Bools, Float64, Int64, entry_rows
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.evaluation.metrics import LabelScores, by_label
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.metrics.ranking import Judged, ranking_measure
-
-EXAMPLES = 3
-
-
-class Example(NamedTuple):
-    """A document (its row) with a wrong label: missed, or predicted though it is not true."""
-
-    row: int
-    missed: bool
 
 
 @dataclass(frozen=True)
@@ -31,16 +21,13 @@ class ReportLabels:
     """Labels that are true or predicted in the evaluated documents, the most frequent first.
 
     ``columns`` are those in the index. ``partners`` are the rows of the labels that the subject
-    confuses them with in the most documents (``confusions``), -1 for none. ``right`` and ``wrong``
-    are up to three documents each.
+    confuses them with in the most documents (``confusions``), -1 for none.
     """
 
     columns: Int64
     scores: tuple[LabelScores, ...]
     partners: Int64
     confusions: Int64
-    right: list[list[int]]
-    wrong: list[list[Example]]
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -64,27 +51,11 @@ def label_table(judged: Sequence[Judged], *, k: int) -> ReportLabels:
     partners, confusions = _confused(
         (missed_in, row_of[missed]), (wrong_in, row_of[wrongly]), len(columns)
     )
-    hits = counted & subject.hits
-    right_in, right = np.nonzero(hits)[0], row_of[subject.predictions.columns[hits]]
-    best = _first_of_each(right, right_in, -subject.predictions.scores[hits])
-    misses = _first_of_each(row_of[missed], missed_in, missed_in)
-    alarms = _first_of_each(row_of[wrongly], wrong_in, -subject.predictions.scores[wrong])
-    errors = [
-        # Missed and wrongly predicted documents take turns.
-        [e for turn in zip_longest(misses_of, alarms_of) for e in turn if e][:EXAMPLES]
-        for misses_of, alarms_of in zip(
-            ([Example(row, True) for row in rows] for rows in _lists(misses, len(columns))),
-            ([Example(row, False) for row in rows] for rows in _lists(alarms, len(columns))),
-            strict=True,
-        )
-    ]
     return ReportLabels(
         columns,
         tuple(LabelScores(s.true[columns], s.predicted[columns], s.hits[columns]) for s in scores),
         partners,
         confusions,
-        _lists(best, len(columns)),
-        errors,
     )
 
 
@@ -113,30 +84,8 @@ def _confused(
     return partners, confusions
 
 
-def _first_of_each(labels: Int64, documents: Int64, order: Array) -> tuple[Int64, Int64]:
-    """The first few documents of every label, by ``order``: (label, document), sorted by label."""
-    order = np.lexsort((documents, order, labels))
-    labels, documents = labels[order], documents[order]
-    begins = np.searchsorted(labels, labels)
-    chosen = np.arange(len(labels)) - begins < EXAMPLES
-    return labels[chosen], documents[chosen]
-
-
-def _lists(pairs: tuple[Int64, Int64], labels: int) -> list[list[int]]:
-    ends = np.cumsum(np.bincount(pairs[0], minlength=labels)).tolist()
-    documents = pairs[1].tolist()
-    return [documents[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-
-
-def as_json(table: ReportLabels, data: JsonObject, describe: Callable[[int], list[str]]) -> str:
-    """The table for the page's script, without characters that end a script or a string there.
-
-    ``describe`` says what the page shows of a document, which is in it once.
-    """
-    rows = sorted(
-        {row for one in table.right for row in one} | {e.row for one in table.wrong for e in one}
-    )
-    place = {row: number for number, row in enumerate(rows)}
+def as_json(table: ReportLabels, data: JsonObject) -> str:
+    """The table for the page's script, without characters that end a script or a string there."""
     data = data | {
         "support": table.scores[0].true.tolist(),
         "runs": [
@@ -144,10 +93,6 @@ def as_json(table: ReportLabels, data: JsonObject, describe: Callable[[int], lis
         ],
         "partners": table.partners.tolist(),
         "confusions": table.confusions.tolist(),
-        "right": [[place[row] for row in one] for one in table.right],
-        # Odd numbers are missed labels.
-        "wrong": [[2 * place[e.row] + e.missed for e in one] for one in table.wrong],
-        "documents": [describe(row) for row in rows],
     }
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 

@@ -104,7 +104,7 @@ class Report:
 
     @cached_property
     def labels(self) -> ReportLabels:
-        """How well each label is predicted, with examples of the subject."""
+        """How well each label is predicted."""
         return label_table(self.judged, k=self.at)
 
     def to_dict(self) -> JsonObject:

@@ -30,7 +30,6 @@ TILES = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")
 BIN_RANGES = {"head": "over 100", "torso": "11–100", "tail": "1–10", "unseen": "none"}
 TEXT_LENGTH = 300
 MOST_LABELS = 12
-EXAMPLE_LENGTH = 160
 
 
 def write_page(report: Report, out: Path) -> None:
@@ -135,13 +134,4 @@ def label_data(report: Report) -> str:
     columns, index = report.labels.columns, report.subject.predictions.index
     ids = [] if index.ids is index.names else [cut(index.ids[c], 200) for c in columns]
     names = [cut(index.names[column], 80) for column in columns]
-    data = {"names": names, "ids": ids or None}
-
-    def example(row: int) -> list[str]:
-        """Title and beginning of the text of a document; no text in reports without texts."""
-        corpus = report.corpus
-        if corpus.texts is None or not report.worst:
-            return [_title(corpus, row)]
-        return [_title(corpus, row), cut(words_of(corpus.texts[row]), EXAMPLE_LENGTH)]
-
-    return as_json(report.labels, data, example)
+    return as_json(report.labels, {"names": names, "ids": ids or None})

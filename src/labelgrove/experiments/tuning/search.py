@@ -17,8 +17,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.durations import parse_duration
@@ -40,9 +38,6 @@ from labelgrove.experiments.tuning.study import Trial as Trial
 from labelgrove.experiments.tuning.study import Tuned as Tuned
 from labelgrove.methods import create
 
-HALVING_FROM = 4_000  # documents; a quarter of fewer says too little
-HALVING_SHARE = 4  # a trial first learns from one document in this many
-
 
 def tune(
     method: str,
@@ -56,7 +51,6 @@ def tune(
     base: Mapping[str, object] | None = None,
     folder: str | Path | None = None,
     held_out: float = 0.1,
-    halving: bool = True,
     seed: int = 0,
     engine: Engine | str | None = None,
     callbacks: Sequence[Callback] = (),
@@ -68,9 +62,7 @@ def tune(
     documents. The first trial has the defaults, as far as ``space`` contains them. No trial starts
     after the ``budget`` ("10m", or seconds) or after this many ``trials``. ``space`` maps dotted
     names to choices or ranges (see ``space.parse_space``). All trials share the settings in
-    ``base``. With ``halving``, a trial first learns from a quarter of the documents and continues
-    only if it is in the better half there. With a ``folder`` you can continue the study.
-    ``say`` gets a line per trial.
+    ``base``. With a ``folder`` you can continue the study. ``say`` gets a line per trial.
 
     Workers of an ``engine`` ("ray", "local" or one that is open) try as many settings at the same
     time as there are workers. Proposals then come before the results of trials that still run, so
@@ -106,17 +98,13 @@ def tune(
         "data": content_hash([[c.texts, c.features, c.labels] for c in (train, dev)]),
         "version": VERSION,
     }
-    parts = [train]
-    if halving and len(train) >= HALVING_FROM:
-        order = np.random.default_rng([seed, 1]).permutation(len(train))
-        parts.insert(0, train.take(np.sort(order[: len(train) // HALVING_SHARE])))
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary) / "study" if folder is None else Path(folder)
         _open_folder(place, identity)
         with engine_for(engine) as workers, RunFolder(place / "stages") as run:
             study = Study(
                 Search(method, base, spans, score),
-                parts,
+                train,
                 dev.reindex(train.index),
                 place,
                 run,

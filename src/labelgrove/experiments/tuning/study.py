@@ -6,7 +6,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,21 +31,20 @@ if TYPE_CHECKING:
     import optuna
 
 CACHE_BYTES = 8 << 30  # size of the stages that a study keeps
-STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}  # ours and Optuna's
+STATES = {"complete": "COMPLETE", "failed": "FAIL"}  # ours and Optuna's
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial. ``value`` is None if it was pruned or failed."""
+    """One trial. ``value`` is None if it failed."""
 
     number: int
     settings: Settings
     value: float | None
     seconds: float
-    state: str  # complete, pruned or failed
+    state: str  # complete or failed
     note: str = ""
     defaults: bool = False  # whether the settings are the method's defaults
-    part_values: tuple[float, ...] = ()  # after learning from a part of the documents
 
     @classmethod
     def from_record(cls, record: JsonObject) -> Trial:
@@ -54,8 +53,7 @@ class Trial:
             key: tuple(value) if isinstance(value, list) else value
             for key, value in record["settings"].items()
         }
-        parts = tuple(record["part_values"])
-        return cls(**{**record, "settings": settings, "part_values": parts})
+        return cls(**{**record, "settings": settings})
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ class Tuned:
         states = [trial.state for trial in self.trials]
         values = {name: value for name, value in vars(self).items() if name != "config"}
         values |= {"trials": len(states), "seconds": round(self.seconds, 3)}
-        values |= {state: states.count(state) for state in ("complete", "pruned", "failed")}
+        values |= {state: states.count(state) for state in STATES}
         values["folder"] = None if self.folder is None else str(self.folder)
         plain: JsonObject = jsonio.plain(values)
         return plain
@@ -122,20 +120,9 @@ class Search:
     score: Scorer
 
 
-@dataclass(frozen=True)
-class Pending:
-    """A trial whose model is being fitted to one of the parts of the corpus."""
-
-    trial: optuna.Trial
-    ref: Ref
-    values: tuple[float, ...] = ()  # of the smaller parts
-    seconds: float = 0.0  # that these took
-
-
 class Study:
     """One search in one folder, whose file ``trials.jsonl`` has the finished trials.
 
-    A trial is fitted to each of the ``parts``, and goes on to the next if it is in the better half.
     With an ``engine``, as many trials run at the same time as it has workers. Results are taken in
     the order in which trials began, so they do not depend on which worker is faster.
     """
@@ -143,7 +130,7 @@ class Study:
     def __init__(
         self,
         search: Search,
-        parts: Sequence[Corpus],
+        train: Corpus,
         dev: Corpus,
         folder: Path,
         run: RunFolder,
@@ -152,7 +139,7 @@ class Study:
         engine: Engine | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.search, self.parts, self.folder, self.run = search, parts, folder, run
+        self.search, self.folder, self.run = search, folder, run
         self.seed, self.engine, self.callbacks = seed, engine, callbacks
         self.optuna = optuna = load_optuna()
         self.states = optuna.trial.TrialState
@@ -167,12 +154,12 @@ class Study:
         for number, record in enumerate(finished):
             self._take_over(Trial.from_record(record | {"number": number}))
         model = create(search.method, search.base)
-        self.defaults = default_settings(model, search.space, parts[-1])
+        self.defaults = default_settings(model, search.space, train)
         self.started = time.perf_counter()
         self._used: dict[tuple[str, str], None] = {}  # stages, in the order of their last use
         self._best: list[tuple[str, str]] = []
         self._workers = engine or Engine()
-        self._dev, *self._parts = [self._workers.put(corpus) for corpus in (dev, *parts)]
+        self._corpora = [self._workers.put(corpus) for corpus in (train, dev)]
 
     def _take_over(self, trial: Trial) -> None:
         """Lets Optuna learn from a trial that an earlier process finished."""
@@ -182,7 +169,6 @@ class Study:
             value=trial.value,
             params=trial.settings,
             distributions=self.search.space,
-            intermediate_values=dict(enumerate(trial.part_values)),
         )
         self.study.add_trial(earlier)
 
@@ -193,7 +179,7 @@ class Study:
         if self._best_value() is None:
             self.study.enqueue_trial(self.defaults)
         durations: list[float] = []
-        pending: deque[Pending] = deque()
+        pending: deque[tuple[optuna.Trial, Ref]] = deque()
         begun = 0
         with reporter.stage("tuning", total=round(budget)) as progress:
             try:
@@ -209,83 +195,57 @@ class Study:
                         continue
                     if not pending:
                         break
-                    outcome = self._take(pending.popleft())
-                    if isinstance(outcome, Pending):
-                        pending.append(outcome)
-                        continue
-                    durations.append(outcome[0])
-                    say(outcome[1])
+                    seconds, message = self._take(*pending.popleft())
+                    durations.append(seconds)
+                    say(message)
             finally:
-                self._workers.cancel([each.ref for each in pending])
+                self._workers.cancel([ref for _, ref in pending])
 
-    def _ask(self) -> Pending:
+    def _ask(self) -> tuple[optuna.Trial, Ref]:
         """Starts one more trial."""
-        trial = self.study.ask(self.search.space)
-        return Pending(trial, self._start(trial.params, 0))
-
-    def _start(self, settings: Mapping[str, object], part: int) -> Ref:
-        search = self.search
-        whole = laid_over(search.base, settings)
+        search, trial = self.search, self.study.ask(self.search.space)
+        whole = laid_over(search.base, trial.params)
         model = create(search.method, search.base)
         if self.engine and model.get_params(deep=False).get("n_jobs", 0) is None:
             whole["n_jobs"] = self.engine.threads
         attempt = Attempt(search.method, whole, search.score)
-        corpora = self._parts[part], self._dev
         if self.engine is None:
-            return self._workers.call(attempt, *corpora, self.run, self.callbacks)
-        folder = str(self.run.path.resolve())
-        return self.engine.call(attempt.as_guest, *corpora, folder, gpu=bool(model.encoders()))
+            ref = self._workers.call(attempt, *self._corpora, self.run, self.callbacks)
+            return trial, ref
+        folder, gpu = str(self.run.path.resolve()), bool(model.encoders())
+        return trial, self.engine.call(attempt.as_guest, *self._corpora, folder, gpu=gpu)
 
-    def _take(self, pending: Pending) -> tuple[float, str] | Pending:
-        """Waits for a trial: its seconds and a message how it went, or its fit to the next part."""
-        trial, number, best = pending.trial, pending.trial.number, self._best_value()
+    def _take(self, trial: optuna.Trial, ref: Ref) -> tuple[float, str]:
+        """Waits for a trial: its seconds, and a message how it went."""
+        number, best = trial.number, self._best_value()
         start = time.perf_counter()
         try:
-            outcome: Outcome = self._workers.get(pending.ref)
+            outcome: Outcome = self._workers.get(ref)
         except Exception as error:
             if not _is_about_settings(error) or (best is None and number == 0):
                 raise  # not even the defaults work: the caller must change something
-            seconds = pending.seconds + time.perf_counter() - start
-            self._finish(pending, "failed", 0.0, note=str(error))
-            return seconds, f"trial {number}: failed: {error}"
-        seconds, value = pending.seconds + outcome.seconds, outcome.value
-        part = len(pending.values)
-        if part < len(self.parts) - 1:
-            trial.report(value, part)
-            pending = replace(pending, values=(*pending.values, value), seconds=seconds)
-            self._tidy(outcome, best=False)
-            if number and not self._is_in_better_half(value, part):
-                self._finish(pending, "pruned", seconds)
-                return seconds, f"trial {number}: pruned"
-            return replace(pending, ref=self._start(trial.params, part + 1))
-        done = self._finish(pending, "complete", seconds, value)
+            self._finish(trial, "failed", 0.0, note=str(error))
+            return time.perf_counter() - start, f"trial {number}: failed: {error}"
+        seconds, value = outcome.seconds, outcome.value
+        done = self._finish(trial, "complete", seconds, value)
         better = best is None or value > best
         self._tidy(outcome, best=better)
         mark = " (defaults)" if done.defaults else " (best so far)" if better else ""
         return seconds, f"trial {number}: {self.search.score.metric} {100 * value:.2f}{mark}"
 
-    def _is_in_better_half(self, value: float, part: int) -> bool:
-        """Whether a value is in the better half of those of all trials on a part."""
-        trials = [trial.intermediate_values for trial in self.study.get_trials(deepcopy=False)]
-        values = sorted((values[part] for values in trials if part in values), reverse=True)
-        return bool(value >= values[max(len(values) // 2 - 1, 0)])
-
     def _finish(
         self,
-        pending: Pending,
+        trial: optuna.Trial,
         state: str,
         seconds: float,
         value: float | None = None,
         note: str = "",
     ) -> Trial:
         """Tells Optuna how a trial ended, and adds it to the file."""
-        trial = pending.trial
         self.study.tell(trial, value, state=getattr(self.states, STATES[state]))
         defaults = len(self.defaults) == len(self.search.space) and trial.params == self.defaults
         seconds = round(seconds, 3)
-        done = Trial(
-            trial.number, trial.params, value, seconds, state, note, defaults, pending.values
-        )
+        done = Trial(trial.number, trial.params, value, seconds, state, note, defaults)
         self.trials.append(done)
         with storing(self.file):
             jsonio.append_line(self.file, vars(done))

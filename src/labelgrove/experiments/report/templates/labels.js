@@ -30,8 +30,7 @@
       ...data,
       shares: [precision, recall, f1(subject), ...others.map(f1)],
       keys: [words, data.support, subject.predicted, precision, recall, f1(subject),
-        ...others.map(f1), data.confusions,
-        data.right.map((right, i) => right.length + data.wrong[i].length)],
+        ...others.map(f1), data.confusions],
       sought: words.map((name, i) => data.ids ? `${name}\n${data.ids[i].toLowerCase()}` : name),
     };
   };
@@ -54,14 +53,6 @@
     });
   };
 
-  const example = (verdict, number) => {
-    const [title, text] = labels.documents[number];
-    const line = make("li", {}, make("span", { className: "small" }, verdict), " ",
-      make("bdi", {}, title));
-    if (text) line.append(" ", make("bdi", { className: "muted" }, text));
-    return line;
-  };
-
   const shownRow = (i) => {
     const name = make("bdi", {}, labels.names[i]);
     if (labels.ids && labels.ids[i] !== labels.names[i]) name.title = labels.ids[i];
@@ -71,13 +62,7 @@
     const confused = make("td", { className: "words" });
     if (partner < 0) confused.append("–");
     else confused.append(make("bdi", {}, labels.names[partner]), ` (${count(labels.confusions[i])})`);
-    const items = [...labels.right[i].map((number) => example("✓ right", number)),
-      ...labels.wrong[i].map((number) =>
-        example(number % 2 ? "✗ missed" : "✗ predicted, wrong", number >> 1))];
-    const documents = make("td", { className: "words" }, items.length
-      ? make("details", {}, make("summary", {}, String(items.length)), make("ul", {}, ...items))
-      : "–");
-    return make("tr", {}, make("th", { scope: "row" }, name), ...cells, confused, documents);
+    return make("tr", {}, make("th", { scope: "row" }, name), ...cells, confused);
   };
 
   const search = make("input", { type: "search", id: "label-search", autocomplete: "off" });
