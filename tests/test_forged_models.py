@@ -26,13 +26,6 @@ def test_the_damaged_part_is_named(model: Path) -> None:
         labelgrove.load(model)
 
 
-@pytest.mark.parametrize("method", [None, [], {}, 3])
-def test_a_method_that_is_no_name(model: Path, method: object) -> None:
-    forge_manifest(model, {"method": method})
-    with pytest.raises(ModelFormatError, match="method, params or metadata are missing"):
-        labelgrove.load(model)
-
-
 @pytest.mark.parametrize("count", [1, 3])
 def test_labels_that_are_not_those_of_the_tree(model: Path, count: int) -> None:
     index = LabelIndex([f"label {number}" for number in range(count)])
@@ -65,8 +58,3 @@ def test_threads_have_a_bound(model: Path) -> None:
         labelgrove.load(model).predict(["a hat"], threads=2**31 - 1)
     with pytest.raises(LabelgroveError, match="n_jobs: must be at least 1 and at most 1024"):
         Linear(n_jobs=2**31 - 1).fit(["red hat", "blue lamp"], [["hats"], ["lamps"]])
-
-
-def test_the_command_refuses_too_many_threads(model: Path, call_both) -> None:
-    code, _, errors = call_both("predict", model, "-", "--threads", 2**31 - 1)
-    assert (code, "1024" in errors) == (2, True), errors

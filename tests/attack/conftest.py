@@ -5,7 +5,6 @@ import random
 import shutil
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -15,10 +14,6 @@ from support import tasks
 from support.scenarios import BASE, SCENARIOS, Arena, done
 from support.zygote import Zygote
 
-if TYPE_CHECKING:
-    pass
-
-T = TypeVar("T")
 SECONDS = float(os.environ.get("LABELGROVE_ATTACK", "0"))
 TALLY = Counter()
 

@@ -1,10 +1,7 @@
 """Events reach every listener, stops reach the caller, and the terminal stays whole."""
 
-import contextlib
 import io
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -172,40 +169,6 @@ def test_the_terminal_is_whole_when_another_callback_interrupts_at_the_end():
     with pytest.raises(KeyboardInterrupt), reporter.stage("a", total=2) as stage:
         stage.advance()
     assert shown(console).rindex(SHOW_CURSOR) > shown(console).rindex(HIDE_CURSOR)
-
-
-INTERRUPTED = """
-import signal, time
-from labelgrove.core.callbacks import Reporter, RichProgress
-signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs inherit "ignore"
-with Reporter([RichProgress()], interval=0).stage("training", total=100) as stage:
-    while stage.done < 30_000:  # should the signal get lost
-        stage.advance(1)
-        print("step", flush=True)
-        time.sleep(0.01)
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_a_real_terminal_is_whole_after_ctrl_c():
-    ours, theirs = os.openpty()
-    command = [sys.executable, "-c", INTERRUPTED]
-    environment = os.environ | {"TERM": "xterm", "RANK": "0"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=theirs, env=environment
-    ) as process:
-        os.close(theirs)
-        for _ in range(20):
-            assert process.stdout.readline() == b"step\n"
-        process.send_signal(signal.SIGINT)
-        seen = b""
-        with contextlib.suppress(OSError):  # Linux reports the closed end as an error
-            while piece := os.read(ours, 65_536):
-                seen += piece
-    os.close(ours)
-    assert b"training" in seen
-    assert b"KeyboardInterrupt" in seen
-    assert seen.rindex(SHOW_CURSOR.encode()) > seen.rindex(HIDE_CURSOR.encode())
 
 
 def test_closing_gives_the_terminal_back_in_mid_stage():

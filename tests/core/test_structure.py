@@ -2,8 +2,6 @@
 
 import contextlib
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -134,55 +132,3 @@ def test_a_kind_that_is_not_known_is_refused():
         format = property(lambda self: "odd")
 
     pytest.raises(DataError, check_structure, Odd((2, 2))).match("kind 'odd' is not supported")
-
-
-RISKY = """
-import sys
-from pathlib import Path
-import numpy as np
-from scipy import sparse
-import labelgrove
-from labelgrove.core.arrays import as_csr
-from labelgrove.core.topk import top_k
-from labelgrove.errors import LabelgroveError
-from labelgrove.data.formats.matrices import load_npz
-
-def call(use, matrix):
-    if use == "fit":
-        labelgrove.Linear().fit(matrix, [["a"]] * matrix.shape[0])
-    elif use == "labels":
-        labelgrove.Linear().fit(["a text"] * matrix.shape[0], matrix)
-    elif use == "as_csr":
-        as_csr(matrix)
-    elif use == "top_k":
-        top_k(matrix, 2)
-    else:
-        file = Path(sys.argv[2])
-        sparse.save_npz(file, matrix)
-        load_npz(file)
-
-for kind in ("csc", "bsr", "csr"):
-    dense = np.ones((600, 600), np.float32)
-    matrix = sparse.bsr_array(dense, blocksize=(2, 2)) if kind == "bsr" else (
-        sparse.coo_array(dense).asformat(kind))
-    matrix.indptr[-1] = 0
-    try:
-        call(sys.argv[1], matrix)
-    except LabelgroveError as error:
-        assert "pointer" in str(error), error
-    else:
-        raise SystemExit(f"{kind} passed")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("use", ["fit", "labels", "as_csr", "top_k", "corpus"])
-def test_a_last_pointer_of_zero_does_not_corrupt_memory(use, tmp_path):
-    run = subprocess.run(
-        [sys.executable, "-c", RISKY, use, tmp_path / "matrix.npz"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]

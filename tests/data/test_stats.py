@@ -21,7 +21,6 @@ def test_counts_by_hand():
     assert stats.labels_per_document == Spread(1.0, 1.0, 1.97, 2)
     assert stats.documents_per_label.mean == 2.0
     assert stats.words_per_document.median == 1.5
-    assert stats.characters == 28
     assert stats.top == [("a", 3), ("b", 1)]
 
 

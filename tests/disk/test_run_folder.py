@@ -13,7 +13,6 @@ from labelgrove.core.callbacks import Event, Reporter
 from labelgrove.core.part import Part
 from labelgrove.disk.run_folder import Checkpoints, RunFolder, run_status, stage_key
 from labelgrove.errors import ConfigError, ModelFormatError
-from support.killing import DIE_AT_FSYNC
 
 
 def counted(calls, name, value=1):
@@ -270,25 +269,6 @@ def test_a_run_killed_again_and_again_ends_like_one_that_was_not(tmp_path):
         ["train 3", "train 4", "train 5", "rank"],
         ["rank"],
     ]
-    assert result(tmp_path / "killed") == result(tmp_path / "whole")
-    assert not list((tmp_path / "killed").rglob("*labelgrove-tmp*"))
-
-
-KILLED_WRITE = DIE_AT_FSYNC + "sys.stdin = open(os.devnull)\n"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_a_run_killed_while_writing_ends_like_one_that_was_not(tmp_path):
-    live(start(tmp_path / "whole"), 100)
-    returncodes = []
-    # An attempt dies at one of its writes; what was whole by then need not be done again.
-    for deadly in (1, 3, 4, 5, 7, 9, 11, 13, 200):
-        code = KILLED_WRITE + PIPELINE
-        command = [sys.executable, "-c", code, str(tmp_path / "killed"), str(deadly)]
-        finished = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
-        returncodes.append(finished.returncode)
-    assert returncodes == [-signal.SIGKILL] * 8 + [0]
     assert result(tmp_path / "killed") == result(tmp_path / "whole")
     assert not list((tmp_path / "killed").rglob("*labelgrove-tmp*"))
 

@@ -14,16 +14,14 @@ import labelgrove
 from labelgrove import Ensemble, LabelIndex, Linear, calibrate
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.shop import shop_corpus
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.evaluation.calibrate import _check_distinct
 from labelgrove.evaluation.calibration import Calibration
 from labelgrove.evaluation.curves import Curve, Scale, fit_curve, reliability
 from labelgrove.evaluation.prediction_files import SCORE_DIGITS
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import create
 from labelgrove.methods.requests import PredictionRequest
-from labelgrove.ranking.beam import SearchParams
 
 LABELS = 30
 
@@ -46,9 +44,6 @@ class Planted:
         self.kind = kind
         self.index_ = LabelIndex([f"l{c}" for c in columns])
         self.facts_ = TrainingFacts(rows, np.where(columns < 15, 500, 3), True)
-
-    def trees(self):
-        return {"tree": LabelTree([[0, 0], [0] * 29 + [1]], np.arange(LABELS))}
 
     def predict(self, X, k=5, *, raw=False, threads=None, **options):
         asked = PredictionRequest.of(self.index_, k, None if raw else self.calibration_, **options)
@@ -108,16 +103,15 @@ def test_margins_are_calibrated_and_methods_can_be_compared_afterwards():
 
 
 def test_order_stays_unless_labels_have_curves_of_their_own():
-    for by in ("none", "rank"):
-        model = Planted(squared)
-        texts, _ = model.half(False)
-        raw = model.predict(texts, k=20)
-        calibrate(model, *model.half(True), by=by, k=10)
-        found = model.predict(texts, k=20)
-        assert np.array_equal(found.columns, raw.columns)
-        falls, fell = np.diff(found.scores, axis=1) < 0, np.diff(raw.scores, axis=1) < 0
-        assert np.array_equal(falls, fell)
-        assert np.array_equal(model.predict(texts, k=3).scores, found.scores[:, :3])
+    model = Planted(squared)
+    texts, _ = model.half(False)
+    raw = model.predict(texts, k=20)
+    calibrate(model, *model.half(True), k=10)
+    found = model.predict(texts, k=20)
+    assert np.array_equal(found.columns, raw.columns)
+    falls, fell = np.diff(found.scores, axis=1) < 0, np.diff(raw.scores, axis=1) < 0
+    assert np.array_equal(falls, fell)
+    assert np.array_equal(model.predict(texts, k=3).scores, found.scores[:, :3])
 
 
 def test_labels_by_frequency_get_their_own_curves():
@@ -139,18 +133,6 @@ def test_labels_by_frequency_get_their_own_curves():
     assert reliability(blind.scores[rare], hits[rare]).ece > 0.05  # ... and wrong for rare labels
     for row in probabilities.scores:
         assert (np.diff(row) <= 0).all()
-
-
-def test_levels_are_those_of_the_tree():
-    tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
-    assert tree.label_depths().tolist() == [2, 1, 2]
-    model = Planted(squared)
-    found = calibrate(model, *model.half(True), by="level", k=10)
-    assert found.groups.tolist() == [2] * 29 + [1]
-    assert error(model) < 0.02
-    model.trees = dict
-    with pytest.raises(ConfigError, match="no label tree"):
-        calibrate(model, *model.half(True), by="level")
 
 
 def test_thresholds_for_f1_and_for_a_precision():
@@ -248,6 +230,8 @@ def test_states_from_before_there_were_sets_by_document_load():
     state = calibrate(model, *model.half(True)).state()
     del state.config["by_document"]
     assert not Calibration.from_state(state).by_document
+    state.config["by"] = "rank"
+    pytest.raises(ModelFormatError, Calibration.from_state, state).match("calibrate it again")
 
 
 @pytest.mark.timeout(60)
@@ -279,38 +263,6 @@ def test_what_cannot_be_calibrated_is_refused():
     pytest.raises(ConfigError, model.predict, texts).match("calibrated for scores of the kind")
 
 
-@pytest.fixture(scope="module")
-def shop():
-    corpus = shop_corpus(2400, labels=200, seed=3)
-    return corpus.take(range(1200)), corpus.take(range(1200, 1800)), corpus.take(range(1800, 2400))
-
-
-@pytest.mark.parametrize("kind", ["product", "margin"])
-def test_the_linear_method_on_a_small_corpus(shop, kind, tmp_path):
-    train, dev, test = shop
-    search = SearchParams(last_level="noop" if kind == "margin" else "same")
-    tree = TreeParams(branching=4, max_leaf_size=10)
-    model = Linear(search=search, tree=tree).fit(train)
-    raw = model.predict(test, k=10)
-    assert raw.score_kind == kind
-    found = calibrate(model, dev, k=10)
-    model.save(tmp_path / "model")
-    loaded = labelgrove.load(tmp_path / "model")
-    predicted = loaded.predict(test, k=10)
-    assert predicted.names() == raw.names()
-    assert np.array_equal(loaded.predict(test, k=10, raw=True).scores, raw.scores)
-    truth = test.labels.toarray() > 0
-    hits = np.take_along_axis(truth, predicted.columns, 1)
-    after = reliability(predicted.scores, hits)
-    assert found.report is not None
-    assert after.ece < 0.03  # 400 labels per bin: chance alone makes nearly 0.02
-    if kind == "product":
-        assert after.ece < reliability(np.clip(raw.scores, 0, 1), hits).ece
-    given = loaded.score_labels(test, [test.index.ids[0]])
-    full = loaded.predict(test, k=len(test.index)).to_csr().toarray()
-    np.testing.assert_allclose(given[:, 0], full[:, 0], atol=4e-5)
-
-
 def test_neighbouring_scores_keep_their_order_and_ties_stay_ties():
     flat = Curve("isotonic", np.array([[0.0, 1.0], [0.5, 0.5 + 1e-9]]))
     calibration = Calibration("isotonic", "none", "product", 4, Scale(False), (flat,))
@@ -326,7 +278,7 @@ def test_neighbouring_scores_keep_their_order_and_ties_stay_ties():
     assert short.scores[0, 3] == -np.inf
 
 
-@pytest.mark.parametrize("by", ["none", "rank", "frequency"])
+@pytest.mark.parametrize("by", ["none", "frequency"])
 @settings(max_examples=60)
 @given(seed=st.integers(0, 10_000), spread=st.sampled_from([1e-7, 1e-5, 1e-3, 0.3]))
 def test_labels_on_a_flat_piece_are_written_with_different_digits_in_their_order(by, seed, spread):
@@ -376,12 +328,3 @@ def test_scores_that_would_collapse_are_refused(monkeypatch):
     with pytest.raises(DataError, match="the same probability"):
         calibrate(model, [str(row) for row in range(2000)], model.hits[:2000])
     assert model.calibration_ is None
-
-
-def test_groups_of_ranks_are_the_documented_ones():
-    curves = tuple(Curve("isotonic", np.array([[0, 1], [0.1 * n, 0.1 * n]])) for n in range(7))
-    calibration = Calibration("isotonic", "rank", "product", 12, Scale(False), curves)
-    found = Predictions.from_scores([np.linspace(1, 0, 12)], k=12, index=LabelIndex("abcdefghijkl"))
-    groups = calibration.probabilities(found)[0] * 10
-    # The first curve is for all labels.
-    assert groups.round(6).tolist() == [1, 2, 3, 4, 4, 5, 5, 5, 5, 5, 6, 6]

@@ -3,8 +3,6 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 
 import labelgrove
@@ -30,12 +28,6 @@ def test_best_first_ties_by_column_and_minus_infinity_never(predictions):
     assert predictions.score_kind == "product"
 
 
-def test_k_beyond_the_labels_gives_all_of_them():
-    p = Predictions.from_scores(SCORES, k=99, index=INDEX, score_kind="margin")
-    assert (p.k, len(p), p.score_kind) == (4, 2, "margin")
-    assert p.ids()[0] == ["b", "a", "c", "d"]
-
-
 def test_rows_read_as_scored_labels_and_dictionaries(predictions):
     assert predictions[1] == [ScoredLabel("d", "Dog", 1.0), ScoredLabel("b", "Bat", 0.25)]
     assert list(predictions) == [predictions[0], predictions[1]]
@@ -56,25 +48,6 @@ def test_csr_holds_stored_entries_only_with_sorted_columns():
     assert matrix.indices.tolist() == [0, 1, 2, 3, 1, 3]
     p = Predictions.from_scores(np.zeros((0, 4)), k=2, index=INDEX)
     assert (len(p), p.ids(), p.to_csr().shape) == (0, [], (0, 4))
-
-
-@given(
-    st.lists(
-        st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), min_size=5, max_size=5),
-        min_size=1,
-        max_size=5,
-    ),
-    st.integers(1, 6),
-)
-@settings(max_examples=50)
-def test_dense_sparse_and_round_trip_agree(rows, k):
-    dense = np.array(rows, np.float32) + 1  # nothing is zero, so all is stored
-    index = LabelIndex("vwxyz")
-    a = Predictions.from_scores(dense, k=k, index=index)
-    b = Predictions.from_csr(sparse.csr_array(dense), k=k, index=index)
-    c = Predictions.from_csr(a.to_csr(), k=k, index=index)
-    assert a.ids() == b.ids() == c.ids()
-    np.testing.assert_array_equal(a.scores, c.scores)
 
 
 def test_top_narrows_and_above_keeps_scores_that_reach_the_threshold(predictions):

@@ -178,14 +178,12 @@ def test_what_is_no_tree():
     pytest.raises(DataError, build_tree, np.full((200, 2), np.nan)).match("label_features: the")
 
 
-def test_coarse_trees_and_depths():
+def test_coarse_trees():
     tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
     assert tree.coarsen(1) == LabelTree([[0, 0]], [0, 1])
     assert tree.coarsen(2) is tree
     for levels in (0, 3):
         pytest.raises(ConfigError, tree.coarsen, levels).match("levels: must be 1 to 2")
-    tree = LabelTree([[0, 0, 0], [0, 1, 2], [0, 0, 1, 2, 2]], [4, 1, 0, 3, 2])
-    assert tree.label_depths().tolist() == [1, 3, 3, 3, 3]
 
 
 @given(seed=st.integers(0, 200))

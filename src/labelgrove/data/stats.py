@@ -74,7 +74,6 @@ class CorpusStats:
     labels_per_document: Spread
     documents_per_label: Spread
     words_per_document: Spread
-    characters: int
     empty_texts: int
     without_labels: int
     duplicate_texts: int  # documents with the same text as an earlier one
@@ -111,11 +110,10 @@ def corpus_stats(
     texts: set[int] = set()
     folded: set[int] = set()  # of different texts
     ids: set[int] = set()
-    empty = without = similar = repeated_texts = repeated_ids = characters = 0
+    empty = without = similar = repeated_texts = repeated_ids = 0
     for document in documents:
         text = words_of(document.text)
         words.append(len(text.split()))
-        characters += len(text)
         spellings.update(document.labels)
         labels = set(map(nfc, document.labels))
         label_counts.append(len(labels))
@@ -140,7 +138,6 @@ def corpus_stats(
         labels_per_document=Spread.of(label_counts),
         documents_per_label=Spread.of(counts),
         words_per_document=Spread.of(words),
-        characters=characters,
         empty_texts=empty,
         without_labels=without,
         duplicate_texts=repeated_texts,

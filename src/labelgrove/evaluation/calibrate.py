@@ -25,8 +25,6 @@ from labelgrove.evaluation.calibration import (
     Target,
     best_threshold,
     check_target,
-    groups_of,
-    label_groups,
     macro_thresholds,
 )
 from labelgrove.evaluation.curves import (
@@ -39,7 +37,7 @@ from labelgrove.evaluation.curves import (
 )
 from labelgrove.evaluation.merge_weights import frequency_bins
 from labelgrove.evaluation.metrics.evaluation import evaluate
-from labelgrove.evaluation.metrics.ranking import Judged, judge
+from labelgrove.evaluation.metrics.ranking import Judged, frequency_bin, judge
 from labelgrove.evaluation.predictions import Predictions, check_fitted
 
 Kind = Literal["auto", "isotonic", "beta"]
@@ -112,8 +110,9 @@ def calibrate(
     inputs = X if isinstance(X, Corpus) else documents_of(documents).plain
     predictions = model.predict(inputs, k=check_k(k), raw=True, threads=threads)
     judged = judge(predictions, truth, unknown=unknown)
-    groups = label_groups(model, by)
-    bins = frequency_bins(model.facts_.frequencies) if target == "macro-F1" else None
+    frequencies = model.facts_.frequencies
+    groups = None if by == "none" else frequency_bin(frequencies).astype(np.int32)
+    bins = frequency_bins(frequencies) if target == "macro-F1" else None
     scale = Scale.of(predictions.scores[predictions.used], predictions.score_kind)
     data = _Data(judged, scale, by, groups, target, bins)
     if not 0 < data.hits[data.used].sum() < data.used.sum():
@@ -174,10 +173,9 @@ def _fit(data: _Data, kind: CurveKind, rows: Bools) -> Calibration:
     units = data.scale(predictions.scores)[chosen]
     hits = data.hits[chosen]
     curves: list[Curve | None] = [fit_curve(units, hits, kind)]
-    group = groups_of(predictions, data.by, data.groups)
-    if group is not None:
-        member = group[chosen]
-        for number in range(int(group.max()) + 1):
+    if data.groups is not None:
+        member = data.groups[predictions.columns][chosen]
+        for number in range(int(data.groups.max()) + 1):
             here = member == number
             pairs, right = here.sum(), hits[here].sum()
             enough = pairs >= FEWEST_PAIRS and FEWEST_OF_EACH <= right <= pairs - FEWEST_OF_EACH

@@ -108,18 +108,6 @@ class LabelTree:
         above = 1 if level == 0 else len(self.parents[level - 1])
         return np.searchsorted(self.parents[level], np.arange(above + 1)).astype(np.int64)
 
-    def label_depths(self) -> Int32:
-        """The depth of each label without the chain of only children that it may end."""
-        depths = np.full(self.labels, len(self.parents), np.int32)
-        nodes: Array = np.arange(self.labels)
-        alone = np.ones(self.labels, bool)
-        for level in range(len(self.parents) - 1, 0, -1):
-            above = self.parents[level][nodes]
-            alone &= np.diff(self.children(level))[above] == 1
-            depths -= alone
-            nodes = above
-        return depths[self.leaf_positions]
-
     def coarsen(self, levels: int) -> LabelTree:
         """The first ``levels`` levels as a tree of their own; its labels are this tree's nodes."""
         if not 1 <= levels <= len(self.parents):

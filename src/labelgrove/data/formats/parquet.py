@@ -14,7 +14,6 @@ from labelgrove.data.formats.tables import for_columns, record_documents
 from labelgrove.data.records import listed
 from labelgrove.errors import DataError, needing
 
-Batch: TypeAlias = Any  # a pyarrow.RecordBatch; pyarrow ships no types
 MIN_ROWS, MAX_ROWS = 8, 1024  # of a batch
 BATCH_BYTES = 1 << 28  # of a batch in which every row has the largest value that there may be
 ITEM_BYTES = 8  # that a row of a column or an item of a list takes at least
@@ -38,7 +37,7 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
             largest = _largest(path)
             size = min(MAX_ROWS, max(MIN_ROWS, BATCH_BYTES // largest))
             batches = file.iter_batches(batch_size=size, columns=columns)
-            records = (record for batch in batches for record in _records(batch))
+            records = (row for batch in batches for row in batch.to_pylist(maps_as_pydicts="lossy"))
             rows = enumerate(_bounded(records, path), 1)
             yield from record_documents(path, rows, options, report)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -60,25 +59,6 @@ def _bounded(records: Iterable[JsonObject], path: Path | str) -> Iterator[JsonOb
         unpacked += sum(len(cell) for cell in record.values() if isinstance(cell, str))
         check_unpacked(unpacked, packed, file=path)
         yield record
-
-
-def _records(batch: Batch) -> list[JsonObject]:
-    """Rows as dictionaries; maps become dictionaries, and text with bad bytes becomes bytes."""
-    try:
-        records: list[JsonObject] = batch.to_pylist(maps_as_pydicts="lossy")
-    except UnicodeDecodeError:
-        records = [_careful_record(batch, row) for row in range(batch.num_rows)]
-    return records
-
-
-def _careful_record(batch: Batch, row: int) -> JsonObject:
-    record: JsonObject = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            record[name] = column[row].as_py(maps_as_pydicts="lossy")
-        except UnicodeDecodeError:
-            record[name] = b"not UTF-8"  # refused later because it is not a string
-    return record
 
 
 Value: TypeAlias = Any  # a number, bytes, a list, or a struct: values by the numbers of fields

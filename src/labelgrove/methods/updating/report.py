@@ -5,7 +5,6 @@ The label index, trees, facts and the calibration grow in the same way for all m
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
@@ -20,7 +19,8 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
-from labelgrove.evaluation.calibration import Calibration, label_groups
+from labelgrove.evaluation.calibration import Calibration
+from labelgrove.evaluation.metrics.ranking import frequency_bin
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating.growth import Additions, Read
@@ -234,26 +234,17 @@ def grown_facts(facts: TrainingFacts, index: LabelIndex, documents: Corpus | Non
     )
 
 
-def grown_calibration(model: Fitted, attributes: Table, changes: list[Change]) -> Calibration:
-    """A calibration with room for new labels; ``attributes`` and ``changes`` are to be set."""
+def grown_calibration(model: Fitted, attributes: Table) -> Calibration:
+    """A calibration with room for new labels; ``attributes`` are to be set."""
     calibration = model.calibration_
     assert calibration is not None
     known, labels = len(model.index_), len(attributes["index_"])
     groups, thresholds = calibration.groups, calibration.label_thresholds
-    if groups is not None and labels > known:
-        later = {id(owner): values for owner, values in changes}
-        members = [_with(member, later[id(member)]) for member in model.submodels()]
-        grown = _with(model, attributes | ({"members_": members} if members else {}))
-        new_groups = label_groups(grown, calibration.by)
-        assert new_groups is not None
-        groups = np.concatenate([groups, new_groups[known:]])
+    if groups is not None:
+        later = np.full(labels - known, -1, np.int32)  # the common curve
+        if calibration.by == "frequency":
+            later[:] = frequency_bin(attributes["facts_"].frequencies[known:])
+        groups = np.concatenate([groups, later])
     if thresholds is not None:
         thresholds = np.concatenate([thresholds, np.full(labels - known, np.nan, np.float32)])
     return replace(calibration, groups=groups, label_thresholds=thresholds)
-
-
-def _with(model: Fitted, attributes: Table) -> Fitted:
-    """A shallow copy of the model with other attributes."""
-    other = copy.copy(model)
-    other.__dict__.update(attributes)
-    return other

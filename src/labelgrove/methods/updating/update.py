@@ -161,7 +161,7 @@ def _planned(model: Fitted, task: Task) -> tuple[list[Change], Growth]:
     attributes["dev_metrics_"] = None
     attributes["facts_"] = report.grown_facts(model.facts_, task.index, task.documents)
     if model.calibration_ is not None:
-        attributes["calibration_"] = report.grown_calibration(model, attributes, changes)
+        attributes["calibration_"] = report.grown_calibration(model, attributes)
     return [*changes, (model, attributes)], growth
 
 
