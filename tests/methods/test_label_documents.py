@@ -57,13 +57,9 @@ def test_one_name_with_words_is_enough(recwarn):
     assert not recwarn.list
 
 
-@pytest.mark.parametrize("extra", ["dense", "sample_weight", "negatives"])
+@pytest.mark.parametrize("extra", ["dense", "sample_weight"])
 def test_what_has_no_rows_for_labels_is_refused(extra):
-    given = {
-        "dense": np.ones((2, 3), np.float32),
-        "sample_weight": [1.0, 2.0],
-        "negatives": np.eye(2),
-    }[extra]
+    given = {"dense": np.ones((2, 3), np.float32), "sample_weight": [1.0, 2.0]}[extra]
     with pytest.raises(ConfigError, match="label_texts"):
         Linear(label_texts="names").fit(TEXTS, LABELS, **{extra: given})
     with pytest.raises(ConfigError, match="label_texts: must be one of 'names', 'none'"):

@@ -169,10 +169,6 @@ def test_lightxml_says_which_settings_its_form_does_not_read(
         ({"baseline": "no"}, "baseline: must be true or false"),
         ({"label_texts": "all"}, "label_texts: must be"),
         (
-            {"rerank": {"enabled": True}, "ranker": {"negatives": "given"}},
-            r"ranker\.negatives: has no effect",
-        ),
-        (
             {"rerank": {"enabled": True}, "ranker": {"mined_nodes": 3}},
             r"ranker\.mined_nodes: has no effect",
         ),

@@ -66,7 +66,6 @@ def test_dense_features_weights_and_shortlists(width, terms):
     blocks = Blocks.cut(Workers(), x, 40)
     for given in (
         {"sample_weight": weights},
-        {"negatives": proposed},
         {"shortlist": proposed, "sample_weight": weights},
     ):
         same(train_ranker(x, y, tree, **given), train_ranker(blocks, y, tree, **given))

@@ -6,7 +6,7 @@ from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
 from labelgrove.data.features import as_features
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import DataError
 from labelgrove.evaluation.metrics import Propensity
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.beam import SearchParams
@@ -14,7 +14,6 @@ from labelgrove.ranking.negatives import (
     Frequencies,
     NodeMiner,
     costs,
-    given_nodes,
     instance_lists,
     nodes_to_mine,
     relevance,
@@ -50,7 +49,7 @@ def predicted(x, ranker, beam):
 
 @given(
     seed=st.integers(0, 200),
-    negatives=st.sampled_from(["tfn", "man", "tfn+man", "given"]),
+    negatives=st.sampled_from(["tfn", "man", "tfn+man"]),
     relevance=st.sampled_from(["none", "induce", "last-level"]),
     norm=st.sampled_from(["none", "l1", "l2", "max"]),
     label_weights=st.sampled_from(["ignore", "cost", "propensity"]),
@@ -66,7 +65,6 @@ def test_training_agrees_with_the_literal_version(
     x, y = problem(seed)
     rng = np.random.default_rng(seed)
     sample_weight = rng.integers(1, 4, len(x)) / 2
-    shortlist = (rng.random(y.shape) < 0.2).astype(float) if negatives == "given" else None
     constants = {"a": 0.6, "b": 2.6}
     settings = {f"propensity_{name}": value for name, value in constants.items()}
     params = RankerParams(
@@ -87,7 +85,6 @@ def test_training_agrees_with_the_literal_version(
         TREE,
         params,
         sample_weight=sample_weight,
-        negatives=shortlist,
         search=SearchParams(beam=1),
     )
 
@@ -105,7 +102,6 @@ def test_training_agrees_with_the_literal_version(
         "tfn": bearers,
         "man": mined,
         "tfn+man": np.maximum(bearers, mined),
-        "given": None if shortlist is None else level_matrices(shortlist, TREE, "max")[0],
     }[negatives]
     expected = train(
         x,
@@ -200,17 +196,7 @@ def test_bad_sample_weights(weights, message):
     pytest.raises(DataError, train_ranker, x, y, TREE, sample_weight=weights).match(message)
 
 
-def test_given_negatives_are_lifted_and_positives_are_always_instances():
-    labels = np.zeros((1, 6))
-    labels[0, [0, 5]] = 0.5
-    levels = given_nodes(labels, TREE, 1)
-    assert levels[0] is None
-    assert np.array_equal(levels[1].toarray(), level_matrices(labels, TREE, "max")[0] > 0)
-    for shortlist, message in [(np.ones((1, 5)), "6 labels"), (sparse.csr_array((2, 6)), "1 doc")]:
-        pytest.raises(DataError, given_nodes, shortlist, TREE, 1).match(message)
-    with pytest.raises(ConfigError, match="no negatives were given"):
-        train_ranker(*problem(0), TREE, RankerParams(negatives="given"))
-
+def test_positives_are_always_instances():
     bearers, chosen = as_csr([[1, 0], [0, 1]]), as_csr([[0, 1], [0, 1]])
     lists = instance_lists(bearers, [chosen], weights=np.array([2, 1], np.float32))
     assert lists.rows.tolist() == [0, 0, 1]

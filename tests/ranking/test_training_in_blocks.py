@@ -28,7 +28,6 @@ def problem(documents=200, labels=40):
         {"negatives": "tfn", "relevance": "induce", "storage": "float32"},
         {"relevance": "last-level", "label_weights": "cost"},
         {"label_weights": "propensity", "label_C": 2.0, "max_nonzeros": 5},
-        {"negatives": "given"},
     ],
 )
 @pytest.mark.parametrize("extra", ["none", "weights", "shortlist"])
@@ -37,8 +36,6 @@ def test_blocks_do_not_change_a_bit(tmp_path, monkeypatch, settings, extra):
     tree = build_tree(y.T, TreeParams(branching=4, max_leaf_size=4))
     rng = np.random.default_rng(1)
     given = {"params": RankerParams(**settings)}
-    if settings.get("negatives") == "given":
-        given["negatives"] = sparse.csr_array((rng.random(y.shape) < 0.1).astype(np.float32))
     if extra == "weights":
         given["sample_weight"] = rng.integers(0, 3, len(y.indptr) - 1)
     elif extra == "shortlist":

@@ -21,6 +21,7 @@ from labelgrove.methods.settings import GONE
 REPLACED = {
     "heads.bootstrap=inherit": "none",
     "heads.loss=zlpr": "bce",
+    "ranker.negatives=given": "tfn+man",
     "refined.label_features=pifa,text": "pifa+text",
     "refined.label_features=pii": "pifa",
     "training.average=ema": "swa",

@@ -199,19 +199,6 @@ def nodes_to_mine(
     return beam if nodes is None else nodes
 
 
-def given_nodes(given: CSR | None, tree: LabelTree, documents: int) -> list[CSR | None]:
-    """A documents x labels shortlist, lifted to each level of parents; all learn on the first."""
-    if given is None:
-        return [None] * len(tree.parents)
-    shortlist = _without_zeros(given, "negatives")
-    if shortlist.shape != (documents, tree.labels):
-        raise DataError(
-            f"negatives: a shortlist must be {documents} documents x {tree.labels} labels, "
-            f"got {shortlist.shape[0]} x {shortlist.shape[1]}"
-        )
-    return [None, *targets(shortlist, tree)[:-1]]
-
-
 def shortlisted(shortlist: CSR, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
     """A shortlist for the last level: documents x clusters, and documents x leaves or None.
 
@@ -277,7 +264,6 @@ class LevelLists:
     labels: CSR
     tree: LabelTree
     params: RankerParams
-    given: Sequence[CSR | None]  # of given_nodes
     listed: tuple[CSR, CSR | None] | None  # of shortlisted
     weights: Float32 | None  # factors per document
     scratch: Scratch
@@ -329,12 +315,11 @@ class LevelLists:
         # The first level has one parent, the root, and every document belongs to it.
         count = rows.stop - rows.start
         bearers = as_csr(np.ones((count, 1))) if number == 0 else levels[number - 1]
-        given = self.given[number]
-        chosen = [] if given is None else [given[rows]]
+        chosen: list[CSR] = []
         mined = None if miner is None else miner(rows)
         if number == len(self.tree.parents) - 1 and self.listed is not None:
             chosen = [self.listed[0][rows]]
-        elif not (chosen or mined is not None) or self.params.negatives in ("tfn", "tfn+man"):
+        elif mined is None or "tfn" in self.params.negatives:
             chosen.append(bearers)
         share = self.params.mined_weight
         return instance_lists(bearers, chosen, mined=mined, mined_weight=share, weights=weights)

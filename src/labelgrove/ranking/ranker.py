@@ -32,12 +32,12 @@ from labelgrove.core.topk import Combine, TopK, merge_lists
 from labelgrove.data.blocks import Blocks
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.disk.run_folder import Checkpoints
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
 from labelgrove.ranking.distributed import predicted_in_blocks, solve_on_workers
-from labelgrove.ranking.negatives import LevelLists, Miner, NodeMiner, given_nodes, shortlisted
+from labelgrove.ranking.negatives import LevelLists, Miner, NodeMiner, shortlisted
 from labelgrove.ranking.solver import LevelTask, RankerParams, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
 
@@ -202,7 +202,6 @@ def train_ranker(
     params: RankerParams | None = None,
     *,
     sample_weight: npt.ArrayLike | None = None,
-    negatives: CSR | None = None,
     shortlist: CSR | None = None,
     start: Start | None = None,
     search: SearchParams | None = None,
@@ -217,7 +216,6 @@ def train_ranker(
       engine trains every level in pieces, with the same result.
     - ``search``: how predicted negatives are found. The first level learns from all documents,
       the others from those that ``params.negatives`` names.
-    - ``negatives``: further ones, see :func:`given_nodes`.
     - ``shortlist``: the labels learn only from its documents and their positives, see
       :func:`shortlisted`; nodes above the labels get no weights, because something else makes
       the shortlists.
@@ -241,9 +239,6 @@ def train_ranker(
         raise DataError("cannot train on no documents")
     if y.shape[1] != tree.labels:
         raise DataError(f"labels have {y.shape[1]} columns but the tree has {tree.labels} labels")
-    if params.negatives == "given" and negatives is None:
-        raise ConfigError("ranker.negatives: is 'given', but no negatives were given")
-    given = given_nodes(negatives, tree, len(x))
     listed = None if shortlist is None else shortlisted(shortlist, tree, len(x))
     if start is not None:
         if isinstance(x, Blocks):
@@ -255,11 +250,10 @@ def train_ranker(
     if weights is not None and (weights == 0).any():
         rows = np.flatnonzero(weights)
         x, y, weights = x.take(rows), y[rows], weights[rows]
-        given = [None if matrix is None else matrix[rows] for matrix in given]
         if listed is not None:
             listed = listed[0][rows], None if listed[1] is None else listed[1][rows]
     scratch = Scratch() if scratch is None else scratch
-    lists = LevelLists(y, tree, params, given, listed, weights, scratch)
+    lists = LevelLists(y, tree, params, listed, weights, scratch)
     parents = [1, *tree.widths[:-1]]
     saved = Checkpoints(checkpoints) if checkpoints and is_first_process() else None
     levels: list[ChunkedWeights] = []
@@ -279,7 +273,7 @@ def train_ranker(
             continue
         mines = number > 0 and (params.mined_levels == "all" or last)
         miner: Miner | None = None
-        if params.negatives in ("man", "tfn+man") and mines and listed is None:
+        if "man" in params.negatives and mines and listed is None:
             how: Table = {"bias": params.bias, "params": search, "nodes": params.mined_nodes}
             if isinstance(x, Blocks):
                 miner = predicted_in_blocks(x, tree, levels, **how)

@@ -58,10 +58,10 @@ class RankerParams(Params):
         help="how weights to start from are used: the solver begins there (the result is the "
         "same), or regularises towards them",
     )
-    negatives: Literal["tfn", "man", "tfn+man", "given"] = param(
+    negatives: Literal["tfn", "man", "tfn+man"] = param(
         "tfn+man",
         help="which documents are negatives: those with the parent (tfn), those for which the "
-        "levels above predict it (man), both, or only those given to train_ranker",
+        "levels above predict it (man), or both",
     )
     mined_levels: Literal["last", "all"] = param(
         "last", help="levels to which man applies; the others use tfn"

@@ -76,21 +76,6 @@ def test_rare_labels_gain_from_costs_by_propensity(tmp_path: Any) -> None:
         model(label_weights="propensity", propensity_b=0.0)
 
 
-def test_given_negatives_reach_the_ranker(tmp_path: Any) -> None:
-    ranker = RankerParams(negatives="given", eps=1e-3)
-    everything, nothing = np.ones((6, 5)), np.zeros((6, 5))
-    with RunFolder(tmp_path / "run") as run:
-        models = [
-            Linear(tree=SMALL, ranker=ranker).fit(TEXTS, LABELS, negatives=given, run=run)
-            for given in (everything, nothing)
-        ]
-    wary, bold = (model.predict(["hat"], k=5) for model in models)
-    assert wary.names()[0][0] == "hat"
-    assert bold.scores.sum() > wary.scores.sum()
-    with pytest.raises(DataError, match="6 documents x 5 labels"):
-        Linear().fit(TEXTS, LABELS, negatives=np.ones((2, 5)))
-
-
 def test_more_trees_need_more_memory() -> None:
     corpus = Corpus.from_lists(TEXTS, LABELS)
     assert Linear(n_trees=9).estimate_memory(corpus) > Linear().estimate_memory(corpus)

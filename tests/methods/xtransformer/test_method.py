@@ -47,7 +47,6 @@ def new(**settings: Any) -> Any:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"ranker": {"negatives": "given"}}, r"ranker\.negatives: must be tfn, man or tfn\+man"),
         ({"indexing": {"pifa": "sums"}}, r"indexing\.pifa: sums .*pifa-neural"),
         ({"indexing": {"text_encoder": "x"}}, r"indexing\.text_encoder: .*pifa-tfidf reads no"),
         # Labels' texts may have an encoder of their own.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
-from labelgrove.core.arrays import CSR, CsrParts, as_csr
+from labelgrove.core.arrays import CsrParts
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
 from labelgrove.core.resources import with_own_resources
@@ -104,7 +104,6 @@ class Linear(Model):
         index: LabelIndex | None = None,
         sample_weight: npt.ArrayLike | None = None,
         label_tree: LabelTree | None = None,
-        negatives: CSR | npt.ArrayLike | None = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
         engine: Engine | str | None = None,
@@ -114,8 +113,7 @@ class Linear(Model):
 
         ``dense`` has a row of numbers per document, such as an embedding, that is used beside the
         features; ``sample_weight`` says how much each document counts; ``label_tree`` replaces the
-        grown tree; ``negatives`` is a documents x labels matrix of labels proposed by other means,
-        whose clusters should learn from the document (see ``ranker.negatives``).
+        grown tree.
 
         With an ``engine`` ("ray", "local" or one that is open), its workers describe the labels and
         train the rankers; ``X`` may be a ``ShardedCorpus``, of which they also make the features.
@@ -137,12 +135,11 @@ class Linear(Model):
             message = f"n_trees: must be 1 with a label_tree of your own, got {self.n_trees}"
             raise ConfigError(message)
         stages = Stages(Reporter(callbacks), run)
-        proposed = None if negatives is None else as_csr(negatives, name="negatives")
         weights = None if sample_weight is None else np.asarray(sample_weight)
-        if self.label_texts is not None and not (weights is None and proposed is None):
+        if self.label_texts is not None and weights is not None:
             raise ConfigError(
-                "label_texts: must be none with sample_weight or negatives, which have no rows "
-                "for the documents of labels"
+                "label_texts: must be none with sample_weight, which has no rows for the documents "
+                "of labels"
             )
         corpus: Corpus | ShardedCorpus
         known: Corpus | ShardedCorpus
@@ -169,8 +166,9 @@ class Linear(Model):
             if self.label_texts is not None:
                 corpus = with_label_documents(corpus)
             if memory is not None:
-                beside = weights is not None or proposed is not None
-                scratch = streaming.scratch_for(self, corpus, memory, run, in_memory=beside)
+                scratch = streaming.scratch_for(
+                    self, corpus, memory, run, in_memory=weights is not None
+                )
         with engine_for(engine) as workers:
             features, reader = self._features(stages, corpus, scratch, workers)
             if label_tree is None:
@@ -194,7 +192,6 @@ class Linear(Model):
                     tree=tree,
                     params=self.ranker,
                     sample_weight=weights,
-                    negatives=proposed,
                     search=mining_search(self.search, self.ranker),
                     seed=self._tree_seed(number),
                     scratch=scratch,

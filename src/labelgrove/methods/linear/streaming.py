@@ -82,7 +82,7 @@ def _reason(model: LinearSettings, corpus: Corpus, *, in_memory: bool) -> str | 
     if corpus.texts is None or corpus.features is not None:
         return "a matrix or a dense block that came with the documents"
     if in_memory:
-        return "sample_weight or negatives"
+        return "sample_weight"
     if model.label_texts is not None:
         return f"label_texts={model.label_texts}"
     if model.tree.label_features.startswith("smoothed"):

@@ -19,7 +19,6 @@ from labelgrove.data.corpus import Corpus, Strings
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.stages import Stages
-from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import neural, preparation
 from labelgrove.methods.base import Model, Workers
@@ -142,8 +141,6 @@ class XRTransformer(Model):
 
     def _check(self, labels: int) -> None:
         """Refuses settings that contradict each other, before hours of training."""
-        if self.ranker.negatives == "given":
-            raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
         why = "nodes learn from the documents that heads.kept brings them"
         refuse_idle(self.matcher, "matcher", NEGATIVE_SETTINGS, why)
         refuse_idle(self.matcher, "matcher", ["label_C"], "nodes of one level have the same C")

@@ -79,8 +79,6 @@ class RankingParams(Params):
 
 def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool) -> None:
     """Refuses settings that contradict each other, before hours of training."""
-    if ranker.negatives == "given":
-        raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
     refuse_idle(ranker, "ranker", ["mined_weight"], "all documents of a cluster count the same")
     if params.combine == "learnt" and not held_out:
         raise ConfigError(
