@@ -49,12 +49,6 @@ def test_rarer_reading_options_work_here_too(tmp_path):
     assert json.loads(run("stats", quoted, *flags).stdout)["documents"] == 1
 
 
-def test_stats_for_people(corpus):
-    output = run("stats", corpus).output
-    assert "shoes [all] (s)" in output
-    assert "duplicate texts" in output and "1-10" in output
-
-
 def test_stats_for_programs(corpus):
     found = json.loads(run("stats", corpus, "--json", "--top", 1).stdout)
     assert found["documents"] == 12
@@ -92,29 +86,12 @@ def test_stats_of_bad_lines_and_other_fields(tmp_path):
     assert (found["documents"], found["labels"], found["bad_lines"]) == (1, 1, 1)
 
 
-def test_stats_of_a_folder_are_those_of_its_training_part(tmp_path):
-    (tmp_path / "train.jsonl").write_text('{"text": "a b", "labels": ["x"]}\n')
-    (tmp_path / "dev.jsonl").write_text('{"text": "c", "labels": ["x"]}\n' * 2)
-    found = json.loads(run("stats", tmp_path, "--json").stdout)
-    assert (found["documents"], found["labels"]) == (1, 1)
-
-
 def test_stats_of_features_without_texts(tmp_path):
     file = tmp_path / "train.txt"
     file.write_text("2 3 4\n0,3 0:1.0\n3 2:0.5\n")
     found = json.loads(run("stats", file, "--json").stdout)
     assert (found["documents"], found["labels"]) == (2, 2)
     assert "features only" in found["notes"][0]
-
-
-def test_convert_keeps_everything(tmp_path):
-    table = tmp_path / "in.csv"
-    table.write_text('id,text,labels\n1,"a, b",x|y\n2,c,\n')
-    run("convert", table, tmp_path / "out.jsonl.gz")
-    assert lines(tmp_path / "out.jsonl.gz") == [
-        {"id": "1", "text": "a, b", "labels": ["x", "y"]},
-        {"id": "2", "text": "c", "labels": []},
-    ]
 
 
 @pytest.mark.parametrize("name", ["out.csv.gz", "out.parquet"])
@@ -124,14 +101,6 @@ def test_convert_writes_tables_that_come_back(tmp_path, corpus, name):
     assert lines(tmp_path / "again.jsonl") == lines(corpus)
     run("sample", tmp_path / name, tmp_path / "few.csv", "-n", 3)
     assert len(read_corpus(tmp_path / "few.csv")) == 3
-
-
-def test_sample_is_seeded_and_in_order(corpus, tmp_path):
-    for name in ("a", "b"):
-        run("sample", corpus, tmp_path / f"{name}.jsonl", "-n", 5, "--seed", 3)
-    drawn = [row["id"] for row in lines(tmp_path / "a.jsonl")]
-    assert len(drawn) == 5 and drawn == sorted(drawn, key=lambda name: int(name[1:]))
-    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("flags", [[], ["--stratify"], ["--stratify", "--seed", 3]])
@@ -146,35 +115,6 @@ def test_split_loses_nothing_and_keeps_copies_together(corpus, tmp_path, flags):
     texts = [{row["text"] for row in rows} for rows in parts.values()]
     assert sum(map(len, texts)) == len(set.union(*texts))
     assert read_label_table(out / "labels.tsv") == read_label_table(corpus.parent / "labels.tsv")
-
-
-def test_a_stratified_split_spreads_labels(corpus, tmp_path):
-    rows = [{"text": f"text {n}", "labels": ["even"] * (n % 2 == 0)} for n in range(40)]
-    file = tmp_path / "many.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run("split", file, "--out", tmp_path / "parts", "--dev", 0.1, "--test", 0.2, "--stratify")
-    for part, count in (("train", 14), ("dev", 2), ("test", 4)):
-        labels = [row["labels"] for row in lines(tmp_path / "parts" / f"{part}.jsonl")]
-        assert (labels.count(["even"]), labels.count([])) == (count, count)
-
-
-def test_split_is_not_moved_by_other_documents(corpus, tmp_path):
-    run("split", corpus, "--out", tmp_path / "a", "--by", "id", "--test", 0.4)
-    shorter = tmp_path / "shorter.jsonl"
-    shorter.write_text("".join(corpus.read_text().splitlines(keepends=True)[::2]))
-    run("split", shorter, "--out", tmp_path / "b", "--by", "id", "--test", 0.4)
-    was = {row["id"] for row in lines(tmp_path / "a" / "test.jsonl")}
-    now = {row["id"] for row in lines(tmp_path / "b" / "test.jsonl")}
-    assert now == was & {row["id"] for row in lines(shorter)}
-
-
-def test_split_without_a_part(corpus, tmp_path):
-    run("split", corpus, "--out", tmp_path / "a", "--dev", 0)
-    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [
-        "labels.tsv",
-        "test.jsonl",
-        "train.jsonl",
-    ]
 
 
 def test_what_is_there_is_not_overwritten(corpus, tmp_path):

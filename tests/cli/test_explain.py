@@ -36,8 +36,3 @@ def test_a_node_of_the_path_says_how_its_margin_adds_up():
     step = Step(1, 4, 8, 0.5, 0.75, bias=0.1, reasons=(Reason("red", 0.4),))
     line = "level 1, node 4 of 8: 0.7500 from margin 0.500 = red +0.400, bias +0.100"
     assert step_line(step) == line
-
-
-def test_brackets_in_texts_are_not_taken_for_markup(run, model):
-    done = run("explain", model, "--text", "a [bold] red [/bold] lamp", "--k", 1)
-    assert "a [bold] red [/bold] lamp" in done.stdout

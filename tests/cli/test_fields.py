@@ -86,21 +86,6 @@ def test_people_see_which_fields_a_model_reads(run, files, model):
     assert "begins like a JSON object, but is none" in failed.stderr
 
 
-def test_data_commands_keep_the_fields(run, files, tmp_path):
-    run("data", "split", files / "train.jsonl", "--out", tmp_path / "parts", *FIELDS)
-    written = [
-        json.loads(line)
-        for part in (tmp_path / "parts").glob("*.jsonl")
-        for line in part.read_text().splitlines()
-    ]
-    assert len(written) == 90
-    assert {"creator": ["Person 0"], "kind": ["Book"]}.items() <= min(
-        written, key=lambda document: document["labels"]
-    ).items()
-    stats = run("data", "stats", files / "train.jsonl", *FIELDS, "--json").stdout
-    assert json.loads(stats)["words_per_document"]["mean"] == 7
-
-
 def test_update_calibrate_and_tune_read_fields(run, files, model):
     run("calibrate", model, files / "train.jsonl", "--out", files / "calibrated")
     assert labelgrove.load(files / "calibrated").calibration_ is not None

@@ -178,25 +178,3 @@ def test_features_of_any_corpus_with_dev(run, pecos, tmp_path):
     facts = json.loads(done.stdout)
     assert facts["given_columns"] == COLUMNS and facts["dev"]["P@1"] == 100
     assert isinstance(labelgrove.load(tmp_path / "model").read(matrix(["a hat"])), Features)
-
-
-def test_a_repository_file_with_rows_of_any_length(run, tmp_path):
-    """Counts as they come: long documents would drown the others."""
-    for part, first in (("train", 0), ("test", 60)):
-        lines = ["60 5 3"]
-        for n in range(first, first + 60):
-            length = 10.0 ** (n % 7 - 2)
-            lines.append(f"{n % 3} {n % 3}:{2 * length:g} {3 + n % 2}:{length:g}")
-        (tmp_path / f"{part}.txt").write_text("\n".join(lines) + "\n")
-    for norm, setting in (("l2", ()), ("none", ("--set", "sparse_norm=none"))):
-        model = tmp_path / norm
-        for more in (("--plan", "--no-estimate"), ("--no-estimate",)):
-            done = run(
-                *("train", tmp_path / "train.txt", "--method", "linear", "--out", model),
-                *(*more, *setting),
-            )
-            scaled = "sparse_norm = l2: given rows have lengths of 0.0224 to 22,361; none uses"
-            assert (scaled in done.stderr + done.stdout) == (norm == "l2")
-        assert f'sparse_norm = "{norm}"' in (model / "config.toml").read_text()
-        values = json.loads(run("evaluate", model, tmp_path / "test.txt", "--json").stdout)
-        assert (values["P@1"] == 100) == (norm == "l2")

@@ -26,15 +26,6 @@ def test_measuring_on_the_training_data_is_said(call, call_both, model, folder):
     assert code == 0 and "were in the model's training data" in said
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "calibrate", "report"])
-def test_a_foreign_corpus_is_refused(call, model, verb):
-    rows = [{"text": f"some words {i} here", "labels": ["xyzzy", "plugh"]} for i in range(20)]
-    data = write_jsonl(Path("foreign.jsonl"), rows)
-    flags = [data] if verb == "evaluate" else [data, "--out", "out.html"]
-    code, said = call(verb, model, *flags)
-    assert code == 1 and "knows none of the labels" in said and "wrong file" in said
-
-
 def test_thresholds_that_cut_everything_are_said(call, model, folder):
     flags = ["--threshold", 1, "--k", 100_000, "--out", "out.jsonl"]
     code, said = call(
@@ -43,15 +34,6 @@ def test_thresholds_that_cut_everything_are_said(call, model, folder):
     assert code == 0
     assert "no label of any document reaches it" in said
     assert "no document gets more" in said
-
-
-def test_weights_that_are_not_used_are_said(call):
-    rows = [{"text": f"word{i % 7} other", "labels": {f"l{i % 7}": 0.5 + i % 2}} for i in range(60)]
-    code, said = call("train", write_jsonl(Path("train.jsonl"), rows), "--out", "m")
-    assert code == 0 and "weights from 0.5 to 1.5" in said and "ranker.label_weights=cost" in said
-    flags = ["--set", "ranker.label_weights=cost"]
-    code, said = call("train", "train.jsonl", "--out", "m2", *flags)
-    assert code == 0 and "weights from" not in said
 
 
 def test_tune_without_optuna_says_so_before_it_begins(call, folder, monkeypatch):

@@ -16,18 +16,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_one_process_serves_and_stops_when_asked(model, monkeypatch):
-    monkeypatch.setenv("LABELGROVE_TOKEN", "abc")
-    with serving(model, "max_k=2", token="abc") as server:
-        client = server.client
-        assert client.get("/v1/model", headers={"authorization": ""}).status_code == 401
-        body = {"texts": ["a red shoe"], "k": 2}
-        rows = client.post("/v1/predict", json=body).json()["predictions"]
-        assert {label["id"] for label in rows[0]} == {"c:red", "k:shoe"}
-        assert client.post("/v1/predict", json=body | {"k": 3}).status_code == 422
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_service_that_everybody_can_reach_says_so(model, tmp_path, monkeypatch):
     note = "note: everybody who can reach 0.0.0.0 can ask this service and write feedback"
     for arguments, token, open_to_all in (

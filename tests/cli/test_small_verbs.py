@@ -23,14 +23,6 @@ def test_info_shows_method_labels_and_params(run, model):
     assert "[ranker]" in run("info", model, "--settings").stdout
 
 
-def test_doctor_tells_kernels_threads_and_extras(run):
-    found = json.loads(run("doctor", "--json").stdout)
-    assert found["packages"]["labelgrove"] == labelgrove.__version__
-    assert found["kernels"]["threads"] >= 1
-    assert found["kernels"]["simd"]
-    assert "kernels" in run("doctor").stdout
-
-
 def test_doctor_lists_every_extra_and_what_it_lacks(run, monkeypatch):
     project = Path(__file__).parents[2] / "pyproject.toml"
     extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]

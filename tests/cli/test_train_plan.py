@@ -24,23 +24,6 @@ def test_plan_alone_writes_nothing(call_both, folder, tmp_path):
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_plan_without_an_estimate_measures_nothing(call_both, folder):
-    code, out, said = call_both(
-        "train", folder / "train.jsonl", "--method", "linear", "--plan", "--no-estimate", "--json"
-    )
-    assert code == 0 and json.loads(out)["seconds"] is None
-    assert "plan: linear on 100 documents" in said and "time" not in said
-
-
-def test_the_plan_is_of_the_method_asked_for(call_both, folder):
-    train = ["train", folder / "train.jsonl", "--plan", "--json", "--quiet"]
-    code, out, said = call_both(*train, "--method", "parabel", "--set", "tree.max_leaf_size=2")
-    assert (code, said) == (0, "")
-    plan = json.loads(out)
-    assert plan["trees"] == 3
-    assert plan["tree"] == [2, 4, 8, 9]
-
-
 def test_the_summary_says_what_to_do_next(call_both, folder, tmp_path):
     out = tmp_path / "a model"
     dev = folder / "dev.jsonl"
@@ -82,18 +65,6 @@ def test_the_summary_says_what_was_not_computed_again(call_both, folder, tmp_pat
     reused = re.findall(r"^stage: (\w+) .*, reused$", said, re.MULTILINE)
     assert sorted(reused) == ["tfidf", "tree"] and re.search(r"^stage: ranker [^,]*$", said, re.M)
     assert labelgrove.load(tmp_path / "b").timings_["tree"].reused
-
-
-def test_a_dev_part_that_was_learnt_from_is_noticed(call_both, folder, tmp_path):
-    train = ["train", folder / "train.jsonl", "--out", tmp_path / "m", "--no-estimate"]
-    _, _, said = call_both(*train, "--dev", folder / "train.jsonl")
-    assert "100 of 100 texts are also in" in said
-
-
-def test_without_dev_it_says_so(call_both, folder, tmp_path):
-    train = ["train", folder / "train.jsonl", "--out", tmp_path / "m"]
-    _, _, said = call_both(*train, "--method", "linear")
-    assert "nothing was measured" in said and "evaluate" in said
 
 
 @pytest.mark.slow
@@ -162,6 +133,8 @@ def test_a_learnt_ensemble_stands_beside_its_members(call_both, folder, tmp_path
     _, _, said = call_both(*train, "--out", tmp_path / "m", "--verbose")
     assert "which chose it" in said and "2 linear" in said
     assert f"members are combined by {told['rule']} with weights" in said
+    _, shown, _ = call_both("info", tmp_path / "m", "--verify", "--settings")
+    assert "linear, linear" in shown and "[[members]]" in shown and told["rule"] in shown
 
 
 @pytest.mark.slow
@@ -200,13 +173,6 @@ def test_tune_takes_spaces_from_files(call_both, folder, tmp_path):
     space.write_text('[space]\n"ranker.C" = [3.0]\n')
     code, told, _ = call_both(*tune)
     assert (code, json.loads(told)["settings"]) == (0, {"ranker.C": 3.0})
-    for text, reason in (
-        ('space = ["ranker.C"]\n', "[space]"),
-        ("[space]\n", "name at least one setting"),
-        ('[space]\n"ranker.X" = [3.0]\n', "unknown key"),
-        ('[space]\n"ranker.C" = {low = 3}\n', "error: space: ranker.C: high must be a number"),
-    ):
-        space.write_text(text)
-        code, _, said = call_both(*tune)
-        assert code == 1
-        assert reason in " ".join(said.split())
+    space.write_text('space = ["ranker.C"]\n')
+    code, _, said = call_both(*tune)
+    assert code == 1 and "[space]" in said

@@ -1,6 +1,5 @@
 """The command-line contract that other programs rely on, through the real command."""
 
-import csv
 import json
 import os
 import shutil
@@ -61,21 +60,6 @@ def test_predict_writes_a_line_per_document(run, model, folder):
     assert rows[0]["scores"] == sorted(rows[0]["scores"], reverse=True)
 
 
-def test_predict_writes_tables_by_the_name_of_the_file(run, model, folder):
-    out = folder / "p.csv"
-    run("predict", model, folder / "dev.jsonl", "--k", 2, "--batch", 7, "--out", out)
-    with out.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["document"] for row in rows[::2]] == [f"doc{n}" for n in range(100, 120)]
-    assert {(row["id"], row["name"]) for row in rows[:2]} == {
-        ("c:red", "red things"),
-        ("k:shoe", "shoes"),
-    }
-    assert [row["rank"] for row in rows[:4]] == ["1", "2", "1", "2"]
-    refused = run("evaluate", out, folder / "dev.jsonl", check=False)
-    assert refused.returncode == 1 and "is a table" in refused.stderr
-
-
 def test_predict_streams_stdin_to_stdout(run, model):
     stdin = '{"id": "x", "text": "green lamp"}\n{"text": ""}\n'
     rows = read_jsonl(run("predict", model, "-", "--k", 2, stdin=stdin).stdout)
@@ -113,16 +97,6 @@ def test_a_predictions_file_can_be_evaluated(run, model, folder):
     of_model = json.loads(run("evaluate", model, folder / "dev.jsonl", "--json").stdout)
     for name in CONTRACT_KEYS[:7]:
         assert of_file[name] == of_model[name], name
-
-
-def test_repository_files_train_and_predict_without_texts(run, tmp_path):
-    rows = [f"{n % 3} {n % 3}:1.0 3:0.5" for n in range(30)]
-    corpus = tmp_path / "train.txt"
-    corpus.write_text("\n".join(["30 4 3", *rows]) + "\n")
-    run("train", corpus, "--out", tmp_path / "m")
-    predicted = read_jsonl(run("predict", tmp_path / "m", corpus, "--k", 1, "--batch", 7).stdout)
-    assert [row["labels"] for row in predicted] == [[str(n % 3)] for n in range(30)]
-    assert json.loads(run("evaluate", tmp_path / "m", corpus, "--json").stdout)["P@1"] == 100.0
 
 
 def test_predictions_may_hold_labels_that_the_corpus_lacks(run, tmp_path):

@@ -244,14 +244,6 @@ def test_labels_are_found_by_name(client):
         check_problem(client.get("/v1/labels", params=wrong), 422, "invalid-request")
 
 
-def test_the_model_is_described(client):
-    body = client.get("/v1/model").json()
-    assert (body["method"], body["labels"], body["training_documents"]) == ("linear", 9, 60)
-    assert body["groups"] == ["colours"] and body["limits"]["max_k"] == 20
-    assert body["supports"]["allow"]
-    assert body["params"]["random_state"] == 0
-
-
 def test_the_token_guards_everything_but_the_probes(model_path):
     with running(model_path, token="open sesame") as client:
         routes = ["/v1/model", "/v1/labels", "/metrics", "/openapi.json", "/nothing"]
@@ -332,25 +324,6 @@ def test_a_prediction_past_the_time_limit_is_a_503(model_path, monkeypatch):
         assert int(response.headers["retry-after"]) >= 1
         while predict(client, "red").status_code != 200:
             pass  # the model is still busy with the slow text
-
-
-def test_a_body_that_never_ends_is_given_up(model_path, monkeypatch):
-    timeouts = Timeouts(monkeypatch)
-    with running(model_path, max_seconds=7) as client:
-        address = (client.base_url.host, client.base_url.port)
-        with socket.create_connection(address, timeout=240) as connection:
-            connection.sendall(
-                b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                b'Content-Length: 100\r\n\r\n{"texts'
-            )
-            deadline = time.monotonic() + 240
-            while not timeouts.seconds:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            assert timeouts.seconds == [7]
-            connection.sendall(b"more")
-            timeouts.end()
-            assert connection.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_failing_model_is_a_500_that_tells_nothing(model_path):

@@ -19,7 +19,7 @@ from labelgrove.serve.problems import Problem
 from labelgrove.serve.served import ModelFolder, Options, Served
 from support.forging import forge_manifest
 from support.served_process import HANG, serving, wait_for
-from support.services import check_problem, fitted, running
+from support.services import fitted
 
 pytestmark = [
     pytest.mark.slow,
@@ -90,19 +90,6 @@ def test_files_cut_under_load_end_nothing(model, temporary, workers):
         shutil.copytree(model.parent / "next", model, dirs_exist_ok=True)
         wait_for(lambda: server.client.get("/v1/model").json()["id"] != before)
     assert not list(temporary.iterdir())  # nothing is left behind
-
-
-def test_a_model_in_place_is_refused_once_it_is_overwritten(model):
-    with running(model, reload_seconds=0.05) as client:
-        assert client.post("/v1/predict", json=BODY).status_code == 200
-        shorten(model)
-        for route in ("/v1/labels", "/v1/tree", "/v1/model", "/readyz"):
-            check_problem(client.get(route), 503, "model-changed")
-        check_problem(client.post("/v1/predict", json=BODY), 503, "model-changed")
-        assert client.get("/healthz").status_code == 200
-        fitted().save(model, overwrite=True)
-        wait_for(lambda: client.get("/readyz").status_code == 200)
-        assert client.post("/v1/predict", json=BODY).status_code == 200
 
 
 def test_a_change_during_a_batch_is_noticed_after_it(model):

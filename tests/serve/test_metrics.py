@@ -38,21 +38,6 @@ def samples(text):
     return found
 
 
-def test_histograms_are_cumulative_and_add_up():
-    metrics = Metrics()
-    for value in (1, 1, 2, 3, 5000):
-        metrics.of("m").batch_texts.observe(value)
-        metrics.of("other").batch_texts.observe(1)
-    got = samples(metrics.text())
-    name = "labelgrove_batch_texts"
-    assert got[f"{name}_bucket{{le=1.0,model=m}}"] == 2
-    assert got[f"{name}_bucket{{le=2.0,model=m}}"] == 3
-    assert got[f"{name}_bucket{{le=4.0,model=m}}"] == 4
-    assert got[f"{name}_bucket{{le=1024.0,model=m}}"] == 4
-    assert got[f"{name}_bucket{{le=+Inf,model=m}}"] == got[f"{name}_count{{model=m}}"] == 5
-    assert got[f"{name}_sum{{model=m}}"] == 5007
-
-
 def test_unforeseen_routes_and_statuses_count_as_other():
     metrics = Metrics()
     metrics.count_request("/etc/passwd", 418)

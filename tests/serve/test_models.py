@@ -1,12 +1,14 @@
 """Several models in one service."""
 
+from pathlib import Path
+
 import pytest
 
 from labelgrove.errors import ConfigError
 from labelgrove.serve.models import Models, NamedModel, Source
+from labelgrove.serve.named import files_by_model, named_models
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
-from support.served_process import wait_for
 from support.services import check_problem, fitted, running
 
 pytestmark = pytest.mark.slow
@@ -65,39 +67,6 @@ def test_an_unknown_name_gets_the_list(two):
         assert problem["detail"] == "there is no model 'c'; there is a or b"
 
 
-def test_limits_hold_for_every_model(two):
-    for route in ("/v1/models/a/predict", "/v1/models/b/predict", "/v1/predict"):
-        body = {"texts": ["x"], "k": 10}
-        problem = check_problem(two.post(route, json=body), 422, "invalid-request")
-        assert problem["errors"][0]["field"] == "k"
-
-
-def test_numbers_are_by_model(two):
-    best(two, "/v1/models/a/predict")
-    text = two.get("/metrics").text
-    for route in ('model="a",route="/v1/models/{name}/predict"', 'model="b",route="/v1/predict"'):
-        assert f"labelgrove_request_seconds_count{{{route}}}" in text
-    for name in ("a", "b"):
-        assert f'labelgrove_texts_total{{model="{name}"}}' in text
-        assert f'method="linear",name="{name}"}} 1.0' in text
-
-
-def test_a_new_model_replaces_only_its_own(tmp_path):
-    paths = {name: tmp_path / name for name in ("a", "b")}
-    for name, path in paths.items():
-        fitted(prefix=f"{name} ").save(path)
-    with running(paths, reload_seconds=0.05) as client:
-        before = client.get("/v1/models").json()["models"]
-        fitted(prefix="new ").save(paths["b"], overwrite=True)
-        wait_for(lambda: client.get("/v1/models/b").json()["id"] != before[1]["id"])
-        after = client.get("/v1/models").json()["models"]
-        assert after[0] == before[0]
-        assert best(client, "/v1/models/b/predict").startswith("new ")
-        assert best(client, "/v1/models/a/predict").startswith("a ")
-        loaded = 'labelgrove_reloads_total{model="b",outcome="loaded"} 1.0\n'
-        assert loaded in client.get("/metrics").text
-
-
 def test_names_must_differ_and_the_default_exist(model_path):
     folder = ModelFolder(model_path)
     a, b = (NamedModel(Source(name, model_path), folder, ServeParams()) for name in "ab")
@@ -106,3 +75,38 @@ def test_names_must_differ_and_the_default_exist(model_path):
     for wrong in ([], [a, a]):
         with pytest.raises(ConfigError, match="each with a name of its own"):
             Models(wrong)
+
+
+def test_models_are_called_as_given_or_as_their_folders(tmp_path):
+    for name in ("models/fi", "models/en", "models/unfinished", "one", "x=y"):
+        (tmp_path / name).mkdir(parents=True)
+        if name != "models/unfinished":
+            (tmp_path / name / "manifest.json").touch()
+    given = [f"{tmp_path}/one", f"b={tmp_path}/one", f"{tmp_path}/models", f"{tmp_path}/x=y"]
+    assert named_models(given) == {
+        "one": f"{tmp_path}/one",
+        "b": f"{tmp_path}/one",
+        "en": f"{tmp_path}/models/en",
+        "fi": f"{tmp_path}/models/fi",
+        "x-y": f"{tmp_path}/x=y",  # a folder that exists is no name and model
+    }
+    assert named_models(["hub:owner/name@v2", "nowhere"]) == {
+        "name": "hub:owner/name@v2",
+        "nowhere": "nowhere",
+    }
+
+
+def test_names_that_do_not_fit_are_refused():
+    with pytest.raises(ConfigError, match="two models are called 'm'"):
+        named_models(["a/m", "b/m"])
+    for name in ("", "a b", "a/b", "-a", "x" * 65, "ä"):
+        with pytest.raises(ConfigError, match="cannot be a model's name"):
+            named_models([f"{name}=model"])
+
+
+def test_files_belong_to_a_model():
+    assert files_by_model(["x=y.html"], ["one"], "--report") == {"one": Path("x=y.html")}
+    assert files_by_model(["b=t.jsonl"], ["a", "b"], "--train") == {"b": Path("t.jsonl")}
+    for wrong in ("t.jsonl", "c=t.jsonl"):
+        with pytest.raises(ConfigError, match="--train NAME=FILE, where NAME is a or b"):
+            files_by_model([wrong], ["a", "b"], "--train")

@@ -1,6 +1,8 @@
 """Single connections at their limits; tests/attack sends the masses."""
 
+import logging
 import re
+import resource
 import socket
 import time
 from contextlib import contextmanager
@@ -8,6 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from labelgrove.serve import protocol
+from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.protocol import ConnectionLimits, allow_descriptors
+from labelgrove.serve.settings import ServeParams
 from support.served_process import HANG, wait_for
 from support.services import running
 
@@ -94,13 +99,6 @@ def test_a_refused_body_without_end_is_cut_off(model_path, monkeypatch):
         assert connections(client) == 1
 
 
-def test_a_client_that_sends_before_it_listens_can_read_its_refusal(model_path):
-    head = POST + b"Connection: close\r\nContent-Length: 30000000\r\n\r\n"
-    with running(model_path) as client, connected(client, head) as connection:
-        connection.sendall(b" " * 30_000_000)
-        assert status(connection) == 413
-
-
 def test_a_refused_body_that_trickles_in_is_cut_off(model_path, monkeypatch):
     monkeypatch.setattr(protocol, "DRAIN_SECONDS", 0.5)
     head = POST + b"Content-Length: 999999999\r\n\r\n"
@@ -152,46 +150,58 @@ def test_stopping_does_not_wait_for_half_a_request(model_path, monkeypatch):
     assert time.monotonic() - started < HANG / 2
 
 
-def test_an_answer_that_nobody_reads_is_given_up(model_path):
-    class Transport:
-        aborted = False
-        unread = 500_000
-
-        def get_write_buffer_size(self):
-            return self.unread
-
-        def abort(self):
-            self.aborted = True
-
-    class Loop:
-        def call_later(self, seconds, action, *given):
-            self.seconds, self.action, self.given = seconds, action, given
-            return self
-
-        def cancel(self):
-            self.action = None
-
-        def pass_time(self):
-            self.action(*self.given)
-
-    one = protocol.GuardedProtocol.__new__(protocol.GuardedProtocol)
-    one.transport, one.loop = transport, loop = Transport(), Loop()
-    one.flow = protocol_flow(transport)
-    one._unread_timer = None
-    one._limits = type("Limits", (), {"max_seconds": 9.0})()
-    one.pause_writing()
-    assert loop.seconds == 9.0
-    transport.unread -= protocol.LEAST_READ
-    loop.pass_time()
-    assert not transport.aborted
-    transport.unread -= protocol.LEAST_READ - 1
-    loop.pass_time()
-    assert transport.aborted
-    one.resume_writing()
-    assert loop.action is None
+def limits(total=4, each=2):
+    return ConnectionLimits(
+        ServeParams(max_connections=total, max_connections_per_address=each), Metrics()
+    )
 
 
-def protocol_flow(transport):
-    from uvicorn.protocols.http.flow_control import FlowControl
+def test_one_address_cannot_take_all_connections():
+    connections = limits()
+    assert [connections.enter("192.0.2.1") is None for _ in range(4)] == [True, True, False, False]
+    assert connections.enter("192.0.2.2") is None and connections.enter(None) is None
+    problem = connections.enter("192.0.2.3")
+    assert problem is not None and "4 open connections" in problem.detail
+    assert problem.status == 503 and problem.headers["Retry-After"] == "1"
+    connections.leave("192.0.2.1")
+    assert connections.enter("192.0.2.3") is None
+    assert "labelgrove_open_connections 4.0\n" in connections.metrics.text()
 
-    return FlowControl(transport)
+
+def test_hosts_with_many_ipv6_addresses_count_once():
+    connections = limits()
+    assert connections.enter("2001:db8::1") is None and connections.enter("2001:db8::2") is None
+    assert connections.enter("2001:db8::ffff:3") is not None
+    assert connections.enter("2001:db8:0:1::1") is None
+
+
+def test_addresses_that_left_are_forgotten():
+    connections = limits()
+    for number in range(100):
+        assert connections.enter(f"192.0.2.{number}") is None
+        connections.leave(f"192.0.2.{number}")
+    assert not connections._addresses
+
+
+def test_few_descriptors_lower_the_limit(monkeypatch, caplog):
+    monkeypatch.setattr(protocol, "_open_descriptors", lambda: 20)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, 256))
+    with caplog.at_level(logging.WARNING):
+        connections = limits(total=1024, each=256)
+    assert connections.limit == 256 - 20 - protocol.REFUSED - protocol.SPARE
+    assert connections.limit_per_address == connections.limit // 4
+    assert "ulimit -n" in caplog.text
+
+
+def test_the_soft_limit_is_raised_as_far_as_needed(monkeypatch):
+    descriptors = {"now": (256, 4096)}
+    monkeypatch.setattr(protocol, "_open_descriptors", lambda: 20)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: descriptors["now"])
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, new: descriptors.update(now=new))
+    allow_descriptors(1024)
+    assert 1024 < descriptors["now"][0] < 2048 and descriptors["now"][1] == 4096
+    assert limits(total=1024).limit == 1024
+    allow_descriptors(100)
+    assert descriptors["now"][0] > 1024  # never lowered
+    allow_descriptors(100_000)
+    assert descriptors["now"] == (4096, 4096)

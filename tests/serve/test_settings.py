@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from labelgrove import serve
 from labelgrove.errors import ConfigError
 from labelgrove.serve.models import Source
+from labelgrove.serve.problems import CODES
 from labelgrove.serve.run import OncePerSecond, Settings
 from labelgrove.serve.settings import ServeParams
 from support.limits import check_settings
@@ -73,3 +75,20 @@ def test_a_message_is_written_once_per_second(monkeypatch):
     assert is_written(failed)
     assert all(is_written(str(number)) for number in range(5000))
     assert len(once._last) < 2000  # messages that never repeat do not pile up
+
+
+def test_the_documentation_lists_every_code_with_its_status():
+    section = DOCS.read_text(encoding="utf-8").split("## Errors")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\d{3}) \| (.+) \|$", section, re.MULTILINE)
+    assert {code: int(status) for code, status, _ in rows} == CODES
+    assert len(rows) == len(CODES)
+    assert all(len(meaning) > 5 for _, _, meaning in rows)
+
+
+def test_every_code_is_used():
+    assert serve.__file__ is not None
+    folder = Path(serve.__file__).parent
+    source = "".join(file.read_text(encoding="utf-8") for file in folder.glob("*.py"))
+    raised = set(re.findall(r'Problem\(\s*"([a-z-]+)"', source))
+    framework = {"not-found", "method-not-allowed", "invalid-json", "internal-error"}
+    assert raised | framework == set(CODES)

@@ -19,7 +19,7 @@ from labelgrove.data.shop import shop_corpus
 from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, DataError, StorageError
 from labelgrove.experiments import attempts
-from labelgrove.experiments.tuning import search, study
+from labelgrove.experiments.tuning import study
 from labelgrove.experiments.tuning.search import Tuned
 from labelgrove.methods import create
 from support.run_logs import computed
@@ -233,13 +233,6 @@ def test_wrong_arguments(parts: Any, settings: dict[str, Any], message: str) -> 
     arguments = {"method": "linear"} | settings
     with pytest.raises(ConfigError, match=message):
         tune(arguments.pop("method"), *parts, **arguments)
-
-
-def test_tables_of_results() -> None:
-    trial = search.Trial(0, {"ranker.C": 1.0}, 0.5, 2.0, "complete", defaults=True)
-    result = Tuned("linear", "P@1", {}, {"ranker.C": 1.0}, 0.5, 0.5, [trial], {}, 2.0)
-    assert "0 (defaults)" in result.table()
-    assert "50.00" in result.table()
 
 
 def test_defaults_outside_the_space_are_not_claimed(parts: Any) -> None:
