@@ -17,10 +17,10 @@ from labelgrove.exchange.annif import (
     project_documents,
     project_vocabulary,
     read_project,
+    read_sections,
     read_vocabulary,
     starting_settings,
 )
-from labelgrove.exchange.annif_files import LONGEST_TEXT, read_sections
 
 pytestmark = pytest.mark.timeout(30)
 USUAL = """# a comment
@@ -66,48 +66,7 @@ def test_hostile_sections(tmp_path: Path, lines: str, message: str) -> None:
     pytest.raises(ConfigError, read_sections, file).match(message)
 
 
-RDF = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
- xmlns:skos="http://www.w3.org/2004/02/skos/core#">
-<skos:Concept rdf:about="&ex;cats"><skos:prefLabel xml:lang="en">{}</skos:prefLabel></skos:Concept>
-</rdf:RDF>"""
-NESTED = "".join(
-    f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' if n else '<!ENTITY e0 "ha">' for n in range(10)
-)
-
-
-def written(folder: Path, text: str, *entities: str) -> Path:
-    declared = "".join(['<!ENTITY ex "http://example.org/">', *entities])
-    file = folder / "things.rdf"
-    file.write_text(f"<!DOCTYPE rdf:RDF [{declared}]>{RDF.format(text)}")
-    return file
-
-
-def test_usual_entities_are_read(tmp_path: Path) -> None:
-    pytest.importorskip("rdflib")
-    rows = read_vocabulary(written(tmp_path, "cats &amp; dogs"), "en")
-    assert rows == [LabelRow("http://example.org/cats", "cats & dogs")]
-
-
-@pytest.mark.parametrize(
-    ("text", "entity", "message"),
-    [
-        ("&e9;", NESTED, "declares the entity e1"),
-        ("&e;" * 9000, f'<!ENTITY e "{"x" * 5000}">', "declares the entity e,.*longer than 200"),
-        ("&e;", '<!ENTITY e SYSTEM "secret.txt">', "declares the entity e, which is outside"),
-        ("", '<!ENTITY % e SYSTEM "secret.txt">', "declares the entity e"),
-        ("&e;" * 9000, '<!ENTITY e "a hundred characters or so">', "has a text of more than"),
-        ("&amp;a" * LONGEST_TEXT, "", "has a text of more than 100,000 characters"),
-        ("&none;", "", "cannot be read as RDF"),
-    ],
-)
-def test_hostile_entities(tmp_path: Path, text: str, entity: str, message: str) -> None:
-    pytest.importorskip("rdflib")
-    (tmp_path / "secret.txt").write_text("a secret")
-    with pytest.raises(DataError, match=rf"things\.rdf: {message}"):
-        read_vocabulary(written(tmp_path, text, entity), "en")
-
-
-@pytest.mark.parametrize("suffix", ["jsonld", "n3"])
+@pytest.mark.parametrize("suffix", ["jsonld", "n3", "rdf", "xml"])
 def test_nothing_is_fetched(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"things.{suffix}").write_text('{"@context": "http://example.org/context"}')
     with pytest.raises(DataError, match="convert it to Turtle"):

@@ -28,9 +28,6 @@ SKOS = "http://www.w3.org/2004/02/skos/core#"
 ANNIF = {
     "projects.cfg": "[DEFAULT]\nlanguage=en\n[a]\nvocab=v(en,exclude=x:1)\nbackend=svc\n",
     "projects.toml": '[a]\nvocab = "v(en)"\nbackend = "labelgrove"\nconfig = "a.toml"\n',
-    "things.rdf": f"""<!DOCTYPE r [<!ENTITY ex "x:">]>
-<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:s="{SKOS}">
-<s:Concept r:about="&ex;1"><s:prefLabel xml:lang="en">cats</s:prefLabel></s:Concept></r:RDF>""",
     "things.ttl": f'<x:1> a <{SKOS}Concept> ; <{SKOS}prefLabel> "cats"@en, """tea""" .\n',
     "things.nt": f'<x:1> <{SKOS}prefLabel> "cats"@en .\n',
     "things.csv": "uri,notation,label_en,label_de\n<x:1>,,cats,Katzen\n",

@@ -22,8 +22,7 @@ from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, Re
 from labelgrove.data.formats.files import bare_name, existing, parse_lines, read_all
 from labelgrove.data.formats.labels import LabelRow, read_label_table
 from labelgrove.data.formats.read import iter_documents
-from labelgrove.errors import ConfigError, DataError
-from labelgrove.exchange.annif_files import read_graph, read_sections
+from labelgrove.errors import ConfigError, DataError, needing
 
 # Keys that Annif itself or our backend reads; the others of a section are settings of a method.
 OF_ANNIF = {"access", "allow_learn", "analyzer", "backend", "language", "limit", "name"}
@@ -36,7 +35,9 @@ COMBINING = "has no documents of its own; import the projects behind it"
 ADVICE = dict.fromkeys(("mllm", "stwfsa", "yake"), LEXICAL)
 ADVICE |= dict.fromkeys(("ensemble", "nn_ensemble", "pav", "http"), COMBINING)
 METHODS = {"svc": "ova", "omikuji": "parabel"}
-RDF_SUFFIXES = {".ttl", ".nt", ".rdf", ".xml", ".owl"}
+SKOS_SUFFIXES = (".ttl", ".nt")
+OTHER_RDF = (".rdf", ".xml", ".owl", ".jsonld", ".n3")
+SHARED = "DEFAULT"  # the section whose keys all others have
 LABEL = "label_"  # and a language: the columns of names in a CSV vocabulary
 
 
@@ -112,6 +113,39 @@ def _sections(path: Path) -> dict[str, Mapping[str, object]]:
     return dict(read_sections(path))
 
 
+# Python's configparser takes hours for some short files.
+def read_sections(path: Path) -> dict[str, dict[str, str]]:
+    """The sections of a ``projects.cfg``; references such as ``%(key)s`` are refused."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    values: dict[str, list[str]] | None = None
+    lines: list[str] | None = None
+    for number, line in read_all(path):
+        text, where = line.strip(), f"{path}, line {number}"
+        if not text or text[0] in "#;":
+            continue
+        if "%(" in text:
+            raise ConfigError(f"{where}: references such as %(key)s are not read; write them out")
+        if lines is not None and line[0].isspace():
+            lines.append(text)
+        elif text[0] == "[" and text[-1] == "]":
+            values, lines = sections.setdefault(text[1:-1], {}), None
+        else:
+            key, *rest = re.split("[=:]", text, maxsplit=1)
+            if values is None or not rest or not key:
+                raise ConfigError(
+                    f"{where}: is no projects.cfg of Annif; expected [project] or key=value, got "
+                    f"{text[:60]!r}"
+                )
+            if key.rstrip() in values:
+                raise ConfigError(f"{where}: {key.rstrip()} occurs twice in its section")
+            lines = values[key.rstrip()] = [rest[0].strip()]
+    shared = sections.pop(SHARED, {})
+    return {
+        name: {key: "\n".join(value).replace("%%", "%") for key, value in (shared | own).items()}
+        for name, own in sections.items()
+    }
+
+
 @dataclass
 class Vocabulary:
     """The subjects of a project, and how documents name them."""
@@ -146,7 +180,7 @@ def project_vocabulary(
         if file is None:
             raise DataError(
                 f"does not exist; run annif load-vocab {vocab.name}, name Annif's data folder "
-                "(--data), or give the vocabulary as a TTL, RDF, CSV or TSV file (--labels)",
+                "(--data), or give the vocabulary as a TTL, CSV or TSV file (--labels)",
                 file=files[0],
             )
     rows, notes = read_vocabulary(file, project.language), []
@@ -169,9 +203,9 @@ def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
     """The concepts in use, named in a language, or else in another one or by their URI."""
     file = existing(path)
     suffix = file.suffix.lower()
-    if suffix in (".jsonld", ".n3"):
+    if suffix in OTHER_RDF:
         raise DataError("this form of RDF is not read; convert it to Turtle", file=file)
-    if suffix not in RDF_SUFFIXES | {".csv"}:
+    if suffix not in (*SKOS_SUFFIXES, ".csv"):
         return read_label_table(file)
     rows = (_read_csv if suffix == ".csv" else _read_skos)(file, language)
     if not rows:
@@ -209,10 +243,16 @@ def _read_csv(file: Path, language: str) -> dict[str, LabelRow]:
 
 
 def _read_skos(file: Path, language: str) -> dict[str, LabelRow]:
-    graph = read_graph(file)
-    from rdflib import Literal, URIRef
-    from rdflib.namespace import OWL, RDF, RDFS, SKOS
-
+    with needing("skos", f"reading {file.name}"):
+        from rdflib import Graph, Literal, URIRef
+        from rdflib.namespace import OWL, RDF, RDFS, SKOS
+    try:
+        graph = Graph().parse(file, format="turtle", publicID=file.absolute().as_uri())
+    except MemoryError:
+        raise
+    except Exception as error:  # the parser has errors of its own
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise DataError(f"cannot be read as RDF: {reason}", file=file) from error
     concepts = sorted(
         concept
         for concept in graph.subjects(RDF.type, SKOS.Concept)

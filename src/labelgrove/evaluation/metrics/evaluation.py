@@ -302,14 +302,7 @@ class Scorer:
         column = label_column(y)
         labels = y if column is None else column
         truth, unknown = (y, None) if matrix else estimator.index_.encode(labels)
-        facts: TrainingFacts | None = None
-        if parse_metric(self.metric).family in (*PROPENSITY_SCORED, *PER_BIN):
-            facts = getattr(estimator, "facts_", None)
-            if facts is None:
-                raise ConfigError(
-                    f"scorer {self.metric}: the estimator needs facts_.frequencies (training "
-                    "documents per label) and facts_.documents"
-                )
+        facts: TrainingFacts | None = getattr(estimator, "facts_", None)
         return evaluate(
             predictions,
             truth,
