@@ -7,7 +7,7 @@ network learns from, ``defaults.py`` derives the settings that are "auto".
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TypeVar
@@ -15,8 +15,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from labelgrove.core.aliases import DerivedSettings, DocumentInput, LabelInput, Progress, Table
-from labelgrove.core.arrays import Array
+from labelgrove.core.aliases import DerivedSettings, DocumentInput, LabelInput, Table
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
@@ -42,8 +41,8 @@ from labelgrove.methods.preparation import (
     situation,
 )
 from labelgrove.methods.terms import choose_features, given_matrix
-from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
-from labelgrove.nn.batches.padded import Batch, Batches
+from labelgrove.nn.batches.packing import PackedBatches
+from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import parameter_count, states_width
 from labelgrove.nn.encoders.tokens import Tokens
@@ -288,27 +287,6 @@ def make_runner(network: Network, precision: str) -> Runner:
             network.to(where)  # visits all modules, which is slow for a single text
             break
     return Runner(network, precision=choose_precision(precision, where))
-
-
-def fill_rows(
-    rows: Array,
-    network: Network,
-    tokens: Tokens,
-    make: Callable[[list[torch.Tensor]], torch.Tensor],
-    precision: str,
-    progress: Progress | None = None,
-) -> None:
-    """Fills a row for each document with what ``make`` makes of the states of a batch."""
-    done = 0
-
-    def use(batch: Batch | PackedBatch, states: list[torch.Tensor]) -> None:
-        nonlocal done
-        rows[batch.rows] = make(states).cpu().numpy()
-        done += len(batch.rows)
-        if progress is not None:
-            progress(done, len(tokens))
-
-    make_runner(network, precision).each(tokens, use)
 
 
 def best_labels(

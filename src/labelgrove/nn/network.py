@@ -9,8 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, offsets
+from labelgrove.core.aliases import Progress
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, offsets
 from labelgrove.core.part import Part
 from labelgrove.core.topk import drop_repeated
 from labelgrove.labels.masks import LabelMask
@@ -21,7 +23,7 @@ from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.heads.candidates import RaggedLabels
 from labelgrove.nn.training.checkpoint import fill, from_part, to_part
-from labelgrove.nn.training.devices import autocast
+from labelgrove.nn.training.devices import autocast, choose_precision, device_of
 
 # Tokens of a batch without gradients: enough to keep any device busy.
 PREDICTION_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 11}
@@ -161,6 +163,25 @@ class Runner:
             if was_training:
                 self.network.train()
 
+    def fill(
+        self,
+        rows: Array,
+        tokens: Tokens,
+        make: Callable[[list[Tensor]], Tensor],
+        progress: Progress | None = None,
+    ) -> None:
+        """Fills a row for each document with what ``make`` makes of the states of a batch."""
+        done = 0
+
+        def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
+            nonlocal done
+            rows[batch.rows] = make(states).cpu().numpy()
+            done += len(batch.rows)
+            if progress is not None:
+                progress(done, len(tokens))
+
+        self.each(tokens, use)
+
     def _batches(self, tokens: Tokens) -> Batches | PackedBatches:
         encoder = self.network.encoder
         most = max(self.batch_tokens, tokens.longest)
@@ -239,6 +260,23 @@ class Runner:
         if not counts:
             return []
         return [hits / max(total, 1) for hits, total in torch.stack(counts).sum(0).tolist()]
+
+
+def embed(
+    encoder: Encoder, tokens: Tokens, *, precision: str = "auto", progress: Progress | None = None
+) -> Float32:
+    """One vector of length 1 per document, in document order, computed where the encoder is."""
+    device = device_of(encoder)
+    network = Network(encoder, nn.Identity(), (-1,)).to(device).train(encoder.training)
+    vectors = np.zeros((len(tokens), encoder.width), np.float32)
+    runner = Runner(network, precision=choose_precision(precision, device))
+    runner.fill(vectors, tokens, unit_vectors, progress)
+    return vectors
+
+
+def unit_vectors(states: Sequence[Tensor]) -> Tensor:
+    """The last states of a batch, of length 1."""
+    return functional.normalize(states[-1].float())
 
 
 class MakeHeads(Protocol):

@@ -13,9 +13,9 @@ pytest.importorskip("torch")
 from labelgrove import Linear
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.methods import METHODS, create
-from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
+from labelgrove.nn.network import embed
 from support.run_logs import computed
 from support.small_models import FEW_UPDATES, planted, stored, tiny_training
 

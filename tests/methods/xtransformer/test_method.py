@@ -19,9 +19,9 @@ from labelgrove.labels.features import pifa
 from labelgrove.methods import create
 from labelgrove.methods.neural import make_runner
 from labelgrove.methods.xtransformer.matching import IndexingParams, cluster_tree, embed_strings
-from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
+from labelgrove.nn.network import embed
 from support.run_logs import computed, fitted_in, interrupted, resumed
 from support.small_models import (
     COLOURS,

@@ -12,10 +12,10 @@ pytest.importorskip("transformers")
 from labelgrove.core.part import Part  # noqa: E402
 from labelgrove.errors import ConfigError, LabelgroveWarning, ModelFormatError  # noqa: E402
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
-from labelgrove.nn.embed import embed  # noqa: E402
 from labelgrove.nn.encoders.encoder import Encoder, EncoderParams, load_encoder  # noqa: E402
 from labelgrove.nn.encoders.packed_bert import _pooled  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
+from labelgrove.nn.network import embed  # noqa: E402
 from support.tiny_encoders import FAMILIES, LAYERS, TEXTS, WIDTH, make_encoder  # noqa: E402
 
 Load = Callable[..., Encoder]
@@ -332,7 +332,7 @@ def test_a_gpu_gives_the_same_vectors(load):
 
 
 def test_embeddings_are_in_document_order_and_normalised(load, monkeypatch):
-    monkeypatch.setattr("labelgrove.nn.embed.BATCH_TOKENS", 16)
+    monkeypatch.setattr("labelgrove.nn.network.PREDICTION_TOKENS", {"cpu": 16})
     encoder = load("xlnet").train()
     texts = TEXTS * 3
     tokens = tokenize(texts, encoder, 32)

@@ -9,10 +9,10 @@ from labelgrove import Linear
 from labelgrove.core.part import Part
 from labelgrove.disk.model_folder import save_model
 from labelgrove.errors import ConfigError, ModelFormatError
-from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import load_encoder
 from labelgrove.nn.encoders.files import EncoderParams, states_width
 from labelgrove.nn.encoders.tokens import tokenize
+from labelgrove.nn.network import embed
 from support.tiny_encoders import FAMILIES, TEXTS, WIDTH, make_encoder
 
 

@@ -26,7 +26,7 @@ from labelgrove.nn.batches.packing import PackedBatch, PackedBatches, packed_bat
 from labelgrove.nn.batches.padded import Batch, Batches, Movable
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
-from labelgrove.nn.network import Network, Runner
+from labelgrove.nn.network import Network, Runner, unit_vectors
 
 NEAREST = 32  # wrong labels near a document that an epoch draws from
 _MULTIPLE = 128  # the tokens of a packed batch of labels are a multiple of this
@@ -212,11 +212,7 @@ def find_near(network: Network, tokens: Tokens, pairs: PairBatches, precision: s
 def vectors_of(network: Network, tokens: Tokens, precision: str) -> Float32:
     """A vector of length 1 for each text."""
     vectors = np.zeros((len(tokens), network.encoder.width), np.float32)
-
-    def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
-        vectors[batch.rows] = functional.normalize(states[0].float()).cpu().numpy()
-
-    Runner(network, precision=precision).each(tokens, use)
+    Runner(network, precision=precision).fill(vectors, tokens, unit_vectors)
     return vectors
 
 

@@ -23,7 +23,7 @@ from labelgrove.core.part import Part
 from labelgrove.disk.stages import Session
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.lightxml.net import two_levels
-from labelgrove.methods.neural import fill_rows, joined_histories, learn, make_batches, make_runner
+from labelgrove.methods.neural import joined_histories, learn, make_batches, make_runner
 from labelgrove.methods.preparation import TrainingExamples
 from labelgrove.methods.reranking import shortlist_matrix
 from labelgrove.methods.xrtransformer.net import LevelBatch, LevelBatches
@@ -140,7 +140,7 @@ def best_groups(network: Network, examples: TrainingExamples, precision: str) ->
         found: Tensor = kept.masked_fill(~mask, -1)
         return found
 
-    fill_rows(columns, network, examples.tokens, best, precision)
+    make_runner(network, precision).fill(columns, examples.tokens, best)
     return shortlist_matrix(columns, groups)
 
 

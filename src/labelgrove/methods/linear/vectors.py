@@ -33,11 +33,10 @@ from labelgrove.methods.settings import Group, LabelTexts, check_count, group
 from labelgrove.methods.terms import FeatureChoice, choose_features, terms_stage, without_matrix
 from labelgrove.methods.updating.growth import GrowthView
 from labelgrove.methods.xtransformer import matching
-from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
-from labelgrove.nn.network import Network, network_part
+from labelgrove.nn.network import Network, embed, network_part
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import SearchParams

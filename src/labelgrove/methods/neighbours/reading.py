@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
-from torch.nn import functional
 
 from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import Array, Float32
@@ -26,6 +25,7 @@ from labelgrove.methods.xrtransformer.vectors import Standard, network_of, stand
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from labelgrove.nn.network import unit_vectors
 
 
 class LastState(nn.Module):
@@ -54,11 +54,7 @@ class TextReader:
     def fill(self, rows: Array, tokens: Tokens, progress: Progress | None = None) -> None:
         """Fills ``rows``; in half precision there is never a second copy of them."""
         network = network_of(self.encoder, LastState(), self.standard).train(self.encoder.training)
-
-        def unit(states: list[Tensor]) -> Tensor:
-            return functional.normalize(states[-1].float())
-
-        neural.fill_rows(rows, network, tokens, unit, "auto", progress)
+        neural.make_runner(network, "auto").fill(rows, tokens, unit_vectors, progress)
 
     def exported_parts(self, parts: dict[str, Part]) -> ExportedParts:
         mean, scale = np.asarray(self.standard.mean), np.asarray(self.standard.scale)

@@ -22,7 +22,7 @@ from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features, row_blocks
 from labelgrove.labels.tree import LabelTree, children_of
 from labelgrove.methods.inputs import beside_terms
-from labelgrove.methods.neural import fill_rows, make_runner
+from labelgrove.methods.neural import make_runner
 from labelgrove.methods.xrtransformer.net import XrParams
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
@@ -89,7 +89,8 @@ def embedded(
     network = network_of(encoder, torch.nn.Identity(), standard)
     network.train(encoder.training)
     vectors = np.zeros((len(tokens), encoder.width), np.float32)
-    fill_rows(vectors, network, tokens, lambda states: states[0].float(), precision, progress)
+    runner = make_runner(network, precision)
+    runner.fill(vectors, tokens, lambda states: states[0].float(), progress)
     return vectors
 
 

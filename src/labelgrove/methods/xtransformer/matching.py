@@ -35,14 +35,13 @@ from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.methods.neural import make_runner, train_heads
 from labelgrove.methods.preparation import Neural, Prepared, TrainingExamples, tokens_stage
 from labelgrove.methods.xtransformer.ranking import Matched
-from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams, trained_pooling
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.heads.candidates import RaggedLabels
 from labelgrove.nn.heads.layers import TopLabels, as_numpy, log_odds, top_labels
 from labelgrove.nn.heads.losses import LossKind, full_losses
-from labelgrove.nn.network import Network, Runner, network_from_part
+from labelgrove.nn.network import Network, Runner, embed, network_from_part
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.negatives import targets
 
