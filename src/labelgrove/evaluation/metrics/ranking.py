@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Array, Bools, Float64, Int64, MatrixLike, as_csr, entry_rows
+from labelgrove.core.arrays import CSR, Bools, Float64, Int64, MatrixLike, as_csr, entry_rows
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.frames import label_column
 from labelgrove.errors import DataError
@@ -250,22 +250,6 @@ class BinScore(NamedTuple):
     precision_share: float
 
 
-def bin_scores(
-    judged: Judged, bin_of: Array, names: Sequence[str], *, k: int, unseen: int
-) -> list[BinScore]:
-    """The hits of the k best labels in each bin; ``unseen`` has the labels without a column."""
-    counted = judged.hits & judged.counted(Metric("P", k=k))
-    columns = np.arange(len(bin_of)), judged.truth.indices, judged.predictions.columns[counted]
-    labels, true, hits = (np.bincount(bin_of[each], minlength=len(names)) for each in columns)
-    true[unseen] += judged.unknown.sum()
-    rows = []
-    for place, name in enumerate(names):
-        size, occurrences, right = int(labels[place]), int(true[place]), int(hits[place])
-        recall = right / occurrences if occurrences else float("nan")
-        rows.append(BinScore(name, size, occurrences, right, recall, right / (k * len(judged))))
-    return rows
-
-
 def by_frequency(
     predictions: Predictions,
     truth: Truth,
@@ -289,4 +273,13 @@ def by_frequency(
     """
     judged = judge(predictions.top(k), truth, unknown=unknown)
     bin_of = frequency_bin(check_frequencies(train_frequencies, len(predictions.index)))
-    return bin_scores(judged, bin_of, BIN_NAMES, k=k, unseen=BIN_NAMES.index("unseen"))
+    hit = judged.predictions.columns[judged.hits]
+    labels, true, hits = (
+        np.bincount(bin_of[columns], minlength=len(BIN_NAMES))
+        for columns in (np.arange(len(bin_of)), judged.truth.indices, hit)
+    )
+    true[BIN_NAMES.index("unseen")] += judged.unknown.sum()
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN
+        columns = labels, true, hits, hits / true, hits / (k * len(judged))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [BinScore(name, *row) for name, row in zip(BIN_NAMES, rows, strict=True)]
