@@ -14,7 +14,7 @@ import labelgrove
 from labelgrove import Ensemble, LabelIndex, Linear, calibrate
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.shop import shop_corpus
-from labelgrove.errors import ConfigError, DataError, ModelFormatError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.calibrate import _check_distinct
 from labelgrove.evaluation.calibration import Calibration
 from labelgrove.evaluation.curves import Curve, Scale, fit_curve, reliability
@@ -103,15 +103,16 @@ def test_margins_are_calibrated_and_methods_can_be_compared_afterwards():
 
 
 def test_order_stays_unless_labels_have_curves_of_their_own():
-    model = Planted(squared)
-    texts, _ = model.half(False)
-    raw = model.predict(texts, k=20)
-    calibrate(model, *model.half(True), k=10)
-    found = model.predict(texts, k=20)
-    assert np.array_equal(found.columns, raw.columns)
-    falls, fell = np.diff(found.scores, axis=1) < 0, np.diff(raw.scores, axis=1) < 0
-    assert np.array_equal(falls, fell)
-    assert np.array_equal(model.predict(texts, k=3).scores, found.scores[:, :3])
+    for by in ("none", "rank"):
+        model = Planted(squared)
+        texts, _ = model.half(False)
+        raw = model.predict(texts, k=20)
+        calibrate(model, *model.half(True), by=by, k=10)
+        found = model.predict(texts, k=20)
+        assert np.array_equal(found.columns, raw.columns)
+        falls, fell = np.diff(found.scores, axis=1) < 0, np.diff(raw.scores, axis=1) < 0
+        assert np.array_equal(falls, fell)
+        assert np.array_equal(model.predict(texts, k=3).scores, found.scores[:, :3])
 
 
 def test_labels_by_frequency_get_their_own_curves():
@@ -230,8 +231,6 @@ def test_states_from_before_there_were_sets_by_document_load():
     state = calibrate(model, *model.half(True)).state()
     del state.config["by_document"]
     assert not Calibration.from_state(state).by_document
-    state.config["by"] = "rank"
-    pytest.raises(ModelFormatError, Calibration.from_state, state).match("calibrate it again")
 
 
 @pytest.mark.timeout(60)
@@ -278,7 +277,7 @@ def test_neighbouring_scores_keep_their_order_and_ties_stay_ties():
     assert short.scores[0, 3] == -np.inf
 
 
-@pytest.mark.parametrize("by", ["none", "frequency"])
+@pytest.mark.parametrize("by", ["none", "rank", "frequency"])
 @settings(max_examples=60)
 @given(seed=st.integers(0, 10_000), spread=st.sampled_from([1e-7, 1e-5, 1e-3, 0.3]))
 def test_labels_on_a_flat_piece_are_written_with_different_digits_in_their_order(by, seed, spread):
@@ -328,3 +327,12 @@ def test_scores_that_would_collapse_are_refused(monkeypatch):
     with pytest.raises(DataError, match="the same probability"):
         calibrate(model, [str(row) for row in range(2000)], model.hits[:2000])
     assert model.calibration_ is None
+
+
+def test_groups_of_ranks_are_the_documented_ones():
+    curves = tuple(Curve("isotonic", np.array([[0, 1], [0.1 * n, 0.1 * n]])) for n in range(7))
+    calibration = Calibration("isotonic", "rank", "product", 12, Scale(False), curves)
+    found = Predictions.from_scores([np.linspace(1, 0, 12)], k=12, index=LabelIndex("abcdefghijkl"))
+    groups = calibration.probabilities(found)[0] * 10
+    # The first curve is for all labels.
+    assert groups.round(6).tolist() == [1, 2, 3, 4, 4, 5, 5, 5, 5, 5, 6, 6]

@@ -23,7 +23,7 @@ def calibrate(
         ),
     ] = "micro-F1",
     by: Annotated[
-        str, Option(help="One curve for all (none), or one per frequency of labels.")
+        str, Option(help="One curve for all (none), or one per rank or frequency of labels.")
     ] = "none",
     k: Annotated[int, Option("--k", "-k", min=1, help="Labels per document to learn from.")] = 20,
     settings: Annotated[

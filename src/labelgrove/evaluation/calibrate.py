@@ -25,6 +25,7 @@ from labelgrove.evaluation.calibration import (
     Target,
     best_threshold,
     check_target,
+    groups_of,
     macro_thresholds,
 )
 from labelgrove.evaluation.curves import (
@@ -111,7 +112,7 @@ def calibrate(
     predictions = model.predict(inputs, k=check_k(k), raw=True, threads=threads)
     judged = judge(predictions, truth, unknown=unknown)
     frequencies = model.facts_.frequencies
-    groups = None if by == "none" else frequency_bin(frequencies).astype(np.int32)
+    groups = frequency_bin(frequencies).astype(np.int32) if by == "frequency" else None
     bins = frequency_bins(frequencies) if target == "macro-F1" else None
     scale = Scale.of(predictions.scores[predictions.used], predictions.score_kind)
     data = _Data(judged, scale, by, groups, target, bins)
@@ -173,9 +174,10 @@ def _fit(data: _Data, kind: CurveKind, rows: Bools) -> Calibration:
     units = data.scale(predictions.scores)[chosen]
     hits = data.hits[chosen]
     curves: list[Curve | None] = [fit_curve(units, hits, kind)]
-    if data.groups is not None:
-        member = data.groups[predictions.columns][chosen]
-        for number in range(int(data.groups.max()) + 1):
+    group = groups_of(predictions, data.by, data.groups)
+    if group is not None:
+        member = group[chosen]
+        for number in range(int(group.max()) + 1):
             here = member == number
             pairs, right = here.sum(), hits[here].sum()
             enough = pairs >= FEWEST_PAIRS and FEWEST_OF_EACH <= right <= pairs - FEWEST_OF_EACH

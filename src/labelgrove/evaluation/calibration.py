@@ -1,8 +1,8 @@
 """Scores as probabilities: learnt on held-out documents, saved with the model.
 
 One curve turns the scores of all labels into probabilities, so it needs few documents and works for
-labels that none of them has. Curves by training frequency refine it. Thresholds say which labels
-are worth returning: for the best F1 of three kinds, or for a given precision.
+labels that none of them has. Curves by rank or by training frequency refine it. Thresholds say
+which labels are worth returning: for the best F1 of three kinds, or for a given precision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from labelgrove.core.arrays import Array, Bools, Float32, Float64, Int32, Int64
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.part import Part
-from labelgrove.errors import ConfigError, ModelFormatError
+from labelgrove.errors import ConfigError
 from labelgrove.evaluation.curves import Curve, CurveKind, Scale
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 
@@ -130,8 +130,9 @@ def expected_sizes(probabilities: Array) -> Int64:
     return sizes
 
 
-By = Literal["none", "frequency"]
+By = Literal["none", "rank", "frequency"]
 
+RANK_STARTS = (0, 1, 2, 3, 5, 10)  # ranks 1, 2, 3, 4-5, 6-10, 11 and later
 MOST_CURVES = 10_000  # one for all labels, and one per group
 VISIBLE = 20  # ranks whose probabilities are written with different digits
 WRITTEN = np.float32(1.5e-6)  # a difference that six digits, as files and the service have, show
@@ -142,8 +143,8 @@ _STORED = ("kind", "by", "score_kind", "places", "threshold", "report")
 class Calibration:
     """The curves that turn a model's scores into probabilities, and the chosen thresholds.
 
-    ``curves[0]`` is for all labels; ``curves[1 + g]`` for group g of labels, if there are groups.
-    Groups are of training frequency; calibrations of earlier releases may have levels of a tree.
+    ``curves[0]`` is for all labels; ``curves[1 + g]`` for group g of ranks or of labels, if any.
+    Calibrations of earlier releases may have levels of a tree as groups of labels.
     """
 
     kind: CurveKind
@@ -184,8 +185,8 @@ class Calibration:
 
     def probabilities(self, predictions: Predictions) -> Float64:
         """Probabilities in the order of the scores; meaningless in the padding."""
-        units, groups = self.scale(predictions.scores), self.groups
-        return _through(self.curves, units, None if groups is None else groups[predictions.columns])
+        units = self.scale(predictions.scores)
+        return _through(self.curves, units, groups_of(predictions, self.by, self.groups))
 
     def label_chances(self, scores: Array, columns: Int32) -> Float32:
         """Probabilities of single scores of given label columns, whatever their ranks."""
@@ -231,11 +232,6 @@ class Calibration:
     @classmethod
     def from_state(cls, part: Part) -> Calibration:
         config, arrays = part.config, part.arrays
-        if config["by"] == "rank":
-            raise ModelFormatError(
-                "an earlier labelgrove calibrated this model by rank, which is no longer done; "
-                "load it there, set calibration_ to None and save it, then calibrate it again"
-            )
         if config["curves"] > MOST_CURVES:
             raise ValueError("too many curves")
         names = [f"curve.{number}" for number in range(config["curves"])]
@@ -293,3 +289,11 @@ def _falling(used: Bools, ranked: Array, probabilities: Float64) -> Float32:
             below = np.minimum(below, np.maximum(above - WRITTEN, above * np.float32(0.99)))
         scores[:, rank] = np.where(same[:, rank - 1], above, np.minimum(scores[:, rank], below))
     return np.where(used, np.maximum(scores, 0), np.float32(-np.inf))
+
+
+def groups_of(predictions: Predictions, by: By, groups: Int32 | None) -> Int32 | None:
+    """The group of each entry, whose curve it uses; None without groups."""
+    if by == "rank":
+        ranks = np.searchsorted(RANK_STARTS, np.arange(predictions.k), side="right") - 1
+        return np.broadcast_to(ranks.astype(np.int32), predictions.columns.shape)
+    return None if groups is None else groups[predictions.columns]
