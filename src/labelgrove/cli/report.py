@@ -42,8 +42,7 @@ def report(
     from labelgrove.data.formats.files import existing
     from labelgrove.evaluation.metrics import Propensity
     from labelgrove.experiments.report import check_extra, write_report
-    from labelgrove.experiments.report.runs import predicted
-    from labelgrove.experiments.report.slices import read_values, slice_values
+    from labelgrove.experiments.report.runs import predicted, read_values, slice_values
 
     check_extra()
     common.check_device(inputs.device)

@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 from labelgrove import LabelIndex, Predictions
 from labelgrove.evaluation.metrics.ranking import Judged, judge
 from labelgrove.experiments.report import write_report
-from labelgrove.experiments.report.labels import (
+from labelgrove.experiments.report.measuring import (
     best_scores,
     label_table,
     missed_labels,

@@ -12,7 +12,7 @@ from labelgrove import Corpus, Linear, records
 from labelgrove.errors import DataError
 from labelgrove.evaluation.metrics import evaluate
 from labelgrove.experiments.report import to_html, write_report
-from labelgrove.experiments.report.slices import MOST_VALUES
+from labelgrove.experiments.report.runs import MOST_VALUES
 from support.report_pages import Page
 
 ROWS = [

@@ -1,7 +1,6 @@
 """Reports: how good a model is on labelled documents, as one HTML file that needs nothing else."""
 
 from labelgrove.experiments.report.measuring import Report
-from labelgrove.experiments.report.page import to_html
-from labelgrove.experiments.report.writing import check_extra, write_report
+from labelgrove.experiments.report.page import check_extra, to_html, write_report
 
 __all__ = ["Report", "check_extra", "to_html", "write_report"]
