@@ -21,7 +21,6 @@ from labelgrove.methods.settings import groups_of
 NEEDS_EXTRA = (
     "labelgrove.engines.ray",
     "labelgrove.exchange.export.encoder_graph",
-    "labelgrove.experiments.planning.encoder",
     "labelgrove.methods.cascadexml.",
     "labelgrove.methods.dual.method",
     "labelgrove.methods.dual.net",

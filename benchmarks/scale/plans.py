@@ -7,7 +7,7 @@
 A case is one ``python -m labelgrove train``, as a user starts it. It prints the plan, then trains.
 Seconds of the training run from the last line of the plan to the end of the process. A ratio
 from 0.5 to 2 keeps the promise: the time is within a factor of two of the middle of the range.
-Refit ``experiments/planning/constants.py`` to what this prints. Run it on an idle machine: the
+Refit ``experiments/planning/timing.py`` to what this prints. Run it on an idle machine: the
 load at the start of each case is recorded.
 """
 

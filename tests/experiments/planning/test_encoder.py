@@ -12,8 +12,7 @@ pytest.importorskip("torch")
 
 from labelgrove import Corpus
 from labelgrove.errors import ConfigError, LabelgroveError
-from labelgrove.experiments.planning import constants
-from labelgrove.experiments.planning import encoder as encoders
+from labelgrove.experiments.planning import timing
 from labelgrove.experiments.planning.plan import plan_training
 from labelgrove.methods import create
 from support.tiny_encoders import make_encoder
@@ -54,36 +53,36 @@ def test_neural_plans_tell_tokens_and_time(encoder: Path, method: str) -> None:
     assert plan.stages["network"].high > 0 and "compiling" not in plan.stages
 
 
-def costs(**changes: Any) -> encoders.EncoderCosts:
+def costs(**changes: Any) -> timing.EncoderCosts:
     known = {"text": 1e-3, "token": 2e-3, "update": 0.5, "tokens": 5.0, "cut": 0.0}
-    return encoders.EncoderCosts(**{"device": "cpu", **known, **changes})
+    return timing.EncoderCosts(**{"device": "cpu", **known, **changes})
 
 
 def test_times_are_tokens_by_costs(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "encoder_costs", lambda *_, **__: costs())
+    monkeypatch.setattr(timing, "encoder_costs", lambda *_, **__: costs())
     model = create("lightxml", settings(encoder, epochs=2))
     plan = plan_training(model, corpus(1000))
     work = model.cost_estimate(1000, 4).encoder
     assert work.learns and work.reads
     passes, updates = 1000 * 5.0 * 2e-3, 63
     seconds = work.learns * (passes + updates * 0.5) + work.reads * passes / 3 + 0.5
-    assert plan.stages["network"].low == pytest.approx(seconds / constants.MARGIN)
-    assert plan.stages["network"].high == pytest.approx(seconds * constants.MARGIN)
-    assert plan.stages["tokens"].high == pytest.approx(1.0 * constants.MARGIN)
+    assert plan.stages["network"].low == pytest.approx(seconds / timing.MARGIN)
+    assert plan.stages["network"].high == pytest.approx(seconds * timing.MARGIN)
+    assert plan.stages["tokens"].high == pytest.approx(1.0 * timing.MARGIN)
 
 
 def test_compiling_is_a_stage_and_is_never_timed(
     encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_gpu = costs(device="cuda")
-    monkeypatch.setattr(encoders, "encoder_costs", lambda *_, **__: on_gpu)
+    monkeypatch.setattr(timing, "encoder_costs", lambda *_, **__: on_gpu)
     plans = [
         plan_training(create("cascadexml", settings(encoder, compile=compiled)), corpus(1000))
         for compiled in (False, True)
     ]
     assert "compiling" not in plans[0].stages
     span = plans[1].stages["compiling"]
-    assert (span.low, span.high) == constants.COMPILING
+    assert (span.low, span.high) == timing.COMPILING
     assert plans[1].stages["network"].high < plans[0].stages["network"].high
     monkeypatch.undo()
     refuse = pytest.fail
@@ -96,7 +95,7 @@ def test_compiling_is_a_stage_and_is_never_timed(
 def test_auto_on_a_gpu_names_the_stages_of_its_network(
     encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoders, "encoder_costs", lambda *_, **__: costs(device="cuda"))
+    monkeypatch.setattr(timing, "encoder_costs", lambda *_, **__: costs(device="cuda"))
     monkeypatch.setattr("labelgrove.methods.auto.method._has_gpu", lambda device: True)
     given = {"encoder": {"encoder": str(encoder), "max_tokens": 6}, "device": "cpu"}
     plan = plan_training(create("auto", given), corpus(1000))

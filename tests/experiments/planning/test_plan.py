@@ -13,10 +13,9 @@ from labelgrove import Auto, Corpus, Linear
 from labelgrove.data.features import Features
 from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import ConfigError
-from labelgrove.experiments.planning import constants
-from labelgrove.experiments.planning import plan as planning
-from labelgrove.experiments.planning.linear import linear_work, sampled, two_samples
+from labelgrove.experiments.planning import timing
 from labelgrove.experiments.planning.plan import Estimate, Plan, plan_training
+from labelgrove.experiments.planning.timing import linear_work, sampled, two_samples
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.methods import create
 from labelgrove.methods.cost_estimate import expected_widths
@@ -34,8 +33,8 @@ def corpus() -> Corpus:
 @pytest.fixture
 def known_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates in place of measured ones: 33 terms per document, 10 s for a matcher."""
-    monkeypatch.setattr(planning, "linear_rates", lambda *_: (RATES, 33.0))
-    monkeypatch.setattr(planning, "two_samples", lambda *_: 10.0)
+    monkeypatch.setattr(timing, "linear_rates", lambda *_: (RATES, 33.0))
+    monkeypatch.setattr(timing, "two_samples", lambda *_: 10.0)
 
 
 def work_of(corpus: Corpus) -> dict[str, float]:
@@ -68,7 +67,7 @@ def test_times_are_rates_times_work(corpus: Corpus, trees: int) -> None:
     for name, span in plan.stages.items():
         stage = name.partition("-")[0]
         assert middle(span) == pytest.approx(RATES[stage] * work_of(corpus)[stage])
-        assert span.high / span.low == pytest.approx(constants.MARGIN**2)
+        assert span.high / span.low == pytest.approx(timing.MARGIN**2)
 
 
 def test_rates_are_measured_on_a_sample(corpus: Corpus) -> None:
@@ -108,9 +107,7 @@ def test_more_documents_and_mined_nodes_are_more_work(corpus: Corpus) -> None:
     labels, size = corpus.labels.nnz / len(corpus), 30.0 + corpus.width
     trained = 2 + min(labels, 2) * 4 + min(labels, 8) * 3  # nodes that a document is learnt for
     levels = linear_work(corpus, (2, 8, 24), RankerParams(negatives="tfn"), terms=30.0)
-    assert levels["ranker"] == pytest.approx(
-        len(corpus) ** constants.RANKER_GROWTH * trained * size
-    )
+    assert levels["ranker"] == pytest.approx(len(corpus) ** timing.RANKER_GROWTH * trained * size)
 
 
 def test_samples_keep_only_labels_that_occur(corpus: Corpus) -> None:
@@ -125,7 +122,7 @@ def test_two_samples_are_a_line_into_the_distance(
 ) -> None:
     clock, model = [0.0], create("neighbours")
     monkeypatch.setattr(
-        "labelgrove.experiments.planning.linear.time.perf_counter", lambda: clock[0]
+        "labelgrove.experiments.planning.timing.time.perf_counter", lambda: clock[0]
     )
 
     def fit(self: Any, documents: Corpus) -> None:
@@ -156,7 +153,7 @@ def test_members_of_an_ensemble_share_what_is_the_same(corpus: Corpus) -> None:
     seconds = {name: 0.95 * RATES[name] * units for name, units in work_of(corpus).items()}
     assert first == pytest.approx(sum(seconds.values()))
     assert second == pytest.approx(seconds["tree"] + seconds["ranker"])  # one tree is there
-    assert merge == pytest.approx(constants.MERGE * 300 * 2)
+    assert merge == pytest.approx(timing.MERGE * 300 * 2)
 
 
 @pytest.mark.usefixtures("known_rates")
@@ -176,8 +173,8 @@ def test_every_step_of_auto_has_a_name(corpus: Corpus) -> None:
     tfidf = RATES["tfidf"] * work_of(corpus)["tfidf"]
     assert middle(spans[0]) == pytest.approx(0.95 * one)
     assert middle(spans[1]) == pytest.approx(0.95 * 2 * (one - tfidf))  # the first tree is there
-    assert spans[5].low == pytest.approx(one / constants.MARGIN)  # one tree may be kept, or three
-    assert spans[5].high == pytest.approx((3 * one - 2 * tfidf) * constants.MARGIN)
+    assert spans[5].low == pytest.approx(one / timing.MARGIN)  # one tree may be kept, or three
+    assert spans[5].high == pytest.approx((3 * one - 2 * tfidf) * timing.MARGIN)
     assert middle(spans[6]) == pytest.approx(10.0)
 
 

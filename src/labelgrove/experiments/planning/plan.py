@@ -1,7 +1,7 @@
 """A plan of a training before it starts: sizes, memory and time.
 
-Times come from what is measured here and now: small trainings of the linear parts (``linear.py``)
-and a few updates of an encoder (``encoder.py``). A plain layer replaces the heads of the encoder.
+Times come from what is measured here and now (``timing.py``): small trainings of the linear parts
+and a few updates of an encoder. A plain layer replaces the heads of the encoder.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.records import names_in
 from labelgrove.errors import ConfigError, LabelgroveError, UnsupportedError
-from labelgrove.experiments.planning import constants
-from labelgrove.experiments.planning.linear import linear_rates, linear_work, two_samples
+from labelgrove.experiments.planning import timing
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import Model
 from labelgrove.methods.cost_estimate import EncoderWork
@@ -40,7 +39,7 @@ class Estimate:
     high: float = 0.0
 
     @classmethod
-    def around(cls, seconds: float, factor: float = constants.MARGIN) -> Estimate:
+    def around(cls, seconds: float, factor: float = timing.MARGIN) -> Estimate:
         """From ``seconds / factor`` to ``seconds * factor``."""
         return cls(seconds / factor, seconds * factor)
 
@@ -214,7 +213,7 @@ class _Planner:
         spans: dict[str, Estimate] = {}
         for step in steps:
             if step.merged:
-                spans[step.name] = Estimate.around(constants.MERGE * step.documents * step.merged)
+                spans[step.name] = Estimate.around(timing.MERGE * step.documents * step.merged)
                 continue
             all_stages = [list(self._stages(m, step.documents)) for m in step.models]
             new = [[one for one in stages if one[1] not in self.done] for stages in all_stages]
@@ -235,7 +234,7 @@ class _Planner:
             if model.encoders():
                 raise UnsupportedError(f"{model.method} with an encoder cannot be timed")
             key = f"{model.method} {model.to_config()}"
-            seconds = self._once(key, lambda: two_samples(model, corpus))
+            seconds = self._once(key, lambda: timing.two_samples(model, corpus))
             yield model.method, (key, documents), Estimate.around(share * seconds)
             return
         if cost.tfidf is None:
@@ -249,14 +248,14 @@ class _Planner:
         given: Settings = {name: settings[name] for name in readings if name in settings}
         key = f"{cost.tfidf} {cost.tree} {cost.ranker} {given} {cost.vectors}"
         with using(threads=model.n_jobs):
-            rates, terms = self._once(key, lambda: linear_rates(cost, corpus, given))
+            rates, terms = self._once(key, lambda: timing.linear_rates(cost, corpus, given))
         self.facts["terms_per_document"] = terms or None
-        work = linear_work(corpus, widths, cost.ranker, terms=terms)
+        work = timing.linear_work(corpus, widths, cost.ranker, terms=terms)
         size = terms + corpus.width
         work["ranker"] *= cost.rankers * (size + cost.vectors) / (size or 1.0)
         if cost.shortlist is not None:
-            pairs = len(corpus) ** constants.RANKER_GROWTH * cost.shortlist
-            work["ranker"] = constants.SHORTLIST_COST * pairs * (size + cost.vectors)
+            pairs = len(corpus) ** timing.RANKER_GROWTH * cost.shortlist
+            work["ranker"] = timing.SHORTLIST_COST * pairs * (size + cost.vectors)
         spans = {name: Estimate.around(share * rates[name] * work[name]) for name in work}
         # Networks hold documents out by themselves, so they share nothing with linear models.
         common = documents, names, "" if cost.encoder is None else model.method
@@ -274,26 +273,23 @@ class _Planner:
     def _encoder_stages(
         self, model: Model, work: EncoderWork, documents: int
     ) -> Iterator[tuple[str, Key, Estimate]]:
-        # A plan of the linear method must work without torch.
-        from labelgrove.experiments.planning.encoder import encoder_costs
-
         if self.corpus.texts is None:
             raise UnsupportedError("the encoder has no texts to read")
         training, texts, labels = work.training, self.corpus.texts, len(self.corpus.index)
         batch = training.batch_size * training.accumulate
         key = f"{work.encoder} {batch} {work.device}"
         with using(threads=model.n_jobs, device=work.device):
-            costs = self._once(key, lambda: encoder_costs(work, texts, labels))
+            costs = self._once(key, lambda: timing.encoder_costs(work, texts, labels))
         self.facts |= {"tokens_per_document": costs.tokens, "cut_documents": costs.cut}
         self.facts["device"] = costs.device
         spans, faster = {"tokens": Estimate.around(documents * costs.text)}, 1.0
         if training.compile and work.learns:
-            faster = constants.COMPILED
-            spans["compiling"] = Estimate(*constants.COMPILING)
+            faster = timing.COMPILED
+            spans["compiling"] = Estimate(*timing.COMPILING)
         passes = costs.token * documents * costs.tokens
         learning = work.learns * (passes + math.ceil(documents / batch) * costs.update) / faster
-        reading = work.reads * passes / constants.READING.get(costs.device, 3.0)
-        seconds = constants.START.get(costs.device, 0.5) + learning + reading
+        reading = work.reads * passes / timing.READING.get(costs.device, 3.0)
+        seconds = timing.START.get(costs.device, 0.5) + learning + reading
         spans["network" if work.learns else "vectors"] = Estimate.around(seconds)
         for name, span in spans.items():
             own = model.method if name == "network" else ""
