@@ -6,9 +6,8 @@ import pytest
 
 from labelgrove.errors import ConfigError
 from labelgrove.serve.models import Models, NamedModel, Source
-from labelgrove.serve.named import files_by_model, named_models
 from labelgrove.serve.served import ModelFolder
-from labelgrove.serve.settings import ServeParams
+from labelgrove.serve.settings import ServeParams, files_by_model, named_models
 from support.services import check_problem, fitted, running
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,7 @@ import typer
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.data_import import import_
-from labelgrove.cli.data_parts import TABLE, Output, SplitOutput, write_table
+from labelgrove.cli.data_import import TABLE, Output, SplitOutput, import_, write_table
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:

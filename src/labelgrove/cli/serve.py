@@ -77,8 +77,7 @@ def serve(
     """
     from labelgrove.core.params import merge_settings
     from labelgrove.serve.hosts import allowed_hosts, is_loopback
-    from labelgrove.serve.named import files_by_model, listed, named_models
-    from labelgrove.serve.settings import ServeParams
+    from labelgrove.serve.settings import ServeParams, files_by_model, listed, named_models
 
     common.check_device(machine.device)
     named = named_models(models)

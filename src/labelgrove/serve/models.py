@@ -17,10 +17,9 @@ from labelgrove.errors import ConfigError
 from labelgrove.serve import schema
 from labelgrove.serve.batching import Answered, Batcher
 from labelgrove.serve.metrics import Metrics, ModelMetrics
-from labelgrove.serve.named import listed
 from labelgrove.serve.problems import Problem, as_json
 from labelgrove.serve.served import ModelFolder, Options
-from labelgrove.serve.settings import ServeParams
+from labelgrove.serve.settings import ServeParams, listed
 
 log = logging.getLogger(__name__)
 REPORT = "report.html"
