@@ -82,10 +82,12 @@ def test_diversity_is_the_greedy_choice(seed, strength):
     random = np.random.default_rng(seed)
     index = LabelIndex([f"l{n}" for n in range(8)])
     clusters = random.integers(0, 3, 8).astype(np.int32)
-    found = Predictions.from_scores(random.random((2, 8)), k=6, index=index)
+    found = Predictions.from_scores(random.random((2, 8)), k=6, index=index).above(0.2)
     result = diversify(found, clusters, strength)
     for row in range(2):
-        left = dict(zip(found.columns[row].tolist(), found.scores[row], strict=True))
+        count = found.counts[row]
+        listed = found.columns[row, :count].tolist()
+        left = dict(zip(listed, found.scores[row, :count], strict=True))
         taken = []
         while left:
             worth = {
@@ -96,6 +98,8 @@ def test_diversity_is_the_greedy_choice(seed, strength):
             assert result.scores[row, len(taken)] == pytest.approx(worth[best], rel=1e-5)
             taken.append(best)
             del left[best]
+        assert sorted(result.columns[row].tolist()) == sorted(found.columns[row].tolist())
+        assert (result.scores[row, count:] == -np.inf).all()
 
 
 def test_diversity_needs_clusters_and_scores():

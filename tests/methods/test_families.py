@@ -21,7 +21,6 @@ import torch
 import labelgrove
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.methods import create, preparation
-from labelgrove.methods.explaining.explain import explain_best
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.files import layer_count, longest_text, states_width
 from labelgrove.nn.encoders.tokens import tokenize
@@ -97,17 +96,6 @@ def test_a_model_learns_and_predicts_the_same_after_loading(
     assert found.scores.tobytes() == back.scores.tobytes()
     one = again.predict(texts[:1], k=4)  # alone, without padding
     np.testing.assert_allclose(one.scores[0], found.scores[0], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_explanations_name_the_score_of_prediction(family: str) -> None:
-    model = fitted("cascadexml", family)
-    (why,) = explain_best(model, "item 7 is a red shoe that we sell", k=1)
-    score = model.predict(["item 7 is a red shoe that we sell"], k=1).scores[0, 0]
-    assert why.score == pytest.approx(float(score), abs=2e-3)
-    step = why.paths[0].steps[-1]
-    assert step.total == pytest.approx(step.margin, abs=1e-6)
-    assert any(abs(reason.contribution) > 1e-6 for reason in step.reasons)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -16,8 +16,6 @@ from labelgrove import records  # noqa: E402
 from labelgrove.data.records import FieldNames  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.methods import create  # noqa: E402
-from labelgrove.methods.cascadexml.net import CascadeParams  # noqa: E402
-from labelgrove.methods.lightxml.net import LightXmlParams  # noqa: E402
 from labelgrove.methods.neural import make_runner  # noqa: E402
 from labelgrove.methods.reranking import Reranker  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
@@ -33,14 +31,6 @@ RARE = {"label_weights": "propensity", "propensity_a": 0.9, "propensity_b": 0.5}
 STATIC = {"one_head_up_to": 0, "negatives": "static", "groups_kept": 2}
 METHODS = ["lightxml", "lightxml in groups", "lightxml with a full head", "cascadexml"]
 METHODS += ["cascadexml in three levels"]
-
-
-@pytest.mark.slow
-def test_defaults_are_what_did_better_on_tibkat():
-    light, cascade = LightXmlParams(), CascadeParams()
-    assert (light.reduction, light.truth, light.score) == ("sum", "forced", "level")
-    assert (cascade.reduction, cascade.truth, cascade.score) == ("mean", "forced", "level")
-    assert cascade.rescale and not light.bottleneck_sigmoid
 
 
 @pytest.mark.slow

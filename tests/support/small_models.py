@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -128,12 +129,14 @@ THINGS = ["shoe", "hat", "lamp", "chair", "table", "bottle"]
 STRANGE_NAMES = ["tab\there", "line\nbreak", "emoji 🌳", "'\"quotes\"'", " spaces "]
 
 
-def planted(n: int = 120, seed: int = 0) -> tuple[list[str], list[list[str]]]:
+def planted(
+    n: int = 120, seed: int = 0, things: Sequence[str] = THINGS
+) -> tuple[list[str], list[list[str]]]:
     """Documents whose words name their labels: any sound method solves it."""
     random = np.random.default_rng(seed)
     texts, labels = [], []
     for number in range(n):
-        colour, thing = random.choice(COLOURS), random.choice(THINGS)
+        colour, thing = random.choice(COLOURS), random.choice(things)
         texts.append(f"item {number} is a {colour} {thing} that we sell")
         labels.append([f"colour {colour}", f"kind {thing}"])
     return texts, labels

@@ -28,7 +28,7 @@ from labelgrove.methods import create
 from labelgrove.text.tfidf import Tfidf
 from support.forging import forge_manifest
 from support.run_logs import computed
-from support.small_models import Messages, planted, same, tiny_training
+from support.small_models import Messages, planted, same
 
 SYLLABLES = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
 LEARNT_FROM = 114  # of the 120 planted documents, 5 % are held out
@@ -275,34 +275,6 @@ def test_an_ensemble_may_be_a_member(tmp_path: Path) -> None:
     assert same(loaded.predict(texts, k=3), model.predict(texts, k=3))
     settings = tomllib.loads((tmp_path / "m" / "config.toml").read_text())
     assert len(settings["members"][1]["members"]) == 2
-
-
-@pytest.mark.slow
-def test_a_network_and_a_linear_model(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    texts, labels = planted()
-    tiny = tiny_training()
-    small = {"branching": 2, "max_leaf_size": 3}
-    network = tiny | {"method": "lightxml", "heads": {"dropout": 0.0, "one_head_up_to": 1}}
-    tables = {
-        "rule": "learnt",
-        "held_out": 0.1,
-        "tree": small,
-        "members": [
-            {"method": "linear"},
-            network | {"training": tiny["training"] | {"max_steps": 20}},
-            network | {"training": tiny["training"] | {"max_steps": 10}},
-        ],
-    }
-    with RunFolder(tmp_path / "run") as run:
-        model = create("ensemble", tables).fit(texts, labels, run=run)
-        shared = {"tfidf": 1, "tree": 1, "ranker": 1, "linear": 1, "tokens": 1}
-        assert Counter(computed(run.path)) == shared | {"network": 2, "rerank": 2}
-    assert model.score(texts, labels) > 0.9
-    model.save(tmp_path / "m")
-    assert same(labelgrove.load(tmp_path / "m").predict(texts, k=3), model.predict(texts, k=3))
-    few = ["colour red", "kind hat"]
-    assert all(set(row) == set(few) for row in model.predict(texts, k=2, allow=few).names())
 
 
 def test_a_member_outside_the_folder_is_refused(tmp_path: Path) -> None:

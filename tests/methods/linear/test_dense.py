@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 import labelgrove
-from labelgrove import Corpus, LabelIndex, Linear, SearchParams, TreeParams
+from labelgrove import Corpus, Linear, SearchParams, TreeParams
 from labelgrove.data.features import Features
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
@@ -125,24 +125,6 @@ def test_thread_count_and_batch_change_nothing() -> None:
     assert first.scores.tobytes() == second.scores.tobytes()
     single = one.predict(texts[7:8], k=4, dense=dense[7:8])
     assert single.scores.tobytes() == first.scores[7:8].tobytes()
-
-
-@pytest.mark.parametrize("kind", ["pifa-plain", "smoothed-pifa", "text", "pifa+text"])
-def test_trees_from_every_description(kind: Any) -> None:
-    texts, dense, group = text_corpus(200)
-    index = LabelIndex([f"group {g:02}" for g in range(GROUPS)])
-    tree = TreeParams(branching=2, max_leaf_size=3, label_features=kind)
-    model = Linear(tree=tree, search=SearchParams(beam=10)).fit(
-        texts, labels_of(group), dense=dense, index=index
-    )
-    assert hits(model, texts, group, dense=dense) > 0.9
-
-
-def test_several_trees_and_kway_trees() -> None:
-    train, group = planted(400)
-    kway = TreeParams(kind="kway", branching=4, max_leaf_size=3)
-    model = Linear(tree=kway, n_trees=2).fit(train, labels_of(group))
-    assert hits(model, train, group) > 0.95
 
 
 def test_stages_notice_the_dense_block(tmp_path: Any) -> None:

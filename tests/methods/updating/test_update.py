@@ -36,21 +36,10 @@ from labelgrove.methods.updating.report import (
 from labelgrove.ranking import growing
 from labelgrove.ranking.solver import RankerParams
 from support.models import Plain
+from support.small_models import COLOURS, THINGS, planted
 
-COLOURS = ["red", "blue", "green", "black", "white"]
-THINGS = ["shoe", "hat", "lamp", "chair", "table", "bottle"]
 KNOWN = {f"colour {c}" for c in COLOURS} | {f"kind {t}" for t in THINGS}
 SMALL = TreeParams(branching=2, max_leaf_size=3)
-
-
-def planted(n: int, seed: int = 0, things: list[str] = THINGS) -> tuple[list[str], list[list[str]]]:
-    random = np.random.default_rng(seed)
-    texts, labels = [], []
-    for _ in range(n):
-        colour, thing = random.choice(COLOURS), random.choice(things)
-        texts.append(f"this item is a {colour} {thing} that we sell")
-        labels.append([f"colour {colour}", f"kind {thing}"])
-    return texts, labels
 
 
 OLD = planted(150)

@@ -141,13 +141,6 @@ def test_other_clusters_of_the_same_vectors_need_no_encoder(
     assert computed(tmp_path / "run").count("clusters") == 2
 
 
-def test_held_out_documents_are_read_once(tmp_path: Path) -> None:
-    for C in (1.0, 2.0):
-        model = fitted_in(tmp_path / "run", new(held_out=0.2, ranker={"C": C}), DOCUMENTS)
-    assert computed(tmp_path / "run").count("held-out-matching") == 1
-    assert model.report_ == new(held_out=0.2, ranker={"C": 2.0}).fit(*DOCUMENTS).report_
-
-
 @pytest.mark.parametrize("names", [None, ["colour", "thing"]])
 def test_labels_without_names_are_told(names: list[str] | None) -> None:
     index = LabelIndex(["c1", "c2"], names=names)
