@@ -69,7 +69,7 @@ class Popular(Model):
     def parts(self) -> dict[str, Part]:
         return {"shares": Part({}, {"shares": self.shares_})}
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         self.shares_ = parts["shares"].arrays["shares"]
 
     def estimate_memory(self, corpus: Corpus) -> int:

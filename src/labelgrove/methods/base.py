@@ -185,12 +185,15 @@ class Model:
         """The method's parts of the model folder, besides the label index and the facts."""
         raise NotImplementedError
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         """Sets the model from what :meth:`parts` returned."""
         raise NotImplementedError
 
     def _write_files(self, folder: Path) -> None:
         """Writes other files than parts into the model folder."""
+
+    def _read_files(self, folder: Path) -> None:
+        """Reads what :meth:`_write_files` wrote."""
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder that needs no other file: a manifest, JSON and mapped arrays."""
@@ -215,7 +218,8 @@ class Model:
         model = cls.from_config(folders.stored_settings(stored, cls.method))
         folders.restore_common(model, stored)
         model.use_device("auto")  # not the one it was trained on
-        model._restore(stored.parts, stored.path)
+        model._restore(stored.parts)
+        model._read_files(stored.path)
         folders.check_trees(model.trees(), model.index_, stored.path)
         return model
 

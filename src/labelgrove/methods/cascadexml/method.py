@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar, Self
 
 import torch
@@ -137,7 +136,7 @@ class CascadeXML(Model):
     def estimate_memory(self, corpus: Corpus) -> int:
         return networks.memory(self, corpus)
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         self.tree_ = tree = LabelTree.from_state(parts["tree"])
         self.network_ = network_from_part(parts["network"], CascadeHeads(tree, self.heads))
         self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
@@ -161,7 +160,7 @@ class Dual(Model):
     def parts(self) -> dict[str, Part]:
         return self.reader_.parts() | self._label_parts()
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         self.reader_ = TextReader.from_parts(parts)
         labels = parts["towers"]
         self.label_vectors_ = label_vectors(labels, len(self.index_), self.reader_.encoder.width)

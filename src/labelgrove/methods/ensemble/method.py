@@ -314,18 +314,20 @@ class Ensemble(Model):
         for number, member in enumerate(self.members_, 1):
             member.save(folder / MEMBERS / str(number))
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         config = parts["ensemble"].config
         self.rule_, self.weights_ = config["rule"], [float(w) for w in config["weights"]]
         if len(self.weights_) != len(self.members):
-            raise ModelFormatError(f"{folder}: its weights do not fit its members")
+            raise ValueError("weights do not fit the members")
         self.report_ = config["report"]
         self.merge_ = None
         if self.rule_ == "learnt":
             self.merge_ = LearntMerge.from_state(parts["merge"])
             shape = (len(self.merge_.weights), len(self.merge_.bins))
             if shape != (len(self.members), len(self.index_)):
-                raise ModelFormatError(f"{folder}: its merge is for other members or labels")
+                raise ValueError("the merge is for other members or labels")
+
+    def _read_files(self, folder: Path) -> None:
         numbers = range(1, len(self.members) + 1)
         for number in numbers:  # a member may be a link that leads out of the folder
             regular_size(folder, f"{MEMBERS}/{number}/{MANIFEST}")

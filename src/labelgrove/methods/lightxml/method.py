@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Self
 
 import torch
@@ -188,7 +187,7 @@ class LightXML(Model):
             parts["network"] = static.with_recall(parts["network"], recall)
         return parts
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         self.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
         heads = LightXmlHeads(len(self.index_), self.tree_, self.heads)
         self.network_ = static.stored_network(parts["network"], heads)

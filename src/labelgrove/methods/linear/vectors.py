@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -197,7 +196,7 @@ class LinearVectors(Model):
             embedder = self.embedder_.state()
         return {"embedder": embedder} | self._ranking_parts()
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         stored = parts["embedder"]
         if self.vectors.kind == "pretrained":
             self.embedder_ = Encoder.from_state(stored)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -171,7 +170,7 @@ class Matcher(Model):
             self.use_index(self.index_.revealed())
         return {"evidence": self.evidence_.state()}
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         self.evidence_ = Evidence.from_state(parts["evidence"])
         self.names_ = Names(self.index_, self.matching.letters)
         self.evidence_.check(len(self.index_), len(self.names_.stem_numbers))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 
 from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
@@ -188,7 +187,7 @@ class Neighbours(Model):
     def parts(self) -> dict[str, Part]:
         return self._memory_parts() | ({} if self.reader_ is None else self.reader_.parts())
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         self.memory_ = Memory.from_state(
             parts["memory"], terms=self._reads_terms, vectors=self._reads_vectors

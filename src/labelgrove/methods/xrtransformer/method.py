@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from labelgrove.core.aliases import DenseInput, DocumentInput, Table
@@ -227,7 +226,7 @@ class XRTransformer(Model):
             parts["tfidf"] = self.vectorizer_.state()
         return parts
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         stored = parts["encoder"]
         self.encoder_ = Encoder.from_state(Part(stored.config["encoder"], stored.arrays)).eval()
         self.standard_ = reading.Standard.from_state(stored) if "mean" in stored.arrays else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
@@ -240,7 +239,7 @@ class XTransformer(Model):
         network = network_part(self.network_, self.history_ or {}, dict(self.report_))
         return {"network": network} | self._ranking_parts()
 
-    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+    def _restore(self, parts: Mapping[str, Part]) -> None:
         learnt = parts["score"].config["learnt"]
         self.orderer_ = ordering.ClusterRanker(
             Ranker.from_state(parts["ranker"]),
