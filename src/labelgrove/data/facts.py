@@ -45,30 +45,22 @@ class Fingerprints:
         more = Fingerprints.of(corpus, self.limit)
         return Fingerprints(np.union1d(self.hashes, more.hashes), self.limit)
 
-    def known(self, corpus: Corpus) -> tuple[int, int]:
-        """How many documents of this corpus were in the training data, and of how many."""
-        asked = _hashes(corpus, self.limit)
-        return int(np.isin(asked, self.hashes).sum()), len(asked)
-
     def warning(self, corpus: Corpus) -> str | None:
         """A sentence if documents of this corpus were in the training data."""
-        return warning_of(*self.known(corpus))
+        hashes = _hashes(corpus, self.limit)
+        known, asked = int(np.isin(hashes, self.hashes).sum()), len(hashes)
+        if asked < FEWEST or known <= WORTH_SAYING * asked:
+            return None
+        share = "all" if known == asked else f"{known / asked:.0%}"
+        return (
+            f"{share} of these documents were in the model's training data, so the figures are "
+            "too good; use documents that it has not seen"
+        )
 
 
 def limit_for(documents: int) -> int:
     """The limit that leaves about ``MOST`` hashes of so many documents."""
     return ALL * MOST // max(MOST, documents)
-
-
-def warning_of(known: int, asked: int) -> str | None:
-    """A sentence if so many of the documents that were asked for are known."""
-    if asked < FEWEST or known <= WORTH_SAYING * asked:
-        return None
-    share = "all" if known == asked else f"{known / asked:.0%}"
-    return (
-        f"{share} of these documents were in the model's training data, so the figures are "
-        "too good; use documents that it has not seen"
-    )
 
 
 def _hashes(corpus: Corpus, limit: int) -> UInt32:

@@ -73,18 +73,15 @@ class LearntMerge:
             )
         columns, values = merging.list_arrays(parts)
         for number, part in enumerate(parts):
-            powers = self._powers(number, part)
-            values[number, :, : part.k] = np.where(part.used, np.exp(powers), -np.inf)
+            bins = self.bins[part.columns]
+            powers = self.weights[number][bins] + self.exponents[number][bins] * log_odds(part)
+            strengths = np.exp(np.clip(powers, -LARGEST_POWER, LARGEST_POWER))
+            values[number, :, : part.k] = np.where(part.used, strengths, -np.inf)
         best = merge_lists(columns, values, k)  # their mean
         with np.errstate(divide="ignore"):
             strengths = np.log(len(parts) * np.maximum(best.scores.astype(np.float64), 0.0))
         merged = Predictions(*best, parts[0].index, "probability")
         return merged.with_scores(expit(self.sharpness * strengths))
-
-    def _powers(self, member: int, part: Predictions) -> Float64:
-        bins = self.bins[part.columns]
-        powers = self.weights[member][bins] + self.exponents[member][bins] * log_odds(part)
-        return np.asarray(np.clip(powers, -LARGEST_POWER, LARGEST_POWER))
 
     @property
     def needed(self) -> list[bool]:

@@ -267,22 +267,14 @@ class Predictions:
         )
 
     def __repr__(self) -> str:
-        lines = [f"{row}: {', '.join(labels) or 'no label'}" for row, labels in self._shown()]
-        return "\n  ".join([f"Predictions({self._summary()})", *lines, *self._hidden()])
-
-    def _summary(self) -> str:
-        documents = f"{len(self):,} document{'s' * (len(self) != 1)}"
-        return f"{documents}, {self.k} best labels, scores: {self.score_kind}"
-
-    def _shown(self) -> Iterator[tuple[int, list[str]]]:
         """The first documents, with their best labels and scores as people read them."""
+        documents = f"{len(self):,} document{'s' * (len(self) != 1)}"
+        lines = [f"Predictions({documents}, {self.k} best labels, scores: {self.score_kind})"]
         for row in range(min(len(self), SHOWN_DOCUMENTS)):
-            labels = self[row][:SHOWN_LABELS]
-            yield row, [f"{cut(label.name, 40)} {label.score:.3f}" for label in labels]
-
-    def _hidden(self) -> list[str]:
+            labels = [f"{cut(label.name, 40)} {label.score:.3f}" for label in self[row]]
+            lines.append(f"{row}: {', '.join(labels[:SHOWN_LABELS]) or 'no label'}")
         more = len(self) - SHOWN_DOCUMENTS
-        return [f"and {more:,} more"] if more > 0 else []
+        return "\n  ".join([*lines, f"and {more:,} more"] if more > 0 else lines)
 
     @classmethod
     def concat(cls, parts: list[Predictions]) -> Predictions:

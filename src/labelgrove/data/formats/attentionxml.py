@@ -14,7 +14,7 @@ from pathlib import Path
 
 from labelgrove.data.formats import files
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import bare_name, decode, lines, part_names, sibling
+from labelgrove.data.formats.files import decode, folder_and_parts, lines, sibling
 from labelgrove.data.formats.xc import find_repository_file, parse_header
 from labelgrove.errors import DataError
 
@@ -23,19 +23,15 @@ _TEXT_FILE = re.compile(r"(?P<part>\w+?)_(raw_)?texts\.txt")
 
 def find_pair(path: Path, options: ReadOptions) -> tuple[Path, Path] | None:
     """The text file and the label file of a folder or of a text file, if both exist."""
-    if path.is_dir():
-        for part in part_names(options):
+    folder, parts = folder_and_parts(path, options, _TEXT_FILE)
+    for part in parts:
+        texts: Path | None = path
+        if folder == path:
             texts = sibling(path, f"{part}_raw_texts.txt", f"{part}_texts.txt")
-            labels = sibling(path, f"{part}_labels.txt") or find_repository_file(path, part)
-            if texts and labels:
-                return texts, labels
-        return None
-    match = _TEXT_FILE.fullmatch(bare_name(path))
-    if match is None:
-        return None
-    labels = sibling(path.parent, f"{match['part']}_labels.txt")
-    labels = labels or find_repository_file(path.parent, match["part"])
-    return (path, labels) if labels else None
+        labels = sibling(folder, f"{part}_labels.txt") or find_repository_file(folder, part)
+        if texts and labels:
+            return texts, labels
+    return None
 
 
 def _label_lines(path: Path) -> Iterator[tuple[int, bytes]]:

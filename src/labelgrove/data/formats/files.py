@@ -14,6 +14,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import secrets
 import stat
 import sys
@@ -73,6 +74,16 @@ def part_names(options: ReadOptions) -> tuple[str, ...]:
         if options.part in spellings:
             return spellings
     raise ConfigError(f"part: must be one of {', '.join(PARTS)}, got {options.part!r}")
+
+
+def folder_and_parts(
+    path: Path, options: ReadOptions, file: re.Pattern[str]
+) -> tuple[Path, tuple[str, ...]]:
+    """A folder and the spellings of its part, or those of a file in it, which ``file`` matches."""
+    if path.is_dir():
+        return path, part_names(options)
+    match = file.fullmatch(bare_name(path))
+    return path.parent, (match["part"],) if match else ()
 
 
 def sibling(folder: Path, *names: str) -> Path | None:

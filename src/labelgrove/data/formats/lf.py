@@ -9,6 +9,7 @@ and labels that are the same thing; these pairs do not count in evaluation.
 from __future__ import annotations
 
 import os
+import re
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,7 +23,14 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats import files, jsonl
 from labelgrove.data.formats.building import build_corpus
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import bare_name, existing, parse_lines, part_names, sibling
+from labelgrove.data.formats.files import (
+    bare_name,
+    existing,
+    folder_and_parts,
+    parse_lines,
+    part_names,
+    sibling,
+)
 from labelgrove.data.formats.jsonl import joined_text, parse_object
 from labelgrove.data.formats.labels import LabelTable, index_with_names
 from labelgrove.data.formats.matrices import read_matrix
@@ -30,16 +38,12 @@ from labelgrove.errors import DataError
 
 TEXT_FIELDS = ("title", "content")
 FEATURES = "_X_Xf.txt"
+_FEATURE_FILE = re.compile(r"(?P<part>.*)_X_Xf\.txt")
 
 
 def find_lf_matrices(path: Path, options: ReadOptions) -> tuple[Path, Path] | None:
     """Features and labels of a folder's part, or of a part whose features are given."""
-    if path.is_dir():
-        folder, parts = path, part_names(options)
-    elif bare_name(path).endswith(FEATURES):
-        folder, parts = path.parent, (bare_name(path).removesuffix(FEATURES),)
-    else:
-        return None
+    folder, parts = folder_and_parts(path, options, _FEATURE_FILE)
     for part in parts:
         files = sibling(folder, part + FEATURES), sibling(folder, f"{part}_X_Y.txt")
         if files[0] is not None and files[1] is not None:

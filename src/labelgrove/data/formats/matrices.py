@@ -32,7 +32,7 @@ from labelgrove.data.features import DenseBlock, Features, as_dense
 from labelgrove.data.formats import files
 from labelgrove.data.formats.building import TableBuilder, label_rows
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
-from labelgrove.data.formats.files import bare_name, existing, part_names, sibling
+from labelgrove.data.formats.files import existing, folder_and_parts, part_names, sibling
 from labelgrove.data.formats.labels import LabelTable, index_with_names
 from labelgrove.data.formats.xc import find_repository_file, first_lines, kind_of_lines, read_xc
 from labelgrove.errors import DataError, ResourceError
@@ -40,10 +40,7 @@ from labelgrove.errors import DataError, ResourceError
 
 def find_matrix(path: Path, options: ReadOptions) -> Path | None:
     """The matrix that belongs to a data set folder's part, or to one of its text files."""
-    folder, parts = path, part_names(options)
-    if not path.is_dir():
-        name = re.match(r"([XY]\.)?([a-z]+)", bare_name(path))
-        folder, parts = path.parent, (name[2],) if name else ()
+    folder, parts = folder_and_parts(path, options, _ANY_FILE)
     for part in parts:
         for place in FEATURE_FOLDERS:
             if (file := folder / place / f"X.{part}.npz").is_file():
@@ -121,6 +118,7 @@ def matrix_kind(path: Path) -> str | None:
 
 FEATURE_FOLDERS = (".", "tfidf-attnxml")
 _FILE = re.compile(r"[XY]\.(?P<part>\w+)\.(txt|npz)")
+_ANY_FILE = re.compile(r"([XY]\.)?(?P<part>[a-z]+).*", re.DOTALL)
 
 
 class PecosFiles(NamedTuple):
@@ -132,15 +130,9 @@ class PecosFiles(NamedTuple):
 
 def find_pecos(path: Path, options: ReadOptions) -> PecosFiles | None:
     """The files of a PECOS folder, given the folder or one of the files."""
-    if path.is_dir():
-        folder, parts = path, part_names(options)
-    else:
-        match = _FILE.fullmatch(bare_name(path))
-        if match is None:
-            return None
-        folder, parts = path.parent, (match["part"],)
-    spellings = next((names for names in files.PARTS.values() if parts[0] in names), parts)
+    folder, parts = folder_and_parts(path, options, _FILE)
     for part in parts:
+        spellings = next((names for names in files.PARTS.values() if part in names), (part,))
         labels = folder / f"Y.{part}.npz"
         texts = sibling(folder, f"X.{part}.txt", *(f"{name}_raw_texts.txt" for name in spellings))
         candidates = (folder / place / f"X.{part}.npz" for place in FEATURE_FOLDERS)

@@ -170,11 +170,8 @@ LabelSource: TypeAlias = str | os.PathLike[str] | LabelIndex | LabelTable | Lite
 
 def iter_plain(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
     """A document per line; an empty line is a document too, so that predictions match lines."""
-
-    def parse(line: str) -> Document:
-        return Document(line, [])
-
-    return files.parse_lines(path, parse, options, report, keep_blank=True)
+    lines = files.parse_lines(path, str, options, report, keep_blank=True)
+    return (Document(line, []) for line in lines)
 
 
 DOCUMENT_READERS: dict[str, DocumentReader] = {

@@ -110,16 +110,13 @@ class Evaluation:
         for family, row in rows.items():
             cells = (row.get(cutoff, "").rjust(widths[cutoff]) for cutoff in cutoffs)
             lines.append("  ".join([family.ljust(first), *cells]).rstrip())
-        return "\n".join([*lines, self._footer(), *(f"note: {note}" for note in self.notes)])
+        lines.append(f"{self.n:,} documents; percent")
+        if any(parse_metric(name).family in PROPENSITY_SCORED for name in self.values):
+            lines[-1] += f"; propensity A = {self.propensity.a:g}, B = {self.propensity.b:g}"
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
         return self.table()
-
-    def _footer(self) -> str:
-        footer = f"{self.n:,} documents; percent"
-        if any(parse_metric(name).family in PROPENSITY_SCORED for name in self.values):
-            footer += f"; propensity A = {self.propensity.a:g}, B = {self.propensity.b:g}"
-        return footer
 
 
 def evaluate(
