@@ -161,13 +161,6 @@ def test_the_command_imports_what_it_is_told_and_nothing_else(
     assert [json.loads(line)["labels"] for line in answers.splitlines()] == LABELS
 
 
-def test_what_is_not_a_string_is_named_by_its_number(monkeypatch):
-    monkeypatch.setattr(feeding, "_TEXTS_PER_BATCH", 2)
-    pytest.raises(DataError, Tfidf().fit, ["red", "hat", "blue", 7]).match("text 3 is int, not a")
-    pytest.raises(DataError, Tfidf().fit, "red").match(r"one str; give a list of strings: \[text\]")
-    pytest.raises(DataError, Tfidf().fit, 7).match(r"must be a list of strings, not int")
-
-
 @pytest.mark.parametrize("nfc", [True, False])
 def test_tables_are_read_as_lists_are(nfc, monkeypatch):
     monkeypatch.setattr(feeding, "_TEXTS_PER_BATCH", 2)

@@ -34,7 +34,7 @@ from labelgrove.core.resources import using
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
-from labelgrove.data.inputs import check_threads, with_fields
+from labelgrove.data.inputs import check_threads, training_corpus, with_fields
 from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
@@ -548,7 +548,15 @@ class Model:
 
         return updating.add_labels(self, names, **options)
 
-    def update(self, X: DocumentInput, y: LabelInput = None, **options: Any) -> Growth:
+    def update(
+        self,
+        X: DocumentInput,
+        y: LabelInput = None,
+        *,
+        dense: DenseInput = None,
+        index: LabelIndex | None = None,
+        **options: Any,
+    ) -> Growth:
         """Learns from new documents, with labels that may be new, without a full training.
 
         ``X``, ``y``, ``dense`` and ``index`` are as for ``fit``. New labels are added. They and the
@@ -566,4 +574,6 @@ class Model:
         """
         from labelgrove.methods.updating import update as updating
 
-        return updating.update(self, X, y, **options)
+        check_fitted(self)
+        documents = training_corpus(self.documents(X), y, index, dense=dense)
+        return updating.update(self, documents, **options)

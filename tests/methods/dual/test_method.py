@@ -7,7 +7,6 @@ import pytest
 
 from labelgrove import Dual, LabelIndex
 from labelgrove.core.callbacks import Reporter
-from labelgrove.errors import DataError
 from labelgrove.methods.dual.method import check_words, label_words
 from support.small_models import FEW_STEPS, Messages, planted, tiny_training
 
@@ -67,8 +66,3 @@ def test_labels_that_cannot_be_read_are_counted() -> None:
     check_words(LabelIndex(["cat", "17", "4"]), reporter)
     check_words(LabelIndex(["cat", "dog"]), reporter)
     assert len(said) == 1 and said[0].startswith("2 of 3 labels have no name with letters")
-
-
-def test_codes_are_refused() -> None:
-    with pytest.raises(DataError, match="no label has a name with letters"):
-        Dual().fit(TEXTS, [["17"], ["4"]] * 20)

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import labelgrove
-from labelgrove import Corpus, Ensemble, Linear, Neighbours
+from labelgrove import Corpus, Neighbours
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.methods.neighbours.memory import VotingParams
 
@@ -20,16 +20,6 @@ def test_a_label_with_one_document_is_found() -> None:
     found = model.predict(["an umbrella"], k=1)
     assert found.names() == [["umbrellas"]]
     assert found.scores[0, 0] > 0.5
-
-
-def test_members_of_an_ensemble_share_tfidf() -> None:
-    texts, labels = TEXTS * 10, LABELS * 10
-    ensemble = Ensemble([Linear(), Neighbours()], rule="mean").fit(texts, labels)
-    first, second = ensemble.members_
-    assert np.array_equal(first.vectorizer_.idf, second.vectorizer_.idf)
-    taken = {name: timing for name, timing in ensemble.timings_.items() if "tfidf" in name}
-    assert [timing.reused for timing in taken.values()] == [False, True]
-    assert ensemble.predict(["violet umbrella"], k=1).names() == [["umbrellas"]]
 
 
 def test_settings_are_checked() -> None:

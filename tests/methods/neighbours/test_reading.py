@@ -14,7 +14,7 @@ import torch
 import labelgrove
 from labelgrove import Ensemble, Linear, Neighbours
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.methods.lightxml.method import LightXML
 from labelgrove.methods.neighbours.memory import VotingParams
 from labelgrove.nn.encoders.encoder import load_encoder
@@ -128,13 +128,6 @@ def fitted_in(run: RunFolder, encoder: EncoderParams) -> Neighbours:
 
 
 def test_what_does_not_fit_is_refused(encoder: EncoderParams) -> None:
-    with pytest.raises(ConfigError, match="vectors: must be one of 'tfidf', 'encoder'"):
-        Neighbours(vectors="words").fit(TEXTS, LABELS)  # type: ignore[arg-type]
-    rows = np.ones((6, 2), np.float32)
-    with pytest.raises(UnsupportedError, match="train linear"):
-        Neighbours(vectors="both", encoder=encoder).fit(rows, LABELS)
-    with pytest.raises(DataError, match="text"):
-        fitted(encoder).predict(rows, k=1)
     with pytest.raises(UnsupportedError, match="no encoder to export"):
         labelgrove.export(fitted(encoder, "tfidf"), "unused")
     fields = EncoderParams(encoder=encoder.encoder, fields=["by"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labelgrove.core.aliases import DenseInput, DocumentInput, LabelInput, Table
+from labelgrove.core.aliases import DocumentInput, LabelInput, Table
 from labelgrove.core.arrays import CSR, Int64, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.late import sparse
@@ -35,21 +35,15 @@ from labelgrove.ranking.weights import Columns
 
 def update(
     model: Fitted,
-    X: DocumentInput,
-    y: LabelInput = None,
+    documents: Corpus,
     *,
-    dense: DenseInput = None,
-    index: LabelIndex | None = None,
     corpus: Corpus | tuple[DocumentInput, LabelInput] | None = None,
     rejected: Sequence[str] = (),
     params: GrowthParams | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Growth:
     """Learns from new documents; see the methods' ``update``."""
-    check_fitted(model)
     params = (params or GrowthParams()).validate("growth")
-    X = model.documents(X)
-    documents = training_corpus(X, y, index, dense=dense)
     own, columns = documents.index, np.unique(documents.labels.indices).tolist()
     new = [c for c in columns if model.index_.get(own.ids[c]) is None]
     grown = report.extended_index(
@@ -61,7 +55,9 @@ def update(
     columns = [grown.get(label) for label in rejected]
     refused = tuple(column for column in columns if column is not None)
     new_documents, old = documents.reindex(grown), _old(corpus, grown)
-    return _grow(model, grown, new_documents, old, params, callbacks, refused)
+    only_new = params.retrain == "new"
+    task = Task(grown, new_documents, old, only_new, refused, params, Reporter(callbacks))
+    return _grow(model, task)
 
 
 def add_labels(
@@ -77,7 +73,7 @@ def add_labels(
 ) -> Growth:
     """Adds labels, by their texts or by documents; see the methods' ``add_labels``."""
     check_fitted(model)
-    params = replace((params or GrowthParams()).validate("growth"), retrain="new")
+    params = (params or GrowthParams()).validate("growth")
     for name, values in (("names", names), ("ids", ids), ("texts", texts)):
         if isinstance(values, str):
             raise DataError(f"{name}: must be a list, even for one label: [{values!r}]")
@@ -90,7 +86,8 @@ def add_labels(
     all_names = None if ids is None else list(names)
     grown = report.extended_index(model.index_, labels, names=all_names, texts=texts)
     new = None if documents is None else _documents_of(labels, documents, grown)
-    return _grow(model, grown, new, _old(corpus, grown), params, callbacks)
+    task = Task(grown, new, _old(corpus, grown), True, (), params, Reporter(callbacks))
+    return _grow(model, task)
 
 
 def _documents_of(
@@ -113,19 +110,9 @@ def _documents_of(
     return Corpus.from_lists(list(labels_of), list(labels_of.values()), index=index)
 
 
-def _grow(
-    model: Fitted,
-    index: LabelIndex,
-    documents: Corpus | None,
-    old: Corpus | None,
-    params: GrowthParams,
-    callbacks: Sequence[Callback],
-    rejected: tuple[int, ...] = (),
-) -> Growth:
+def _grow(model: Fitted, task: Task) -> Growth:
     for single in _singles(model):
         single.growth()  # fails early if it is not supported
-    only_new = params.retrain == "new"
-    task = Task(index, documents, old, only_new, rejected, params, Reporter(callbacks))
     changes, growth = _planned(model, task)
     for owner, attributes in changes:  # nothing can fail any more
         owner.__dict__.update(attributes)
