@@ -11,8 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -120,7 +119,7 @@ def serve(
     sources = [source.with_report() for source in settings.sources]
     threads = settings.threads or max(1, (os.cpu_count() or 1) // workers)
     allow_descriptors(params.max_connections)
-    with ending_cleanly(), own_folder() as shared:
+    with own_folder() as shared:
         if shared is None and workers > 1:
             raise ConfigError("--workers needs a writable temporary folder; set TMPDIR to one")
         if shared is None:
@@ -129,6 +128,10 @@ def serve(
         # Loaded even if only workers use it, so that errors are reported here, once.
         models = settings.models()
         socket = _listen(host, port)
+        # uvicorn sends itself SIGTERM again when it has stopped; by default, that would end the
+        # process at once and leave temporary files behind.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         port = socket.getsockname()[1]
         announce(models, f"http://{f'[{host}]' if ':' in host else host}:{port}")
         options = uvicorn_options(params)
@@ -152,33 +155,6 @@ def worker_app() -> FastAPI:
     """The app of one of several worker processes."""
     settings = Settings.from_json(os.environ[SETTINGS])
     return settings.app(settings.models(), os.environ.get(TOKEN))
-
-
-class Terminated(BaseException):
-    """SIGTERM, on its way through the code that tidies up."""
-
-
-@contextmanager
-def ending_cleanly() -> Iterator[None]:
-    """Lets SIGTERM end the process only after temporary files are removed.
-
-    uvicorn sends itself the signal again when it has stopped, which would end the process at once.
-    """
-    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except Terminated:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGTERM)
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
 def _listen(host: str, port: int) -> socket.socket:
