@@ -281,14 +281,6 @@ def test_a_folder_needs_one_file_of_each_kind(data: Path, tmp_path: Path) -> Non
         pytest.raises(ConfigError, BenchFolder, bench, tmp_path, tmp_path / "run").match(message)
 
 
-def test_joined_rows_leave_a_model(finished: Any) -> None:
-    folder, records = finished
-    model = labelgrove.load(folder / "models" / "both")
-    assert [member.method for member in model.members_] == ["linear", "linear"]
-    assert model.predict(["a red hat"], k=2).k == 2
-    assert records[3]["metrics"]["P@1"] > 90
-
-
 def test_the_table_has_what_was_published_below() -> None:
     records: list[dict[str, Any]] = [
         {"row": "parabel", "published": {"P@1": 50.0}},

@@ -32,16 +32,6 @@ def test_a_run_comes_from_a_model_a_folder_predictions_or_a_file(tmp_path: Path)
     assert predicted(str(file), CORPUS, k=2).predictions.names() == [["hats"]] * 3
 
 
-def test_a_loaded_model_remembers_what_training_cost(tmp_path: Path) -> None:
-    model = Linear().fit(CORPUS)
-    model.save(tmp_path / "saved")
-    loaded = Linear.load(tmp_path / "saved")
-    assert loaded.timings_ == model.timings_
-    assert {"tree", "ranker"} <= set(loaded.timings_)
-    peaks = [timing.peak_memory for timing in loaded.timings_.values()]
-    assert peaks == sorted(peaks, key=lambda peak: peak or 0)
-
-
 def test_other_things_are_refused_with_a_sentence() -> None:
     pytest.raises(ConfigError, predicted, 3, CORPUS, k=1).match("cannot report on int")
     p = Predictions.from_scores([[1.0]], k=1, index=LabelIndex("a"))

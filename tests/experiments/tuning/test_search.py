@@ -235,12 +235,6 @@ def test_wrong_arguments(parts: Any, settings: dict[str, Any], message: str) -> 
         tune(arguments.pop("method"), *parts, **arguments)
 
 
-def test_defaults_outside_the_space_are_not_claimed(parts: Any) -> None:
-    result = tune("linear", *parts, trials=1, space={"ranker.C": [3.0]})
-    assert result.default_value is None
-    assert "defaults" not in result.table()
-
-
 class Two(Engine):
     """An engine with two workers, which are this process."""
 

@@ -169,7 +169,7 @@ def label_data(report: Report) -> str:
 
 def write_report(
     model: Subject,
-    data: Corpus | str | Path,
+    data: Corpus,
     out: str | Path | None,
     *,
     against: Subjects = (),
@@ -187,15 +187,15 @@ def write_report(
     """Writes a report on a model's predictions for labelled documents and returns its numbers.
 
     - ``model``: a fitted model, a model folder, ``Predictions``, or a file that ``predict`` wrote.
-    - ``data``: a Corpus or a file with the true labels. The report shows the beginnings of the
-      texts of the ``worst`` most wrong documents; ``worst=0`` shows no text.
+    - ``data``: documents with their true labels. The report shows the beginnings of the texts of
+      the ``worst`` most wrong ones; ``worst=0`` shows no text.
     - ``out``: the HTML file; None writes no file.
     - ``against``: other such runs on the same documents, as a list or a mapping from names.
     - ``k``: the largest k of the curves. ``intervals``: bootstrap resamples; None for no intervals.
     - ``training``: number and label frequencies of the training documents, if no model knows
       them (``TrainingFacts.of(corpus)``); without them there is no PSP and no split by frequency.
-    - ``slices``: fields by whose values quality is also measured, such as ``["language"]``: of the
-      documents, or of the file that ``data`` names. A mapping gives the values of all documents:
+    - ``slices``: fields of the documents by whose values quality is also measured, such as
+      ``["language"]``. A mapping gives the values of all documents:
       ``{"language": ["en", "de", ...]}``, or a list of values for each.
 
     >>> import tempfile; from labelgrove import Linear
@@ -209,16 +209,9 @@ def write_report(
     check_k(k)
     if worst < 0:
         raise ConfigError(f"worst must be at least 0, got {worst}")
-    file = None
-    if not isinstance(data, Corpus):
-        from labelgrove.data.formats import read_corpus
-
-        file = Path(data)
-        data_name = data_name or file.name
-        data = read_corpus(data)
     if len(data) == 0:
         raise DataError("cannot report: there are no documents")
-    values = slice_values(slices, data, file)
+    values = slice_values(slices, data)
     runs = [
         predicted(subject, data, k=k, name=its_name, threads=threads)
         for its_name, subject in [(name, model), *named(against)]

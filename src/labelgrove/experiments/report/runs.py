@@ -180,11 +180,11 @@ def _rows(values: Sequence[Sequence[str]]) -> dict[str, Int64]:
 
 
 def slice_values(
-    slices: Sequence[str] | Mapping[str, Sequence[object]], corpus: Corpus, file: Path | None = None
+    slices: Sequence[str] | Mapping[str, Sequence[object]], corpus: Corpus
 ) -> dict[str, list[list[str]]]:
     """The values of each document, by field.
 
-    They are given, or are fields of the corpus's documents, or are read from its file.
+    They are given, or are fields of the corpus's documents.
     """
     if isinstance(slices, Mapping):
         values = {
@@ -193,9 +193,6 @@ def slice_values(
     else:
         names = [slices] if isinstance(slices, str) else list(slices)
         values = _of_fields(corpus.texts or [""] * len(corpus), names)
-        lacking = [name for name in names if not any(values[name])]
-        if lacking and file is not None:
-            values |= read_values(file, lacking)
     for name, given in values.items():
         if len(given) != len(corpus):
             raise DataError(
@@ -203,19 +200,19 @@ def slice_values(
             )
         if not any(given):
             raise DataError(
-                f"slices: no document has a value in the field {name!r}; name a field of the file, "
+                f"slices: no document has a value in the field {name!r}; name one that they have, "
                 "or give the values of all documents"
             )
     return values
 
 
 def read_values(
-    file: Path, names: Sequence[str], options: ReadOptions | None = None
+    file: Path, names: Sequence[str], options: ReadOptions
 ) -> dict[str, list[list[str]]]:
     """The values of fields in a corpus file, whether or not a model reads them."""
     from labelgrove.data.formats import iter_documents
 
-    how = replace(options or ReadOptions(), fields=",".join(names), features=False)
+    how = replace(options, fields=",".join(names), features=False)
     return _of_fields((document.text for document in iter_documents(file, options=how)), names)
 
 
