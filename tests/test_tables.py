@@ -24,9 +24,8 @@ import labelgrove
 from labelgrove.cli import app
 from labelgrove.core.params import read_toml
 from labelgrove.experiments.bench import run
-from labelgrove.experiments.bench.config import Bench
+from labelgrove.experiments.bench.config import Bench, bench_table
 from labelgrove.experiments.bench.run import BenchFolder
-from labelgrove.experiments.bench.table import bench_table
 from support.small_models import COLOURS, THINGS, made_small, planted
 from support.tiny_encoders import make_encoder
 

@@ -137,19 +137,6 @@ def test_a_search_goes_on(run, folder, tmp_path):
     assert "trial 0 " not in done.stdout
 
 
-def test_a_bench_goes_on(folder, tmp_path):
-    config = tmp_path / "bench.toml"
-    config.write_text('[[methods]]\nmethod = "linear"\n')
-    hook = (
-        "import os, signal; from labelgrove.experiments.bench import run\n"
-        "from labelgrove.cli import main\n"
-        "run.BenchFolder = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
-        "main()\n"
-    )
-    said = interrupted(hook, "bench", "--config", config, "--data", folder)
-    assert f"same command again to continue: {tmp_path / 'bench.bench'}" in " ".join(said.split())
-
-
 @pytest.mark.parametrize("verb", ["predict", "evaluate"])
 def test_other_verbs_end_with_130(verb, folder, model):
     hook = (

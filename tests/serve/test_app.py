@@ -12,7 +12,6 @@ import pytest
 from labelgrove import calibrate
 from labelgrove.errors import UnsupportedError
 from labelgrove.serve.served import ModelFolder, Options, Served
-from support.clocks import Timeouts
 from support.services import check_problem, fitted, running
 
 pytestmark = pytest.mark.slow
@@ -205,43 +204,11 @@ def test_bodies_that_are_no_request(client, content, kind, code, word):
     assert word in problem["detail"]
 
 
-def test_a_large_body_is_refused_whether_it_says_its_length_or_not(client):
-    large = json.dumps({"texts": ["a" * 900] * 30}).encode()
-    headers = {"content-type": "application/json"}
-    check_problem(client.post("/v1/predict", content=large, headers=headers), 413, "too-large")
-
-    def pieces():
-        for start in range(0, len(large), 1000):
-            yield large[start : start + 1000]
-
-    check_problem(client.post("/v1/predict", content=pieces(), headers=headers), 413, "too-large")
-    # Far more than any buffer on the way holds.
-    huge = b" " * 30_000_000
-    check_problem(client.post("/v1/predict", content=huge, headers=headers), 413, "too-large")
-    assert predict(client, "a").status_code == 200
-
-
 def test_unknown_routes_and_methods_are_problems(client):
     check_problem(client.get("/v2/predict"), 404, "not-found")
     response = client.get("/v1/predict")
     check_problem(response, 405, "method-not-allowed")
     assert response.headers["allow"] == "POST"
-
-
-def test_labels_are_found_by_name(client):
-    def found(**query):
-        body = client.get("/v1/labels", params=query).json()
-        return [label["id"] for label in body["labels"]]
-
-    assert found(q="BLUE") == ["blue"]
-    assert found(q="lam") == ["lamp"]
-    assert found(q="goods", limit=3) == ["red", "blue", "green"]
-    assert found(q="zebra") == []
-    assert len(found()) == 9
-    first = client.get("/v1/labels", params={"q": "hat"}).json()["labels"][0]
-    assert first == {"id": "hat", "name": "Hat goods", "training_documents": 12}
-    for wrong in ({"limit": 0}, {"limit": "many"}, {"q": "x" * 201}):
-        check_problem(client.get("/v1/labels", params=wrong), 422, "invalid-request")
 
 
 def test_the_token_guards_everything_but_the_probes(model_path):
@@ -305,25 +272,6 @@ def test_too_many_open_requests_are_told_to_come_back(model_path):
 
         with ThreadPoolExecutor(20) as pool:
             assert set(pool.map(ask, range(40))) == {200, 429}
-
-
-def test_a_prediction_past_the_time_limit_is_a_503(model_path, monkeypatch):
-    answered = threading.Event()
-    timeouts = Timeouts(monkeypatch)
-
-    def slow(texts):
-        if "slow" in texts:
-            timeouts.end()  # now that the model is at work
-            assert answered.wait(240)
-
-    with running(model_path, slow=slow, max_seconds=7) as client:
-        response = predict(client, "slow")
-        answered.set()
-        assert timeouts.seconds == [7, 7]  # of the body and of the prediction
-        check_problem(response, 503, "time-limit")
-        assert int(response.headers["retry-after"]) >= 1
-        while predict(client, "red").status_code != 200:
-            pass  # the model is still busy with the slow text
 
 
 def test_a_failing_model_is_a_500_that_tells_nothing(model_path):

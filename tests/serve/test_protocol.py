@@ -11,9 +11,9 @@ import pytest
 
 from labelgrove.errors import ConfigError
 from labelgrove.serve import protocol
-from labelgrove.serve.hosts import allowed_hosts
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.protocol import ConnectionLimits, allow_descriptors
+from labelgrove.serve.request_limits import allowed_hosts
 from labelgrove.serve.settings import ServeParams
 from support.served_process import HANG, wait_for
 from support.services import check_problem, running

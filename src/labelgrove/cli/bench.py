@@ -33,9 +33,8 @@ def bench(
     Example: labelgrove bench --config bench.toml --data corpus --run runs/bench
     """
     from labelgrove.core.params import read_toml
-    from labelgrove.experiments.bench.config import Bench
+    from labelgrove.experiments.bench.config import Bench, bench_table
     from labelgrove.experiments.bench.run import BenchFolder
-    from labelgrove.experiments.bench.table import bench_table
 
     console = common.stderr_console()
     common.check_device(machine.device)

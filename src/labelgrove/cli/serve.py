@@ -76,7 +76,6 @@ def serve(
     Example: labelgrove serve en=models/english fi=models/finnish --default fi --feedback said
     """
     from labelgrove.core.params import merge_settings
-    from labelgrove.serve.hosts import allowed_hosts, is_loopback
     from labelgrove.serve.settings import ServeParams, files_by_model, listed, named_models
 
     common.check_device(machine.device)
@@ -97,6 +96,7 @@ def serve(
     try:
         from labelgrove.serve import run
         from labelgrove.serve.models import Source
+        from labelgrove.serve.request_limits import allowed_hosts, is_loopback
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "httptools", "pydantic", "starlette"):
             raise

@@ -23,12 +23,11 @@ from labelgrove.core.versions import VERSION
 from labelgrove.serve import problems, schema
 from labelgrove.serve.batching import Answered
 from labelgrove.serve.copies import read_plain
-from labelgrove.serve.hosts import is_cross_site
 from labelgrove.serve.metrics import CONTENT_TYPE, Metrics
 from labelgrove.serve.models import Models, NamedModel, Source
 from labelgrove.serve.problems import Problem, as_json
 from labelgrove.serve.protocol import ConnectionLimits
-from labelgrove.serve.request_limits import ASKED, RequestLimits
+from labelgrove.serve.request_limits import ASKED, RequestLimits, is_cross_site
 from labelgrove.serve.served import ModelFolder, Options
 from labelgrove.serve.settings import ServeParams
 

@@ -12,9 +12,15 @@ import pytest
 import labelgrove
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.experiments.bench import config as config_module
-from labelgrove.experiments.bench.config import Bench, BenchRow, create_row
+from labelgrove.experiments.bench.config import (
+    METRICS,
+    Bench,
+    BenchRow,
+    add_gains,
+    bench_table,
+    create_row,
+)
 from labelgrove.experiments.bench.run import BenchFolder, encoders_of
-from labelgrove.experiments.bench.table import METRICS, add_gains, bench_table
 from labelgrove.methods import method_class
 from support.run_logs import computed
 

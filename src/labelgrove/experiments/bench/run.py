@@ -38,8 +38,15 @@ from labelgrove.evaluation.measures import Measures
 from labelgrove.evaluation.metrics import Propensity
 from labelgrove.exchange.loading import load
 from labelgrove.experiments.attempts import measure, read_lines
-from labelgrove.experiments.bench.config import Bench, BenchRow, Files, create_row
-from labelgrove.experiments.bench.table import METRICS, Record, add_gains
+from labelgrove.experiments.bench.config import (
+    METRICS,
+    Bench,
+    BenchRow,
+    Files,
+    Record,
+    add_gains,
+    create_row,
+)
 from labelgrove.methods.base import Model
 from labelgrove.nn.encoders.files import EncoderContent
 
