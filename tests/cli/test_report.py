@@ -65,21 +65,3 @@ def test_a_predictions_file_takes_frequencies_from_the_training_corpus(
     measured = run("evaluate", file, data, *train, "--json")
     psp = json.loads(measured.stdout)["PSP@5"]
     assert round(100 * json.loads(done.stdout)["runs"][0]["values"]["PSP@5"], 4) == psp
-
-
-def test_slices_are_read_from_fields_that_the_model_does_not_know(run, folder, model, tmp_path):
-    lines = (folder / "dev.jsonl").read_text(encoding="utf-8").splitlines()
-    data, out = tmp_path / "dev.jsonl", tmp_path / "report.html"
-    rows = [
-        json.loads(line) | {"language": "en" if i % 3 else "de"} for i, line in enumerate(lines)
-    ]
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = (data, "--out", out, "--by", "language", "--json")
-    numbers = json.loads(run("report", model, *options).stdout)
-    found = numbers["slices"]["language"]
-    assert list(found) == ["en", "de"]
-    assert sum(one["documents"] for one in found.values()) == len(lines)
-    assert 0 < found["en"]["model"]["P@1"] <= 1
-    assert "language, model, percent" in parsed(out).tables
-    done = run("report", model, *options[:-2], "tongue", "--force", check=False)
-    assert done.returncode == 1 and "'tongue'" in done.stderr

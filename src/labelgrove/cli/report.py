@@ -22,9 +22,6 @@ def report(
     ] = None,
     k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
     top: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20,
-    by: Annotated[
-        list[str] | None, Option(help="Also measure by this field, such as language. Repeatable.")
-    ] = None,
     intervals: Annotated[
         int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
     ] = 1000,
@@ -33,16 +30,16 @@ def report(
 ) -> None:
     """Write an evaluation as one HTML file with charts, tables and the most wrong documents.
 
-    Shows metrics for each k, by label, by label frequency and by field (--by), calibration,
-    confused labels, time and memory. The file loads nothing from elsewhere. It contains the
-    beginnings of documents; --top 0 leaves them out.
+    Shows metrics for each k, by label and by label frequency, calibration, confused labels, time
+    and memory. The file loads nothing from elsewhere. It contains the beginnings of documents;
+    --top 0 leaves them out.
 
     Example: labelgrove report model test.jsonl --out report.html --against older-model
     """
     from labelgrove.data.formats.files import existing
     from labelgrove.evaluation.metrics import Propensity
     from labelgrove.experiments.report import check_extra, write_report
-    from labelgrove.experiments.report.runs import predicted, read_values, slice_values
+    from labelgrove.experiments.report.runs import predicted
 
     check_extra()
     common.check_device(inputs.device)
@@ -72,8 +69,6 @@ def report(
         how = replace(how, features=inputs.features)
     corpus = common.read_corpus(data, how, labels=label_facts.labels, index=index)
     corpus = common.with_dense(corpus, inputs.dense, data)
-    # Before the work, because a field that is not there ends it.
-    values = slice_values(read_values(data, by, how) if by else {}, corpus)
     console = common.stderr_console()
     with common.spinner(console, "predicting and measuring"):
         runs = []
@@ -91,7 +86,6 @@ def report(
             data_name=data.name,
             propensity=Propensity(*label_facts.propensity),
             training=training,
-            slices=values,
         )
     if inputs.as_json:
         common.print_json({"report": str(out), **written.to_dict()})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from labelgrove.evaluation.metrics import (
 from labelgrove.evaluation.metrics.evaluation import json_number
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.metrics.ranking import Judged, by_frequency, ranking_measure
-from labelgrove.experiments.report.runs import Run, Slice
+from labelgrove.experiments.report.runs import Run
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,7 @@ FAMILIES = ("P", "nDCG", "PSP", "R")
 class Report:
     """The content of a report: the first run is its subject, the others are for comparison.
 
-    ``evaluations`` hold, per run, metrics for k up to ``depth``; ``slices`` those by the values of
-    a field. ``contest`` compares all pairs.
+    ``evaluations`` hold, per run, metrics for k up to ``depth``. ``contest`` compares all pairs.
     """
 
     title: str
@@ -170,7 +169,6 @@ class Report:
     depth: int
     worst: int
     contest: Contest | None = None
-    slices: Mapping[str, list[Slice]] = field(default_factory=dict)
 
     @property
     def subject(self) -> Run:
@@ -248,16 +246,5 @@ class Report:
                     for name, value in compared.differences.items()
                 }
             runs.append(entry)
-        slices = {
-            name: {
-                one.value: {"documents": one.documents}
-                | {
-                    run.name: {key: json_number(value) for key, value in evaluation.values.items()}
-                    for run, evaluation in zip(self.runs, one.evaluations, strict=True)
-                }
-                for one in values
-            }
-            for name, values in self.slices.items()
-        }
         about = {"title": self.title, "data": self.data_name, "at": self.at}
-        return about | {"runs": runs, "slices": slices}
+        return about | {"runs": runs}

@@ -10,7 +10,7 @@ import datetime
 import hashlib
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,9 @@ from labelgrove.experiments.report.measuring import CUTOFFS, FAMILIES, Report
 from labelgrove.experiments.report.runs import (
     Subject,
     Subjects,
-    measure_slices,
     named,
     on_one_index,
     predicted,
-    slice_values,
     with_unique_names,
 )
 
@@ -181,7 +179,6 @@ def write_report(
     data_name: str | None = None,
     propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
     training: TrainingFacts | None = None,
-    slices: Sequence[str] | Mapping[str, Sequence[object]] = (),
     threads: int | None = None,
 ) -> Report:
     """Writes a report on a model's predictions for labelled documents and returns its numbers.
@@ -194,9 +191,6 @@ def write_report(
     - ``k``: the largest k of the curves. ``intervals``: bootstrap resamples; None for no intervals.
     - ``training``: number and label frequencies of the training documents, if no model knows
       them (``TrainingFacts.of(corpus)``); without them there is no PSP and no split by frequency.
-    - ``slices``: fields of the documents by whose values quality is also measured, such as
-      ``["language"]``. A mapping gives the values of all documents:
-      ``{"language": ["en", "de", ...]}``, or a list of values for each.
 
     >>> import tempfile; from labelgrove import Linear
     >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -211,7 +205,6 @@ def write_report(
         raise ConfigError(f"worst must be at least 0, got {worst}")
     if len(data) == 0:
         raise DataError("cannot report: there are no documents")
-    values = slice_values(slices, data)
     runs = [
         predicted(subject, data, k=k, name=its_name, threads=threads)
         for its_name, subject in [(name, model), *named(against)]
@@ -245,8 +238,6 @@ def write_report(
         shown = [run.predictions for run in runs]
         options = shared | {"metrics": table, "intervals": intervals or 1000}
         contest = compare_all(shown, truth.labels, **options)
-    shared |= {"metrics": [name for name in TILES if name in table], "intervals": intervals or None}
-    sliced = measure_slices(values, runs, truth.labels, **shared)
     data_name = data_name or "the evaluated documents"
     report = Report(
         title=title or f"{runs[0].name} on {data_name}",
@@ -259,7 +250,6 @@ def write_report(
         depth=depth,
         worst=worst,
         contest=contest,
-        slices=sliced,
     )
     if out is not None:
         write_page(report, Path(out))
