@@ -9,25 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-MASK = 2**64 - 1
-
-
-def term_hash(term: str) -> int:
-    """The 64-bit hash of a term, as native/text_hash.hpp defines it."""
-    raw = term.encode("utf-8", "surrogatepass")
-    width = max(16, -(-len(raw) // 8) * 8)
-    padded = raw.ljust(width, b"\0")
-    value = len(raw) * 0x9E3779B97F4A7C15 & MASK
-    for at in range(0, width, 8):
-        word = int.from_bytes(padded[at : at + 8], "little")
-        value = (value ^ word) * 0xD6E8FEB86659FD93 & MASK
-        value ^= value >> 32
-    return value * 0xC2B2AE3D27D4EB4F & MASK
-
-
-def bucket(term: str, buckets: int) -> int:
-    return (term_hash(term) >> 32) * buckets >> 32
-
 
 def space_tokens(text: str, max_tokens: int | None = None) -> list[str]:
     """PECOS's words: what stands between single space characters; nothing else separates."""

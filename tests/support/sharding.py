@@ -25,7 +25,6 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "labels by text": ("linear", {"tree": SMALL | {"label_features": "pifa+text"}}),
     "smoothed sums": ("linear", {"tree": SMALL | {"label_features": "smoothed-sums"}}),
     "kway": ("linear", {"tree": {"kind": "kway", "branching": 3, "max_leaf_size": 2}}),
-    "hashed": ("linear", {"tfidf": {"n_buckets": 50}}),
     "characters": ("linear", {"tfidf": {"analyzer": "char_wb", "ngram_range": [2, 3]}}),
     "few terms": ("linear", {"tfidf": {"max_features": 9, "min_df": 2, "max_df": 0.9}}),
     "int8": ("linear", {"ranker": {"storage": "int8"}, "tree": SMALL}),

@@ -75,18 +75,6 @@ def test_rare_values_are_pruned_as_words_are():
     assert nothing.transform(DOCUMENTS).shape == (4, 2)
 
 
-def test_words_may_be_hashed_beside_fields():
-    tfidf = Tfidf(TfidfParams(n_buckets=8))
-    rows = tfidf.fit_transform(DOCUMENTS)
-    assert rows.shape == (4, 12)
-    assert sorted(tfidf.field_columns(DOCUMENTS[1]).items()) == [
-        (8, "by: ada l."),
-        (9, "by: springer"),
-        (10, "kind: book"),
-    ]
-    assert set(rows[[1]].indices) >= {8, 9, 10} and tfidf.field_columns("springer") == {}
-
-
 def test_texts_alone_have_no_columns_of_fields():
     texts = records([{"a": "red", "b": "shoe"}, {"b": "hat"}], text=["a", "b"])
     tfidf = Tfidf().fit(texts)

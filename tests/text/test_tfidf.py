@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,7 +13,7 @@ from scipy import sparse
 from labelgrove import Documents
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
-from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
 from reference import tfidf as reference
 from support.limits import check_settings
@@ -163,27 +162,6 @@ def test_pecos_formula_and_splitting(
     assert np.count_nonzero(rows.data) == rows.nnz  # terms of weight 0 leave no entry
 
 
-@settings(max_examples=50)
-@given(TEXTS, st.sampled_from([1, 7, 1 << 20]))
-def test_hashing_uses_the_documented_hash(texts, buckets):
-    params = TfidfParams(analyzer="space", lowercase=False, n_buckets=buckets, sublinear_tf=False)
-    params.idf, params.norm = "none", "none"
-    rows = Tfidf(params, n_jobs=1).fit_transform(texts)
-    for row, text in enumerate(texts):
-        expected = Counter(reference.bucket(t, buckets) for t in reference.space_tokens(text))
-        begin, end = rows.indptr[row], rows.indptr[row + 1]
-        found = zip(rows.indices[begin:end].tolist(), rows.data[begin:end].tolist(), strict=True)
-        assert dict(found) == expected
-
-
-def test_hashed_features_have_idf_and_no_vocabulary():
-    tfidf = Tfidf(TfidfParams(n_buckets=64)).fit(["red shoe", "red hat"])
-    assert tfidf.idf[reference.bucket("red", 64)] == 1.0
-    assert tfidf.idf[reference.bucket("hat", 64)] == pytest.approx(1 + np.log(3 / 2))
-    pytest.raises(DataError, tfidf.terms).match("no vocabulary")
-    pytest.raises(NotFittedError, Tfidf().transform, ["text"]).match(r"call fit\(texts\) first")
-
-
 def many_texts(count):
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(300)] + ["Straße", "ÉTÉ", "ΟΔΟΣ", "a-word-longer-than-16-bytes"]
@@ -191,11 +169,10 @@ def many_texts(count):
     return [" ".join(rng.choice(words, size=rng.integers(0, 40))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("n_buckets", [None, 1000])
 @pytest.mark.parametrize("analyzer", ["word", "char_wb", "mixed"])
-def test_same_bits_for_any_number_of_threads(analyzer, n_buckets):
+def test_same_bits_for_any_number_of_threads(analyzer):
     texts = many_texts(700)
-    params = TfidfParams(analyzer=analyzer, ngram_range=(1, 3), n_buckets=n_buckets)
+    params = TfidfParams(analyzer=analyzer, ngram_range=(1, 3))
     results = []
     for n_jobs in (1, 2, 5):
         tfidf = Tfidf(params, n_jobs=n_jobs)
@@ -299,8 +276,6 @@ def test_texts_that_are_not_strings(texts, message, analyzer):
         ({"analyzer": "wrod"}, "analyzer: must be one of auto, word, space"),
         ({"min_df": 2.0}, "min_df: 2.0 is a share .* for a count write 2"),
         ({"min_df": "often"}, "min_df"),
-        ({"n_buckets": 8, "max_features": 3}, "max_features: hashed"),
-        ({"n_buckets": 8, "min_df": 2}, "min_df: hashed"),
         ({"norm": None}, "norm: must be one of"),
     ],
 )
@@ -308,10 +283,9 @@ def test_wrong_options_are_refused_at_fit(options, message):
     pytest.raises(ConfigError, Tfidf(TfidfParams(**options)).fit, ["some text"]).match(message)
 
 
-@pytest.mark.parametrize("options", [{"strip_accents": True}, {"n_buckets": 50}])
-def test_state_round_trip_through_json(options):
+def test_state_round_trip_through_json():
     texts = many_texts(40)
-    tfidf = Tfidf(TfidfParams(**options, ngram_range=(1, 2))).fit(texts)
+    tfidf = Tfidf(TfidfParams(strip_accents=True, ngram_range=(1, 2))).fit(texts)
     part = tfidf.state()
     read_back = Part(json.loads(json.dumps(part.config)), part.arrays)
     loaded = Tfidf.from_state(read_back, n_jobs=1)
@@ -322,6 +296,9 @@ def test_state_round_trip_through_json(options):
 def test_damaged_state():
     part = Tfidf().fit(["some text"]).state()
     without_idf = {name: array for name, array in part.arrays.items() if name != "idf"}
+    hashed = {"params": part.config["params"] | {"n_buckets": 8}}
+    with pytest.raises(ModelFormatError, match=r"hashed terms \(n_buckets\)"):
+        Tfidf.from_state(Part(part.config | hashed, part.arrays))
     with pytest.raises(ModelFormatError, match="'idf' is missing"):
         Tfidf.from_state(Part(part.config, without_idf))
     with pytest.raises(ModelFormatError, match="one idf weight per feature"):
@@ -370,10 +347,8 @@ def test_defaults_and_limits():
         "min_df": ("auto", 0, -1),
         "max_df": (1.0, 1, -1),
         "max_features": (None, 1, 0),
-        "n_buckets": (None, 1, 0),
     }
     check_settings(TfidfParams, table)
-    check_settings(TfidfParams, {"n_buckets": (None, 2**31 - 1, 2**31)})
     switches = [getattr(TfidfParams(), name) for name in ("nfc", "lowercase", "sublinear_tf")]
     assert all(switches) and not TfidfParams().strip_accents and not TfidfParams().binary
 

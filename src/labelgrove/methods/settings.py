@@ -34,6 +34,7 @@ GONE: dict[str, tuple[object, ...]] = {
     "heads.soft_targets": (False,),
     "ranking.cluster_transform": ("l4-hinge",),
     "ranking.label_transform": ("l4-hinge",),
+    "tfidf.n_buckets": (None, "none"),
     "training.ema_decay": (0.999,),
     "training.table_optimizer": ("adam",),
 }

@@ -51,7 +51,7 @@ class FieldTerms:
         cls, names: FieldNames, params: TfidfParams, counter: Counter, n_records: int
     ) -> FieldTerms:
         """From what has counted the values of so many documents."""
-        whole = replace(params, max_features=None, n_buckets=None)
+        whole = replace(params, max_features=None)
         frequencies = tfidf_params.choose_terms(counter, whole, n_records, allow_none=True)
         vocabulary = StringTable(*counter.terms())
         weights = [params.field_weights.get(t.partition(BETWEEN)[0], 1.0) for t in vocabulary]
@@ -110,7 +110,7 @@ def value_counter(records: Sequence[str]) -> _native.TermCounter:
 
 
 def count_values(texts: StringTable) -> TermCounts:
-    return TermCounts.of(value_counter(texts), TfidfParams())
+    return TermCounts.of(value_counter(texts))
 
 
 def _tokens() -> _native.AnalyzerOptions:

@@ -34,7 +34,7 @@ from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.text import feeding, tfidf_params
 from labelgrove.text.feeding import TextAnalyzer, feed_texts, find_analyzer
 from labelgrove.text.field_terms import FieldTerms, check_weights, value_counter
-from labelgrove.text.tfidf_params import TermCounts, TfidfParams, tables, vocabulary_of
+from labelgrove.text.tfidf_params import TermCounts, TfidfParams, tables
 
 __all__ = ["TermReader", "Tfidf", "TfidfParams"]
 
@@ -119,7 +119,8 @@ class Tfidf:
         frequencies = tfidf_params.choose_terms(counts, params, n_texts)
         idf = tfidf_params.idf_weights(frequencies, n_texts, params)
         tfidf = cls(params)
-        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary_of(counts, params), idf, fields)
+        vocabulary = StringTable(*counts.terms())
+        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary, idf, fields)
         return tfidf
 
     @property
@@ -148,10 +149,7 @@ class Tfidf:
     @property
     def vocabulary(self) -> StringTable:
         """The word of each column, sorted by code points; columns of fields come after them."""
-        fitted = self._get_fitted()
-        if fitted.params.n_buckets is not None:
-            raise DataError("features are hashed (n_buckets): there is no vocabulary")
-        return fitted.vocabulary
+        return self._get_fitted().vocabulary
 
     def terms(self) -> list[str]:
         """The term of each column: the vocabulary, then values of fields, "creator: ada"."""
@@ -197,7 +195,13 @@ class Tfidf:
     ) -> Tfidf:
         """A fitted Tfidf from :meth:`state`. One fitted with ``analyzer=`` needs it again here."""
         # Terms of models that do not know the setting have the spelling of their texts.
-        params = TfidfParams.from_dict({"nfc": False, **part.config.get("params", {})}, "tfidf")
+        stored = {"nfc": False, **part.config.get("params", {})}
+        if stored.pop("n_buckets", None) is not None:
+            raise ModelFormatError(
+                "the model reads hashed terms (n_buckets), which have gone from labelgrove; train "
+                "it again, with tfidf.max_features where there are too many terms"
+            )
+        params = TfidfParams.from_dict(stored, "tfidf")
         params.analyzer = "word" if params.analyzer == "auto" else params.analyzer
         analyzer = analyzer or find_analyzer(params.analyzer)
         if part.config.get("own_analyzer"):
@@ -271,7 +275,8 @@ class Tfidf:
             assert isinstance(texts, Sequence)
             values = value_counter(texts)
             fields = FieldTerms.from_counter(names, params, values, len(texts))
-        self._fitted = _Fitted.make(params, analyzer, vocabulary_of(counter, params), idf, fields)
+        vocabulary = StringTable(*counter.terms())
+        self._fitted = _Fitted.make(params, analyzer, vocabulary, idf, fields)
         return counter, texts
 
 
@@ -304,7 +309,7 @@ class _Fitted:
         model = _native.TfidfModel.build(
             tfidf_params.analyzer_options(params, analyzer),
             weights,
-            buckets=params.n_buckets or 0,
+            buckets=0,
             blob=vocabulary.blob,
             offsets=vocabulary.offsets,
             idf=idf,

@@ -56,9 +56,6 @@ class TfidfParams(Params):
         1.0, ge=0, help="most texts with a term, as a count or (0.0 to 1.0) a share"
     )
     max_features: int | None = param(None, ge=1, help="keep only the terms that occur most often")
-    n_buckets: int | None = param(
-        None, ge=1, le=2**31 - 1, help="hash terms to this many features instead of storing them"
-    )
     sublinear_tf: bool = param(True, help="1 + ln(count) instead of the count")
     binary: bool = param(False, help="1 instead of the count")
     idf: Literal["sklearn", "pecos", "none"] = param(
@@ -98,10 +95,6 @@ class TfidfParams(Params):
                     f"{dot}{name}: {value} is a share of the texts and must be at most 1.0; "
                     f"for a count write {value:.0f}"
                 )
-        if self.n_buckets is not None:
-            for name, unset in (("min_df", "auto"), ("max_df", 1.0), ("max_features", None)):
-                if getattr(self, name) != unset:
-                    raise ConfigError(f"{dot}{name}: hashed features (n_buckets) cannot be pruned")
         return self
 
 
@@ -123,7 +116,7 @@ def term_counter(
     """What counts the terms of texts."""
     return _native.TermCounter(
         analyzer_options(params, analyzer),
-        buckets=params.n_buckets or 0,
+        buckets=0,  # terms are not hashed
         binary=params.binary,
         keep_counts=keep_counts,
         threads=thread_count(),
@@ -136,12 +129,6 @@ class Counter(Protocol):
     def totals(self, min_texts: float, max_texts: float) -> tuple[Int64, Int64]: ...
     def choose(self, chosen: npt.NDArray[np.uint8]) -> None: ...
     def terms(self) -> tuple[npt.NDArray[np.uint8], Int64]: ...
-
-
-def vocabulary_of(counter: Counter, params: TfidfParams) -> StringTable:
-    """The chosen terms; none if features are hashed."""
-    hashed = params.n_buckets is not None
-    return StringTable.from_strings([]) if hashed else StringTable(*counter.terms())
 
 
 def choose_terms(
@@ -192,11 +179,10 @@ def idf_weights(frequencies: Int64, n_texts: int, params: TfidfParams) -> Float3
     """The weight of each term, from the number of texts that it is in."""
     df = frequencies.astype(np.float64)
     smooth = 1.0 if params.smooth_idf else 0.0
-    # Only a bucket without texts has df 0; it must not divide by zero, and its weight is not used.
     if params.idf == "sklearn":
-        weights = np.log((n_texts + smooth) / np.maximum(df + smooth, 1.0)) + 1.0
+        weights = np.log((n_texts + smooth) / (df + smooth)) + 1.0
     elif params.idf == "pecos":
-        weights = np.maximum(np.log(n_texts / np.maximum(df + smooth, 1.0)), 0.0)
+        weights = np.maximum(np.log(n_texts / (df + smooth)), 0.0)
         weights += 1.0 if params.add_one_idf else 0.0
     else:
         weights = np.ones(len(df))
@@ -218,23 +204,20 @@ def no_tables(has_sigma: bool) -> _native.CharTables:
 
 
 class TermCounts:
-    """Terms (none if hashed), how often each occurs, and in how many texts; a :class:`Counter`."""
+    """Terms, how often each occurs, and in how many texts; a :class:`Counter`."""
 
     def __init__(self, vocabulary: StringTable, occurrences: Int64, texts: Int64) -> None:
         self.vocabulary, self.occurrences, self.texts = vocabulary, occurrences, texts
         self._chosen: Int64 = np.arange(len(texts))
 
     @classmethod
-    def of(cls, counter: _native.TermCounter, params: TfidfParams) -> TermCounts:
+    def of(cls, counter: _native.TermCounter) -> TermCounts:
         occurrences, texts = counter.totals(0.0, float("inf"))
-        vocabulary = vocabulary_of(counter, params)
+        vocabulary = StringTable(*counter.terms())
         return cls(vocabulary, occurrences.astype(np.int64), texts.astype(np.int64))
 
     def totals(self, min_texts: float, max_texts: float) -> tuple[Int64, Int64]:
-        inside = np.ones(len(self.texts), bool)
-        if len(self.vocabulary):
-            inside = (self.texts >= min_texts) & (self.texts <= max_texts)
-        self._chosen = np.flatnonzero(inside)
+        self._chosen = np.flatnonzero((self.texts >= min_texts) & (self.texts <= max_texts))
         return self.occurrences[self._chosen], self.texts[self._chosen]
 
     def choose(self, chosen: Array) -> None:
@@ -254,16 +237,13 @@ def count_terms(texts: StringTable, params: TfidfParams) -> TermCounts:
     words = map(plain_text, texts) if has_records(texts) else texts
     read = partial(tables, params)
     feeding.feed_texts(words, counter, analyzer=analyzer, tables=read, nfc=params.nfc)
-    return TermCounts.of(counter, params)
+    return TermCounts.of(counter)
 
 
 def merge_counts(*parts: TermCounts) -> TermCounts:
     """The counts of several parts of a corpus, as one count would give them."""
     if len(parts) == 1:
         return parts[0]
-    if not any(len(part.vocabulary) for part in parts):
-        sums = (sum(part.occurrences for part in parts), sum(part.texts for part in parts))
-        return TermCounts(parts[0].vocabulary, *(np.asarray(each, np.int64) for each in sums))
     terms = [list(part.vocabulary) for part in parts]
     union = sorted({term for each in terms for term in each})
     place = {term: number for number, term in enumerate(union)}

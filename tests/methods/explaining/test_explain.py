@@ -83,12 +83,11 @@ def test_a_label_is_explained_by_its_word_wherever_it_stands() -> None:
     assert [TEXT[h.start : h.end] for h in why.highlights() if h.strength == 1.0] == ["RED", "red"]
 
 
-@pytest.mark.parametrize("settings", [{}, {"tfidf": TfidfParams(n_buckets=1 << 12)}])
 def test_a_bounded_explanation_of_a_long_text_has_the_same_margins(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("labelgrove.methods.explaining.explanation.BOUND_WORDS", 3)
-    model, text = fitted(**settings), f"{'blue ' * 3000}{TEXT}"
+    model, text = fitted(), f"{'blue ' * 3000}{TEXT}"
     for label in model.index_.ids:
         whole, why = explain(model, text, label), explain(model, text, label, bounded=True)
         check_sums(why)
@@ -99,8 +98,7 @@ def test_a_bounded_explanation_of_a_long_text_has_the_same_margins(
             next(r for r in whole.reasons if r.text == "blue").spans[:50]
         )
         assert all(span.end <= 10_000 for place in spans.values() for span in place)
-        if not settings:
-            assert spans["red"] == ()  # behind the first characters: a name without a position
+        assert spans["red"] == ()  # behind the first characters: a name without a position
     monkeypatch.undo()
     assert explain(model, TEXT, label, bounded=True) == explain(model, TEXT, label)
 
@@ -120,7 +118,6 @@ def test_the_steps_say_what_their_nodes_are_about() -> None:
     [
         {"n_trees": 3},
         {"tfidf": TfidfParams(ngram_range=(1, 2))},
-        {"tfidf": TfidfParams(n_buckets=512)},
         {"tfidf": TfidfParams(analyzer="char_wb", ngram_range=(2, 3))},
         {"search": SearchParams(post_processor="sigmoid")},
     ],

@@ -64,20 +64,9 @@ def test_places_count_characters_of_the_given_text(
 def test_known_terms_are_found_by_their_columns() -> None:
     tfidf = Tfidf(TfidfParams(ngram_range=(1, 2))).fit(["red shoe", "été bleu", "red hat"])
     terms = Terms("Une ÉTÉ, the red   hat", tfidf)
-    assert {names[0] for names in terms.names.values()} == {"été", "red", "hat", "red hat"}
-    assert all(tfidf.terms()[column] == names[0] for column, names in terms.names.items())
+    assert set(terms.names.values()) == {"été", "red", "hat", "red hat"}
+    assert all(tfidf.terms()[column] == name for column, name in terms.names.items())
     assert Terms("", tfidf).names == {} and terms(10**6) is None
-
-
-@pytest.mark.parametrize("analyzer", ["word", "char_wb"])
-def test_hashed_terms_are_found_in_their_buckets(analyzer: str) -> None:
-    params = TfidfParams(analyzer=analyzer, ngram_range=(1, 2), n_buckets=64)
-    tfidf = Tfidf(params).fit(["some text"])
-    text = "red shoes and a blue hat with red laces"
-    assert sorted(Terms(text, tfidf).names) == tfidf.transform([text]).indices.tolist()
-    few = Terms(text, Tfidf(TfidfParams(n_buckets=2)).fit(["some text"]))
-    assert any(" | " in few(column)[0] for column in few.names)  # type: ignore[index]
-    assert Terms("", tfidf).names == {}
 
 
 def test_tokens_of_somebodys_function_are_looked_for_in_the_text() -> None:

@@ -36,7 +36,6 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 SETTINGS |= {name: each for name, each in contract.VARIANTS.items() if each[0] == "linear"}
 SETTINGS |= {
     "words and pairs": ("linear", {"tfidf": {"ngram_range": [1, 2]}, "tree": SMALL}),
-    "hashed": ("linear", {"tfidf": {"n_buckets": 64}, "tree": SMALL}),
     "given names": ("linear", {"tree": SMALL | {"label_features": "pifa+text"}}),
     "names": ("linear", {"tree": SMALL | {"label_features": "text"}}),
     "few": ("linear", {"tree": SMALL | {"features_per_label": 3}}),

@@ -215,14 +215,13 @@ def nearest_documents(
     query, rows = vectorizer.transform([text]), vectorizer.transform(texts)
     near = TermMemory.of(rows).nearest(csr_parts(query), count)
     best = zip(near.columns[0].tolist(), near.scores[0].tolist(), strict=True)
-    hashed = vectorizer.params.n_buckets is not None
     return tuple(
         Neighbour(
             document=int(documents[number]),
             id=None if corpus.ids is None else corpus.ids[int(documents[number])],
             similarity=similarity,
             excerpt=_excerpt(words_of(texts[number])),
-            terms=() if hashed else _shared(as_csr(rows[[number]].multiply(query)), vectorizer),
+            terms=_shared(as_csr(rows[[number]].multiply(query)), vectorizer),
         )
         for number, similarity in best
         if similarity > 0

@@ -23,7 +23,7 @@ from labelgrove.methods.explaining.explanation import Path, Reason, Span, Step
 from labelgrove.ranking.beam import SearchParams, log_transformed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.text.feeding import find_analyzer
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.text.tfidf import Tfidf
 from labelgrove.text.unicode_tables import strip_marks
 
 EXAMPLES = 3  # labels that show what a node is about
@@ -187,12 +187,12 @@ class Terms:
         return parts.BOUND_WORDS if self.bounded else None
 
     def __call__(self, column: int) -> tuple[str, tuple[Span, ...]] | None:
-        """The names of a column and all their positions; None if it is none of tf-idf's."""
+        """The term of a column and all its positions; None if it is none of tf-idf's."""
         if column not in self.names:
             return None
-        names, field = self.names[column], self.fields.get(column)
-        spans = sorted({s for name in names if name != field for s in self._places(name)})
-        return " | ".join(names), tuple(spans[: parts.BOUND_POSITIONS if self.bounded else None])
+        name = self.names[column]
+        spans = [] if column in self.fields else sorted(set(self._places(name)))
+        return name, tuple(spans[: parts.BOUND_POSITIONS if self.bounded else None])
 
     @cached_property
     def words(self) -> str:
@@ -208,25 +208,10 @@ class Terms:
         return self.tfidf.field_columns(self.text)
 
     @cached_property
-    def names(self) -> dict[int, list[str]]:
-        """The terms of each column; hashed ones may share it, and each may be the one."""
-        tfidf, buckets = self.tfidf, self.tfidf.params.n_buckets
-        if buckets is None:
-            columns = tfidf.transform([self.text]).indices.tolist()
-            return {column: [tfidf.term(column)] for column in columns}
-        names = {column: [term] for column, term in self.fields.items()}
-        every = {"min_df": 1, "max_df": 1.0, "max_features": None, "n_buckets": None}
-        params = TfidfParams(**tfidf.fitted_params.get_params() | every | {"field_weights": {}})
-        try:
-            terms = Tfidf(params, analyzer=tfidf.analyzer, n_jobs=1).fit([self.words]).vocabulary
-        except DataError:  # the text has no term at all
-            return names
-        # A term's bucket depends only on its letters, so counting it as one token finds it.
-        whole = Tfidf(TfidfParams(n_buckets=buckets), analyzer=lambda term: [term], n_jobs=1)
-        hashed = whole.fit(terms[:1]).transform_parts(terms).indices.tolist()
-        for term, column in zip(terms, hashed, strict=True):
-            names.setdefault(column, []).append(term)
-        return names
+    def names(self) -> dict[int, str]:
+        """The term of each column that the text has."""
+        columns = self.tfidf.transform([self.text]).indices.tolist()
+        return {column: self.tfidf.term(column) for column in columns}
 
     def _places(self, term: str) -> Iterator[Span]:
         """Looks for the first word, which is fast, and compares the pattern there."""
