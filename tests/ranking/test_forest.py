@@ -5,7 +5,7 @@ from scipy import sparse
 from labelgrove.labels.features import pifa
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.ranker import CANDIDATES, search_trees, train_ranker
+from labelgrove.ranking.ranker import candidates, search_trees, train_ranker
 from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
@@ -28,7 +28,7 @@ def test_scores_are_means_over_the_union(forest, settings):
     documents, rankers = forest
     params = SearchParams(**settings)
     columns, scores, counts = search_trees(rankers, documents, k=7, params=params)
-    found = [r.search(documents, k=CANDIDATES, params=params) for r in rankers]
+    found = [r.search(documents, k=candidates(7), params=params) for r in rankers]
     for row in range(documents.shape[0]):
         total = {}
         for c, _, _ in found:
@@ -43,6 +43,14 @@ def test_scores_are_means_over_the_union(forest, settings):
         expected = [total[column] for column in columns[row].tolist()]
         np.testing.assert_allclose(scores[row], expected, rtol=1e-5, atol=1e-7)
     assert (counts == 7).all()
+
+
+def test_the_best_ten_do_not_depend_on_k(forest):
+    documents, rankers = forest
+    few, more = (search_trees(rankers, documents, k=k, params=SearchParams()) for k in (3, 10))
+    assert np.array_equal(few[0], more[0][:, :3])
+    assert np.array_equal(few[1], more[1][:, :3])
+    assert [candidates(k) for k in (1, 10, 30, 50, 80, 200)] == [20, 20, 60, 100, 100, 200]
 
 
 def test_all_labels_no_documents_and_any_number_of_threads(forest):

@@ -43,8 +43,9 @@ from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compres
 
 Rows: TypeAlias = Features | FeatureParts | CsrParts | MatrixLike  # of documents
 
-# Each tree finds at least this many labels, so that up to here the best k do not depend on k.
-CANDIDATES = 100
+# Each of several trees finds twice the labels asked for: at least the first number, so that the
+# best ten and fewer do not depend on k, and at most the second if fewer are asked for.
+FEWEST_CANDIDATES, MOST_CANDIDATES = 20, 100
 
 
 class Ranker(BeamSearch):
@@ -171,6 +172,11 @@ class Ranker(BeamSearch):
         return f"Ranker({self.tree!r}, {known}, {weights:,} weights)"
 
 
+def candidates(k: int) -> int:
+    """How many labels each of several trees finds for the best ``k`` of all."""
+    return max(k, min(MOST_CANDIDATES, max(FEWEST_CANDIDATES, 2 * k)))
+
+
 def search_trees(
     rankers: list[Ranker],
     documents: Rows,
@@ -186,7 +192,7 @@ def search_trees(
     """
     if len(rankers) == 1:
         return rankers[0].search(documents, k=k, params=params, allow=allow)
-    parts, most = rankers[0].parts(documents), max(k, CANDIDATES)
+    parts, most = rankers[0].parts(documents), candidates(k)
     lists = [ranker.search(parts, k=most, params=params, allow=allow) for ranker in rankers]
     # All lists are equally wide: a search finds k labels or all allowed ones, and the trees have
     # the same labels.

@@ -129,9 +129,10 @@ class Auto(Model):
                         search.join(network, corpus, learnt_from)
                     else:
                         trials.skip(NETWORK, why)
-                        search.add_trees_and_names(learnt_from, given)
-                        if not given and not corpus.width:
-                            search.join_linear(learnt_from)
+                        if not given:
+                            search.add_names_and_trees(learnt_from)
+                            if not corpus.width:
+                                search.join_linear(learnt_from)
                     search.give_back(corpus, given)
             except KeyboardInterrupt:
                 assert trials.best is not None
@@ -210,7 +211,7 @@ class Auto(Model):
         network, why = self._network(corpus)
         plain = type(self)(**self.get_params(deep=False))  # a fitted one says how it was trained
         if network is None:
-            what = f"linear, then {TREES} trees, label names and a matcher"
+            what = f"linear, then label names, {TREES} trees and a matcher"
             plain.derived_ = {"method": (what, f"without {NETWORK}: {why}")}
             plain.derived_ |= self._linear().resolve_defaults(corpus).derived_
             plain.planned_ = self._planned(corpus, None)

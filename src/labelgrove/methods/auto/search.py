@@ -185,10 +185,11 @@ def planned_steps(
                 PlanStep(f"join {name}", validation, merged=2),
             ]
         else:
-            steps.append(PlanStep(f"{TREES} trees", learnt, (trees[1],)))
+            several: tuple[Model, ...] = (trees[1],)
             if matching:
-                named = [make_linear(n_trees=n, label_texts="names") for n in (1, TREES)]
-                steps.append(PlanStep("label names", learnt, tuple(named)))
+                steps.append(PlanStep("label names", learnt, (make_linear(label_texts="names"),)))
+                several += (make_linear(n_trees=TREES, label_texts="names"),)
+            steps.append(PlanStep(f"{TREES} trees", learnt, several))
         again.append(PlanStep("linear again, on all documents", whole, tuple(trees)))
         merged = 2 if network is None else 3
         for model in matching:
@@ -215,30 +216,25 @@ class MemberSearch:
     n_jobs: int | None
     goes_on: bool
 
-    def add_trees_and_names(self, learnt_from: Corpus, given: Table) -> None:
-        """Tries several trees, then the names of labels as documents."""
-        trials = self.trials
-        one, settings = trials.first_seconds, dict[str, Any]()
-        name = f"linear with {TREES} trees"
+    def add_names_and_trees(self, learnt_from: Corpus) -> None:
+        """Tries the names of labels as documents, then several trees of what is better."""
+        trials, settings = self.trials, dict[str, Any]()
+        one, several = trials.first_seconds, f"linear with {TREES} trees"
+        # What is kept is trained once more, on all documents.
+        cost_of_names, cost_of_trees = TWICE * one, (TREES - 1 + TREES) * one
+        named = self.make_linear(label_texts="names")
         has_names = learnt_from.features is None and labels_with_words(learnt_from.index)
-        several = self.make_linear(n_trees=TREES)
-        if not given:
-            trials.begin(several, learnt_from, (TREES - 1 + TREES) * one)
-            if has_names:  # one tree, which is the first if there are to be several
-                trials.begin(self.make_linear(label_texts="names"), learnt_from, 2 * one)
-        # The first tree is there already. What is kept is trained once more, on all documents.
-        if not given and trials.affords(name, (TREES - 1 + TREES) * one):
-            fitted = trials.fit(name, several, learnt_from)
-            trial = trials.judge(name, *fitted, noise=SURELY)
+        if has_names:
+            trials.begin(named, learnt_from, cost_of_names)
+        trials.begin(self.make_linear(n_trees=TREES), learnt_from, cost_of_trees)
+        name = "linear with label names"
+        if has_names and trials.affords(name, cost_of_names):
+            trial = trials.judge(name, *trials.fit(name, named, learnt_from))
             if trials.best is trial:
-                settings["n_trees"] = TREES
-        trees = settings.get("n_trees", 1)
-        name = "linear with label names" if trees == 1 else f"{name} and label names"
-        if given or not has_names:
-            return
-        if trials.affords(name, 2 * trees * one):
-            named = self.make_linear(label_texts="names", **settings)
-            trials.judge(name, *trials.fit(name, named, learnt_from))
+                settings["label_texts"], several = "names", f"{several} and label names"
+        if trials.affords(several, cost_of_trees):  # the first tree is there already
+            trees = self.make_linear(n_trees=TREES, **settings)
+            trials.judge(several, *trials.fit(several, trees, learnt_from), noise=SURELY)
 
     def join(self, network: Model, corpus: Corpus, learnt_from: Corpus) -> None:
         """Trains the network in the time left and joins it with linear, a matcher, perhaps more."""
