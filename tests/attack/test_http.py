@@ -20,7 +20,6 @@ pytest.importorskip("httpx")
 import httpx
 
 from support.served_process import HANG, is_ready, serving, wait_for
-from support.services import check_problem
 
 pytestmark = [
     pytest.mark.slow,
@@ -79,12 +78,6 @@ def test_sixty_megabytes_of_headers(server, beginning, piece):
     print(f"peak: {before:.0f} MB before, {server.peak():.0f} MB after")
     assert server.peak() < before + 60
     server.works()
-
-
-def test_a_hundred_and_one_short_headers_are_too_many(server):
-    headers = [(f"x-{number}", "a") for number in range(101)]
-    check_problem(server.client.get("/v1/model", headers=headers), 431, "headers-too-large")
-    assert server.client.get("/v1/model", headers=headers[:90]).status_code == 200
 
 
 def test_half_sent_headers_are_given_up(server):
