@@ -38,12 +38,11 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     bench = Bench.from_config(
         {
             "intervals": 20,
-            "held_out": "more.jsonl",
             "methods": [
                 PARABEL,
                 LINEAR,
                 {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.5}},
-                {"name": "both", "of": ["parabel", "linear"], "rule": "learnt"},
+                {"name": "both", "of": ["parabel", "linear"], "rule": "rank"},
                 {"name": "theirs", "published": {"P@1": 88.0}},
             ],
         }
@@ -68,7 +67,7 @@ def test_rows_are_trained_and_measured(finished: Any) -> None:
     assert [record["source"] for record in records[:2]] == ["a paper", ""]
     alone = [record["stages"] for record in records[:2]]
     assert records[3]["stages"] == alone[0] | alone[1]  # the same tf-idf, counted once
-    assert records[3]["train_seconds"] > sum(records[3]["stages"].values())
+    assert len(labelgrove.load(folder / "models" / "both").members_) == 2
     stored = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     assert stored == records
     assert labelgrove.load(folder / "models" / "c-0-5").ranker.C == 0.5
@@ -88,7 +87,7 @@ def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None
     folder, records = finished
     messages: list[str] = []
     tables = [PARABEL, LINEAR, {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.25}}]
-    bench = Bench.from_config({"intervals": 20, "held_out": "more.jsonl", "methods": tables})
+    bench = Bench.from_config({"intervals": 20, "methods": tables})
     again = BenchFolder(bench, data, folder).run(only=["linear"], say=messages.append)
     assert messages == ["parabel: measured before", "linear: measured before"]
     assert again[:2] == records[:2]
@@ -164,7 +163,7 @@ def test_a_row_that_fails_is_reported_and_does_not_stop_others(data: Path, tmp_p
     assert records[0]["error"].startswith("labelgrove train ended with 1: n_trees")
     assert records[1]["metrics"]["P@1"] > 90
     assert records[1]["intervals"] == {}
-    assert "its member bad failed; see its error" in records[2]["error"]
+    assert "n_trees" in records[2]["error"]  # its member
     assert "bad: failed" in bench_table(records)
 
 
@@ -188,7 +187,6 @@ MARGINS = {"name": "m", "method": "linear", "search": {"last_level": "noop"}}
         ({"methods": [{"method": "linear"}], "baseline": "linaer"}, "linaer"),
         ({"methods": [{"method": "linear"}, ONE | {"rule": "best"}]}, "e: rule"),
         ({"methods": [{"method": "linear"}, ONE | {"weights": [1, 2]}]}, "e: weights"),
-        ({"methods": [{"method": "linear"}, ONE | {"rule": "learnt"}]}, "e: .*held_out"),
         ({"methods": [{"method": "linear"}, MARGINS, ONE | {"of": ["linear", "m"]}]}, "e: rule: 2"),
         ({"methods": [{"name": "x", "base": "nothing"}]}, "'nothing'"),
     ],
@@ -269,8 +267,6 @@ def test_rows_that_are_not_asked_for_need_nothing(
     [
         ({"train": "none.jsonl"}, "no such file"),
         ({"test": "none.jsonl"}, "no such file"),
-        ({"held_out": "train.jsonl"}, "no row"),  # weights are not learnt from what was trained on
-        ({"held_out": "dev.jsonl"}, "no row"),  # nor from what is measured
     ],
 )
 def test_files_that_do_not_fit_are_refused(

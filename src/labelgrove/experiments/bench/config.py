@@ -111,7 +111,6 @@ class BenchParams(Params):
 
     train: str = param("", help="training corpus; default train.*")
     test: str = param("", help="corpus to measure on; default test.*, else dev.*")
-    held_out: str = param("", help="corpus for the learnt weights of ensembles of rows")
     labels: str = param("", help="label table; default the one beside the corpus")
     filter: str = param("", help="pairs that do not count, such as filter_labels_test.txt")
     format: str = param("", help="input format; default by content and name")
@@ -215,11 +214,6 @@ class Bench:
                 check_kinds([create_row(rows[name]) for name in row.of], model.rule)
             except ConfigError as error:
                 raise ConfigError(f"{row.name}: {error}") from error
-            if model.rule == "learnt" and not self.params.held_out:
-                raise ConfigError(
-                    f'{row.name}: rule "learnt" learns from documents that no row has seen; name '
-                    'their file: held_out = "FILE"'
-                )
 
 
 def _row(
@@ -309,7 +303,6 @@ class Files:
 
     train: Path
     test: Path
-    held_out: Path | None
     filter: Path | None
     digest: str
 
@@ -318,20 +311,13 @@ class Files:
         """Find the files of a bench in the data folder."""
         train = corpus_file(data, params.train, ("train",))
         test = corpus_file(data, params.test, ("test", "dev"))
-        held_out = corpus_file(data, params.held_out, ()) if params.held_out else None
-        paths = [path for path in (train, test, held_out) if path is not None]
-        contents = [[file_hash(file) for file in source_files(path)] for path in paths]
-        same = [hashes for path, hashes in zip(paths[:2], contents, strict=False) if path.is_file()]
-        if held_out is not None and (held_out in (train, test) or contents[2] in same):
-            raise ConfigError(
-                f"held_out: {held_out} must contain documents that no row trains or is measured on"
-            )
         pairs = corpus_file(data, params.filter, ()) if params.filter else None
+        contents = [[file_hash(file) for file in source_files(path)] for path in (train, test)]
         if params.labels:
             contents.append([file_hash(corpus_file(data, params.labels, ()))])
         if pairs is not None:
             contents.append([file_hash(pairs)])
-        return cls(train, test, held_out, pairs, content_hash(contents))
+        return cls(train, test, pairs, content_hash(contents))
 
 
 def _is_data_set(folder: Path) -> bool:

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from labelgrove.core import jsonio
-from labelgrove.core.params import to_toml
+from labelgrove.core.params import Settings, to_toml
 from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats import ReadOptions, read_corpus, read_filter_pairs
@@ -122,11 +122,11 @@ class BenchFolder:
         return self.folder / "models" / row.slug
 
     def _measure(self, row: BenchRow) -> Record:
-        """Train the model of a row, or join those of other rows, and measure it."""
+        """Train the model of a row, and measure it."""
         record: Record = {"key": self.key(row), "data": self.files.digest}
         record["versions"] = library_versions()
         try:
-            model, costs = self._joined(row) if row.of else self._trained(row)
+            model, costs = self._trained(row)
             if self.device != "auto":
                 model.use_device(self.device)
             record |= costs | self._measured(model)
@@ -134,12 +134,17 @@ class BenchFolder:
             record["error"] = str(error)
         return write_record(self._file(row), record)
 
+    def _settings(self, row: BenchRow) -> Settings:
+        """The settings of a row; an ensemble of rows has these as members."""
+        members = [self._settings(self.rows[name]) for name in row.of]
+        return (row.settings or {}) | ({"members": members} if members else {})
+
     def _arguments(self, row: BenchRow) -> list[str]:
         """What ``labelgrove train`` is given for a row."""
         params, train_file = self.params, self.files.train.resolve()
         place = self.folder.resolve()
         config = place / "configs" / f"{row.slug}.toml"
-        config.write_text(to_toml(row.settings or {}), encoding="utf-8")
+        config.write_text(to_toml(self._settings(row)), encoding="utf-8")
         options = {
             "--config": config,
             "--out": place / "models" / row.slug,
@@ -183,35 +188,6 @@ class BenchFolder:
             "spent_seconds": summary["train_seconds"],
             "model_bytes": summary["model_bytes"],
             "peak_memory_bytes": summary["peak_memory_bytes"],
-        }
-
-    def _joined(self, row: BenchRow) -> tuple[Model, Record]:
-        members, records = [], []
-        for member in (self.rows[name] for name in row.of):
-            record = self._record(member)
-            if record is None:
-                raise LabelgroveError(f"its member {member.name} failed; see its error above")
-            records.append(record)
-            members.append(load(self._model(member)))
-        model = create_row(row)
-        model.members = members
-        held_out = None
-        if self.files.held_out is not None and model.rule == "learnt":
-            widest = max(members, key=lambda member: member.facts_.given)
-            held_out = self._corpus(self.files.held_out, widest)
-        start = time.perf_counter()
-        model.join(held_out)
-        joining = time.perf_counter() - start
-        model.save(self._model(row), overwrite=True)
-        stages: dict[str, float] = {}
-        for record in records:
-            stages |= record["stages"]  # shared stages count once
-        return model, {
-            "stages": stages,
-            "train_seconds": sum(stages.values()) + joining,
-            "spent_seconds": joining,
-            "model_bytes": sum(record["model_bytes"] for record in records),
-            "peak_memory_bytes": max(record["peak_memory_bytes"] or 0 for record in records),
         }
 
     def _corpus(self, path: Path, model: Model) -> Corpus:
