@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Array, Float64, Int64, MatrixLike, as_csr
+from labelgrove.core.arrays import CSR, Array, Float64, Int64, MatrixLike, as_csr, entry_rows
 from labelgrove.core.late import expit
 from labelgrove.core.part import Part
 from labelgrove.core.topk import merge_lists
@@ -268,7 +268,8 @@ def _pairs(parts: Sequence[Predictions], truth: CSR, bins: npt.NDArray[np.int8])
         chosen = pairs[place] == key if len(pairs) else np.zeros(key.shape, bool)
         proposed[number, place[chosen]] = 1.0
         odds[number, place[chosen]] = log_odds(part)[chosen]
-    targets = np.isin(pairs, merging.true_pairs(truth)).astype(np.float64)
+    true = entry_rows(truth) * labels + truth.indices
+    targets = np.isin(pairs, true).astype(np.float64)
     own = bins[pairs % max(1, labels)].astype(np.int64)
     order = np.argsort(own, kind="stable")
     return _Pairs(pairs // max(1, labels), own, targets, proposed, odds).of(order)

@@ -11,10 +11,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Float32, Float64, Int32, Int64, entry_rows
+from labelgrove.core.arrays import CSR, Float32, Float64, Int32
 from labelgrove.core.late import expit
 from labelgrove.core.topk import Combine, merge_lists
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.metrics.ranking import judge
 from labelgrove.evaluation.predictions import Predictions, ScoreKind
 
 Rule = Literal["mean", "rank", "softmax", "sigmoid", "round-robin"]
@@ -131,11 +132,6 @@ def _kind_of_result(parts: Sequence[Predictions], rule: Rule) -> ScoreKind:
     return "product"
 
 
-def true_pairs(truth: CSR) -> Int64:
-    """(document, label) pairs as sorted numbers."""
-    return np.sort(entry_rows(truth) * truth.shape[1] + truth.indices)
-
-
 def precision_of(predictions: Predictions, truth: CSR) -> tuple[float, ...]:
     """P@1, P@3 and P@5."""
     return tuple(precision_rows(predictions, truth).mean(axis=0).tolist())
@@ -143,7 +139,5 @@ def precision_of(predictions: Predictions, truth: CSR) -> tuple[float, ...]:
 
 def precision_rows(predictions: Predictions, truth: CSR) -> Float64:
     """P@1, P@3 and P@5 of each document."""
-    first = predictions.top(max(MEASURED_AT))
-    keys = np.arange(len(first))[:, None] * len(first.index) + first.columns
-    hits = first.used & np.isin(keys, true_pairs(truth))
+    hits = judge(predictions.top(max(MEASURED_AT)), truth).hits
     return np.stack([hits[:, :k].sum(axis=1) / k for k in MEASURED_AT], axis=1)
