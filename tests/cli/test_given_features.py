@@ -124,12 +124,6 @@ def test_what_is_missing_is_named(run, pecos, trained, tmp_path):
         ((tmp_path / "X.npz",), "give the folder of X.trn.npz and Y.trn.npz"),
         ((pecos, "--labels", pecos / "Y.trn.npz"), "labelgrove train FOLDER"),
         ((pecos, "--read", "features=false", "--set", "features=given"), "needs a matrix"),
-        ((pecos, "--read", "features=perhaps"), "true or false"),
-        ((pecos, "--set", "features=mine"), "must be one of 'auto', 'own', 'given', 'both'"),
-        (
-            (pecos, *2 * ("--features", pecos / "X.trn.npz")),
-            "--features: give a file",
-        ),
         ((pecos, "--dev", pecos, "--features", pecos / "X.trn.npz"), "--features: give a file"),
     ):
         assert message in refused(*train, *arguments)

@@ -348,3 +348,19 @@ def test_keys_alone_are_enough(page):
     assert page.evaluate("document.activeElement.matches('.label')")
     page.keyboard.press("Enter")
     assert page.is_visible(".why")
+
+
+def test_light_and_dark_follow_the_system_until_chosen(browser, service):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    with visiting(browser, service.base_url, color_scheme="dark") as visit:
+        page = visit.page
+        dark = page.evaluate(ground)
+        page.emulate_media(color_scheme="light")
+        light = page.evaluate(ground)
+        assert dark != light
+        page.click("#theme")
+        assert page.evaluate(ground) == dark
+        page.reload()
+        assert page.evaluate(ground) == dark
+        page.click("#theme")
+        assert page.evaluate(ground) == light

@@ -147,7 +147,11 @@ class FeedbackFile:
 
 
 class NamedModel:
-    """One model of the service."""
+    """One model of the service; requests come only while it is ``running``."""
+
+    _batcher: Batcher
+    _explainer: Batcher
+    _metrics: ModelMetrics
 
     def __init__(self, source: Source, folder: ModelFolder, params: ServeParams) -> None:
         self.name = source.name
@@ -157,9 +161,6 @@ class NamedModel:
         self.feedback: FeedbackFile | None = None
         if source.feedback is not None:
             self.feedback = FeedbackFile(source.feedback, params.max_feedback_mb)
-        self._batcher: Batcher | None = None
-        self._explainer: Batcher | None = None
-        self._metrics: ModelMetrics | None = None
 
     @asynccontextmanager
     async def running(self, metrics: Metrics) -> AsyncIterator[None]:
@@ -181,7 +182,7 @@ class NamedModel:
 
     def check_ready(self) -> None:
         """Raises a Problem if requests would not be answered."""
-        if self._batcher is None or not self._batcher.running:
+        if not self._batcher.running:
             raise Problem("not-ready", "the service does not accept requests now")
         with self.folder.current.reading():
             pass
@@ -189,8 +190,6 @@ class NamedModel:
     async def ask(self, documents: list[schema.Document], options: Options) -> Answered:
         """The labels of documents, which may have fields."""
         batcher = self._explainer if options.explain else self._batcher
-        if batcher is None or self._metrics is None:
-            raise Problem("starting", "the server is not running yet", retry_after=1)
         answered = await batcher.ask(self._as_texts(documents), options)
         self._metrics.texts.inc(len(documents))
         return answered
@@ -219,8 +218,7 @@ class NamedModel:
         with served.reading() as model:
             entry, labels = _entry(given, model.index_, given.model or served.id)
         await self.feedback.append(entry)
-        if self._metrics is not None:
-            self._metrics.feedback.inc()
+        self._metrics.feedback.inc()
         return {"model": served.id, "labels": labels}
 
     def facts(self) -> schema.ModelResponse:

@@ -47,7 +47,6 @@ CODES = {
     "overloaded": 429,
     "headers-too-large": 431,
     "internal-error": 500,
-    "starting": 503,
     "not-ready": 503,
     "stopping": 503,
     "time-limit": 503,

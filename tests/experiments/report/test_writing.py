@@ -227,24 +227,6 @@ def test_a_run_that_knows_other_labels_is_compared_fairly(model: Linear) -> None
 
 
 @pytest.mark.slow
-def test_200_000_labels_make_a_small_page() -> None:
-    rng = np.random.default_rng(0)
-    labels, documents = 200_000, 300
-    index = LabelIndex(map(str, range(labels)))
-    columns = np.stack([rng.choice(labels, 10, replace=False) for _ in range(documents)])
-    scores = np.sort(rng.random((documents, 10)), axis=1)[:, ::-1].astype(np.float32)
-    counts = np.full(documents, 10, np.int32)
-    p = Predictions(columns.astype(np.int32), scores, counts, index)
-    truth = [[str(c) for c in row[::3]] + [str(rng.integers(labels))] for row in columns]
-    corpus = Corpus.from_lists(["text " * 50_000] * documents, truth, index=index)
-    training = TrainingFacts(10**6, rng.zipf(1.5, labels).clip(0, 10**6).astype(np.int64), True)
-    report = write_report(p, corpus, None, training=training, against=[p], intervals=50)
-    html = to_html(report)
-    Page(html).check(html)
-    assert len(html) < 300_000  # 1,400 labels occur
-
-
-@pytest.mark.slow
 def test_no_texts_are_shown_where_none_are_wanted(model: Linear, held_out: Corpus) -> None:
     assert "item 1" in to_html(write_report(model, held_out, None, worst=60, intervals=None))
     page = to_html(write_report(model, held_out, None, worst=0, intervals=None))
