@@ -105,7 +105,8 @@ ATTRIBUTES = {
 
 
 DEPARTMENTS = len(DEPARTMENT_WORDS)
-PRODUCTS = DEPARTMENTS * 14
+_SHELF = 14  # products of each department
+PRODUCTS = DEPARTMENTS * _SHELF
 # Categories are numbered level by level: the first number of each level.
 _FIRST_FEATURED = DEPARTMENTS + PRODUCTS
 _FIRST_EXTENDED = _FIRST_FEATURED + PRODUCTS * len(FEATURES)
@@ -116,7 +117,8 @@ _FIRST_SERIES = _FIRST_EXTENDED + _EXTENDED
 class Category(NamedTuple):
     """A node of the tree, with everything that is true of a product in it."""
 
-    path: tuple[int, ...]  # category numbers, department first, this node last
+    path: list[int]  # category numbers, department first, this node last
+    names: list[str]  # on the path
     product: int | None
     feature: Wording | None
     extra: Wording | None
@@ -192,8 +194,14 @@ class Shop:
         self.category = lru_cache(1 << 14)(self._category)
         self._hash = lru_cache(1 << 15)(self._hashed)
         self._order = cache(self._shuffled)
-        self._nouns = [self._noun(product) for product in range(PRODUCTS)]
-        self._plurals = [plural(noun) for noun, _ in self._nouns]
+        order = self._shuffled("department", DEPARTMENTS)
+        self._departments = [DEPARTMENT_WORDS[place] for place in order]
+        shelves = [
+            [DEPARTMENT_WORDS[place][2][n] for n in self._shuffled(f"nouns {place}", _SHELF)]
+            for place in order
+        ]
+        # The singular nouns of products; the department is ``product % DEPARTMENTS``.
+        self._nouns = [shelf[n] for n in range(_SHELF) for shelf in shelves]
 
     def id(self, column: int) -> str:
         """The id of the label in a column: its kind and number."""
@@ -211,15 +219,14 @@ class Shop:
         """A label's name, and a text about it for methods that read label texts."""
         if kind == "category":
             category = self._category(number)
-            names = self._path_names(category)
-            others = list(self._department(category.path[0])[1])
+            names, others = category.names, list(self._departments[category.path[0]][1])
             if category.product is not None:
                 others = [self._nouns[category.product][1]]
             others += [wording[1] for wording in (category.feature, category.extra) if wording]
             return names[-1], f"{' > '.join(names)}. Also: {', '.join(others)}"
         if kind == "brand":
             name = self.brand(number)
-            department = self._department(number % DEPARTMENTS)[0].lower()
+            department = self._departments[number % DEPARTMENTS][0].lower()
             return name, f"Products by {name}, mostly for {department}"
         exact, paraphrase = self.wording(kind, number)
         if kind == "theme":
@@ -228,34 +235,10 @@ class Shop:
         name = capital(exact) + (" style" if kind == "style" else "")
         return name, f"{kind.capitalize()}: {exact}, {paraphrase}"
 
-    def _path_names(self, category: Category) -> list[str]:
-        """The names on the path from the department to this category."""
-        names = [self._department(category.path[0])[0]]
-        if category.product is None:
-            return names
-        plain = self._plurals[category.product]
-        names.append(capital(plain))
-        if category.feature:
-            names.append(f"{capital(category.feature[0])} {plain}")
-        if category.extra:
-            names.append(f"{names[-1]} {category.extra[0]}")
-        if category.series:
-            names.append(f"{names[-1]}, {category.series} series")
-        return names
-
-    def _department(self, number: int) -> tuple[str, tuple[str, ...], tuple[Wording, ...]]:
-        return DEPARTMENT_WORDS[self._order("department", DEPARTMENTS)[number]]
-
-    def _noun(self, product: int) -> Wording:
-        """The singular noun of a product; its department is ``product % DEPARTMENTS``."""
-        department = self._order("department", DEPARTMENTS)[product % DEPARTMENTS]
-        nouns = DEPARTMENT_WORDS[department][2]
-        return nouns[self._order(f"nouns {department}", len(nouns))[product // DEPARTMENTS]]
-
     def _category(self, number: int) -> Category:
         # Levels are numbered one after the other. Within a level, children take turns with their
         # parents, so that every parent has its first child before any has its second.
-        path = [number]
+        path, names = [number], list[str]()
         product = feature = extra = series = None
         if number >= _FIRST_SERIES:
             digit, parent = divmod(number - _FIRST_SERIES, _EXTENDED)
@@ -272,7 +255,16 @@ class Shop:
         if number >= DEPARTMENTS:
             product = number - DEPARTMENTS
             path.append(product % DEPARTMENTS)
-        return Category(tuple(reversed(path)), product, feature, extra, series)
+            several = plural(self._nouns[product][0])
+            names.append(capital(several))
+            if feature:
+                names.append(f"{capital(feature[0])} {several}")
+            if extra:
+                names.append(f"{names[-1]} {extra[0]}")
+            if series:
+                names.append(f"{names[-1]}, {series} series")
+        names.insert(0, self._departments[path[-1]][0])
+        return Category(path[::-1], names, product, feature, extra, series)
 
     def _stepped(self, pairs: tuple[Wording, ...], what: str, parent: int, digit: int) -> Wording:
         """The digit-th of a prime number of words, in an order that depends on the parent."""
@@ -369,7 +361,7 @@ class Shop:
                     say("detail", detail)
         if category.series:
             say("series", category.series)
-        name, hints, _ = self._department(department)
+        name, hints, _ = self._departments[department]
         mention((name.lower(), _pick(draw(), hints)), "department", "hint")
 
         brand = self._brand_of(draw, department)
