@@ -37,7 +37,7 @@ METHODS = [
 ]
 # Parameters that prediction reads, or that say only how a fit runs, or that these settings leave
 # without effect. Everything else must reach the key of some stage.
-RUNS_ONLY = {"n_jobs", "device", "engine", "encoder.convert_weights"}
+RUNS_ONLY = {"n_jobs", "device", "encoder.convert_weights"}
 LOOP = {f"training.{name}" for name in ("log_every", "checkpoint_minutes", "compile", "graphs")}
 UNREAD: dict[str, set[str]] = {
     "linear": {"search.last_level"},

@@ -116,7 +116,7 @@ def without_gone(params: TableView) -> Table:
             "the model reads vectors of word2vec, which have gone from labelgrove; train linear on "
             "vectors of your own (dense=)"
         )
-    gone = "return_held_out", "word2vec"
+    gone = "return_held_out", "word2vec", "engine"
     current = {name: value for name, value in params.items() if name not in gone}
     if current.get("label_texts") == "auto":
         current["label_texts"] = None

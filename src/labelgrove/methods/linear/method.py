@@ -68,8 +68,6 @@ class Linear(Model):
     ``features`` says what is read of documents that have texts and a sparse matrix (as Documents or
     a Corpus): the matrix ("given", which "auto" takes), tf-idf of the texts ("own"), or "both".
 
-    ``engine`` says where ``fit`` works, if it is given no other: "local" or "ray" (docs/scale.md).
-
     >>> texts = ["red shoes", "blue hat", "red hat"]
     >>> model = Linear().fit(texts, [["shoes"], ["hats"], ["hats", "red things"]])
     >>> model.predict(["some blue hat"], k=1).names()
@@ -91,7 +89,6 @@ class Linear(Model):
     dense_norm: inputs.Norm = "l2"
     random_state: int = 0
     n_jobs: int | None = None
-    engine: str | None = None
 
     @with_own_resources
     def fit(
@@ -122,7 +119,6 @@ class Linear(Model):
         folder or the system's folder for temporary files, and the model is the same. Raises
         ResourceError if the limit is too low.
         """
-        engine = self.engine if engine is None else engine
         if memory is not None and engine is not None:
             raise ConfigError(
                 "memory: a limit is for training in this process; workers of an engine have those "
