@@ -72,3 +72,9 @@ def test_a_class_over_a_method_keeps_its_groups_and_types() -> None:
     assert Mine.from_config({"ranker": {"C": 2.0}, "n_trees": 2}).ranker.C == 2.0
     with pytest.raises(ConfigError, match="features: must be one of"):
         Mine(features="x").check_settings()  # type: ignore[arg-type]
+
+
+def test_the_word_none_is_none_in_a_constructor_as_in_a_file() -> None:
+    model = Linear(label_texts="none")  # type: ignore[arg-type]
+    model.fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+    assert model.label_texts is None and not model.learns_names()

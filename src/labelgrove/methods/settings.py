@@ -190,7 +190,7 @@ def check_settings(model: object) -> None:
         values[name].validate(name)
     for name, hint in _argument_types(cls).items():
         if name not in groups:
-            checked(values[name], hint, name)
+            setattr(model, name, checked(values[name], hint, name))  # the word none becomes None
     jobs, seed = values["n_jobs"], values["random_state"]
     if jobs is not None and (jobs == 0 or not -1 <= jobs <= MAX_THREADS):
         raise ConfigError(
