@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from labelgrove.core import scratch
+from labelgrove.core.scratch import Scratch
 from labelgrove.data.blocks import Blocks, even_cuts
 from labelgrove.data.features import Features
 from labelgrove.engines import Engine
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.labels.tree import TreeParams, build_tree
+from labelgrove.ranking import solver
 from labelgrove.ranking.ranker import train_ranker
 from labelgrove.ranking.solver import RankerParams, Start
 
@@ -46,29 +49,38 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("rows", [7, 150])
+@pytest.mark.parametrize("extra", ["none", "weights", "shortlist", "dense", "dense alone"])
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_every_setting_has_the_same_bits(settings, rows):
-    x, y = problem()
-    tree = build_tree((y.T @ x.sparse).tocsr(), TreeParams(branching=2, max_leaf_size=3))
-    params = RankerParams(**settings)
-    blocks = Blocks.cut(Workers(), x, rows)
-    same(train_ranker(x, y, tree, params, seed=3), train_ranker(blocks, y, tree, params, seed=3))
-
-
-@pytest.mark.parametrize(("width", "terms"), [(4, 60), (4, 0)])
-def test_dense_features_weights_and_shortlists(width, terms):
-    x, y = problem(width, terms)
-    tree = build_tree((y.T @ x.to_csr()).tocsr(), TreeParams(branching=3, max_leaf_size=4))
+def test_pieces_do_not_change_a_bit(settings, extra, tmp_path, monkeypatch):
+    """Blocks of documents and groups of clusters, in memory, in files and with an engine."""
+    x, y = problem(*{"dense": (4, 60), "dense alone": (4, 0)}.get(extra, (0, 60)))
+    tree = build_tree((y.T @ x.to_csr()).tocsr(), TreeParams(branching=2, max_leaf_size=3))
     random = np.random.default_rng(1)
-    proposed = sparse.random_array(y.shape, density=0.1, rng=random, format="csr")
-    weights = random.integers(0, 3, y.shape[0]).astype(np.float32)
-    blocks = Blocks.cut(Workers(), x, 40)
-    for given in (
-        {"sample_weight": weights},
-        {"shortlist": proposed, "sample_weight": weights},
-    ):
-        same(train_ranker(x, y, tree, **given), train_ranker(blocks, y, tree, **given))
+    given = {"params": RankerParams(**settings), "seed": 3}
+    if extra != "none":
+        given["sample_weight"] = random.integers(0, 3, y.shape[0]).astype(np.float32)
+    if extra == "shortlist":
+        given["shortlist"] = sparse.random_array(y.shape, density=0.1, rng=random, format="csr")
+    whole = train_ranker(x, y, tree, **given)
+    for rows in (7, 150):
+        same(whole, train_ranker(Blocks.cut(Workers(), x, rows), y, tree, **given))
+    monkeypatch.setattr(scratch, "BLOCK_ROWS", 33)
+    monkeypatch.setattr(solver, "GROUP_NODES", 7)
+    for place in (Scratch(), Scratch(tmp_path)):
+        same(whole, train_ranker(x, y, tree, **given, scratch=place))
+
+
+def test_clusters_of_more_than_256_labels_have_the_same_types_in_all_groups(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    x = sparse.random_array((300, 400), density=0.05, rng=random, format="csr")
+    y = sparse.random_array((300, 400), density=0.005, rng=random, format="csr")
+    params = TreeParams(kind="kway", branching=2, max_leaf_size=300, max_depth=2)
+    tree = build_tree(y.T, params)
+    widths = np.diff(tree.children(len(tree.parents) - 1))
+    assert widths.min() <= 256 < widths.max()
+    whole = train_ranker(x, y, tree)
+    monkeypatch.setattr(solver, "GROUP_NODES", 1)
+    same(whole, train_ranker(x, y, tree, scratch=Scratch(tmp_path)))
 
 
 def test_a_worker_gets_only_the_rows_of_its_clusters():

@@ -26,6 +26,10 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "smoothed sums": ("linear", {"tree": SMALL | {"label_features": "smoothed-sums"}}),
     "kway": ("linear", {"tree": {"kind": "kway", "branching": 3, "max_leaf_size": 2}}),
     "characters": ("linear", {"tfidf": {"analyzer": "char_wb", "ngram_range": [2, 3]}}),
+    "words and pairs": ("linear", {"tfidf": {"ngram_range": [1, 2]}, "tree": SMALL}),
+    "names alone": ("linear", {"tree": SMALL | {"label_features": "text"}}),
+    "few features": ("linear", {"tree": SMALL | {"features_per_label": 3}}),
+    "propensity": ("linear", {"tree": SMALL, "ranker": {"label_weights": "propensity"}}),
     "few terms": ("linear", {"tfidf": {"max_features": 9, "min_df": 2, "max_df": 0.9}}),
     "int8": ("linear", {"ranker": {"storage": "int8"}, "tree": SMALL}),
 }

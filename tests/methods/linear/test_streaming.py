@@ -19,30 +19,13 @@ from labelgrove.data.formats.jsonl import dump_document
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, ResourceError
 from labelgrove.labels import features as label_features
-from labelgrove.methods import METHODS, create
+from labelgrove.methods import create
 from labelgrove.methods.linear import streaming
 from labelgrove.methods.linear.streaming import _distinct_share, streamed_memory
 from labelgrove.ranking import solver
-from support import small_models as contract
-from support.sharding import assert_same_bits
+from support.sharding import PARTS, SETTINGS, SMALL, assert_same_bits, made
 
-SMALL = contract.SMALL_LEAVES
-# Every name and variant of the linear method in the contract suite, and what else may be streamed.
-SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
-    name: (name, contract.QUICK.get(name, {}))
-    for name, entry in METHODS.items()
-    if entry.class_name == "Linear"
-}
-SETTINGS |= {name: each for name, each in contract.VARIANTS.items() if each[0] == "linear"}
-SETTINGS |= {
-    "words and pairs": ("linear", {"tfidf": {"ngram_range": [1, 2]}, "tree": SMALL}),
-    "given names": ("linear", {"tree": SMALL | {"label_features": "pifa+text"}}),
-    "names": ("linear", {"tree": SMALL | {"label_features": "text"}}),
-    "few": ("linear", {"tree": SMALL | {"features_per_label": 3}}),
-    "propensity": ("linear", {"tree": SMALL, "ranker": {"label_weights": "propensity"}}),
-    "bytes": ("linear", {"tree": SMALL, "ranker": {"storage": "int8"}}),
-}
-IN_MEMORY = {"mined"}  # smoothed label features
+IN_MEMORY = {"mined", "smoothed sums", "label names"}  # smoothed label features, and more documents
 
 
 @pytest.fixture
@@ -64,7 +47,7 @@ def shop(documents: int = 90) -> Corpus:
     return Corpus.from_lists(texts, labels, index=index)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", [*SETTINGS, *PARTS])
 def test_a_limit_does_not_change_a_bit(
     name: str, small_blocks: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,10 +59,9 @@ def test_a_limit_does_not_change_a_bit(
         used.append(self.folder)
         return empty(self, size, dtype)
 
-    method, settings = SETTINGS[name]
-    whole = create(method, settings).fit(shop())
+    whole = made(name).fit(shop())
     monkeypatch.setattr(Scratch, "empty", counted)
-    limited = create(method, settings).fit(shop(), memory="4G")
+    limited = made(name).fit(shop(), memory="4G")
     assert_same_bits(whole, limited)
     assert (tmp_path in used) == (name not in IN_MEMORY)
     assert os.name != "posix" or not list(tmp_path.iterdir())
