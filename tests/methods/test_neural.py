@@ -269,13 +269,13 @@ def test_the_sentence_says_when_the_linear_method_is_better() -> None:
     assert "better" not in comparison("lightxml", better, worse)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, "xtransformer"])
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(
     method: str, tmp_path: Path
 ) -> None:
     documents = planted(80)
     loop = {"max_steps": 20, "checkpoint_minutes": 0.0, "log_every": 1}
-    make = partial(new, method, training=tiny_training()["training"] | loop)
+    make = partial(small_models.new, method, training=tiny_training()["training"] | loop)
     interrupted(make, documents, tmp_path / "run", lambda e: e.values.get("step", 0) >= 12)
     model, steps = resumed(make, documents, tmp_path / "run")
     assert steps[0][1] >= 12

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 pytest.importorskip("torch")
 
 
-from labelgrove.core.callbacks import Event
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError
 from labelgrove.labels.features import pifa
@@ -22,7 +20,7 @@ from labelgrove.methods.xtransformer.matching import IndexingParams, cluster_tre
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.network import embed
-from support.run_logs import computed, fitted_in, interrupted, resumed
+from support.run_logs import computed, fitted_in
 from support.small_models import (
     COLOURS,
     FEW_UPDATES,
@@ -188,22 +186,3 @@ def test_vectors_of_another_encoder_add_up_as_they_are(tmp_path: Path) -> None:
     unit = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     assert model.rankers()[0].tree == cluster_tree(unit, IndexingParams(clusters=4))
     assert not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=0.1)
-
-
-def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(tmp_path: Path) -> None:
-    documents, folder = planted(80), tmp_path / "run"
-    make = partial(new, training=FEW_UPDATES | {"checkpoint_minutes": 0.0, "log_every": 1})
-    interrupted(make, documents, folder, lambda e: e.values.get("step", 0) >= 20)
-    steps: list[int] = []
-
-    def at_ranker(event: Event) -> bool:
-        if event.kind == "metrics" and "step" in event.values:
-            steps.append(event.values["step"])
-        return event.kind == "stage_start" and event.stage == "ranker"
-
-    interrupted(make, documents, folder, at_ranker)
-    assert steps[0] >= 20
-    model, more = resumed(make, documents, folder)
-    assert more == []  # the matcher was done
-    texts = documents[0]
-    assert same(make().fit(*documents).predict(texts, k=3), model.predict(texts, k=3))
