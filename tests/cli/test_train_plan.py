@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import pytest
 
@@ -65,6 +66,19 @@ def test_the_summary_says_what_was_not_computed_again(call_both, folder, tmp_pat
     reused = re.findall(r"^stage: (\w+) .*, reused$", said, re.MULTILINE)
     assert sorted(reused) == ["tfidf", "tree"] and re.search(r"^stage: ranker [^,]*$", said, re.M)
     assert labelgrove.load(tmp_path / "b").timings_["tree"].reused
+
+
+def test_the_next_commands_read_documents_as_training_did(call_both, folder, tmp_path):
+    documents = [json.loads(line) for line in (folder / "dev.jsonl").read_text().splitlines()]
+    rows = [f"{row['text']}\t{'|'.join(row['labels'])}" for row in documents]
+    (tmp_path / "own.tsv").write_text("\n".join(["my title\ttags", *rows]) + "\n")
+    reading = ["--text-field", "my title", "--labels-field", "tags", "--read", "label_separator=|"]
+    train = ["train", tmp_path / "own.tsv", *reading, "--method", "linear", "--no-estimate"]
+    code, out, _ = call_both(*train, "--out", tmp_path / "m", "--json")
+    command = shlex.split(json.loads(out)["next"][0])
+    assert code == 0 and command[-7:] == ["TEST.tsv", *reading]
+    code, *_ = call_both(*command[1:3], tmp_path / "own.tsv", *command[4:])
+    assert code == 0
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ A command takes a group as one keyword argument, such as ``inputs: options.Input
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
@@ -199,6 +200,14 @@ class CorpusOptions:
             "quoted=true, column_names=text,labels, part=test, features=false. Repeatable."
         ),
     ] = None
+
+    def flags(self) -> str:
+        """What another command must be told to read documents as these are read."""
+        told = {"text": self.text_field, "labels": self.labels_field, "id": self.id_field}
+        words = [w for name, f in told.items() if f != name for w in (f"--{name}-field", f)]
+        for flag, values in (("--field", self.field), ("--read", self.read)):
+            words += [word for value in values or [] for word in (flag, value)]
+        return "".join(f" {shlex.quote(word)}" for word in words)
 
     def options(self, part: str = "train") -> ReadOptions:
         """All flags as one object; ``part`` is the default part of a data set folder."""

@@ -15,6 +15,7 @@ from labelgrove.evaluation.measures import METRICS
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from labelgrove.cli.training_data import TrainingData
     from labelgrove.data.corpus import Corpus
     from labelgrove.experiments.planning.plan import Plan
     from labelgrove.methods.base import Model
@@ -32,7 +33,7 @@ def save(
     *,
     plan: Plan | None = None,
     held_out: Corpus | None,
-    dev: Path | None,
+    documents: TrainingData,
     overwrite: bool,
 ) -> Facts:
     """Measures a model on the documents of --dev, saves it, and sums up its training."""
@@ -58,7 +59,7 @@ def save(
         "model_bytes": model_size(out),
         "peak_memory_bytes": peak_rss(),
         "plan": None if plan is None else plan.to_json(),
-        "next": _next_commands(model, out, dev),
+        "next": _next_commands(model, out, documents),
     }
     if model.tried_:
         facts["tried"] = list(model.tried_)
@@ -95,12 +96,11 @@ def _learnt_from(model: Model) -> dict[str, int]:
     }
 
 
-def _next_commands(model: Model, out: Path, dev: Path | None) -> list[str]:
-    """Commands to copy and run; without --dev, the name TEST.jsonl must be replaced."""
+def _next_commands(model: Model, out: Path, learnt: TrainingData) -> list[str]:
+    """Commands to copy and run; without --dev, the name TEST must be replaced."""
     name, folder = common.command_name(), shlex.quote(str(out))
-    facts = model.facts_
-    documents = "TEST" if facts.given else "TEST.jsonl"  # with features, such as a folder
-    documents = documents if dev is None else shlex.quote(str(dev))
+    facts, file = model.facts_, learnt.dev or f"TEST{learnt.corpus.suffix}"
+    documents = f"{shlex.quote(str(file))}{learnt.flags()}"
     commands = [f"{name} evaluate {folder} {documents}"]
     if not facts.from_text or facts.width or facts.given:
         commands.append(f"{name} predict {folder} {documents} --k 5 --out predictions.jsonl")

@@ -6,6 +6,7 @@ import io
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from labelgrove.cli import common, options
 from labelgrove.cli.summary import Facts, save
@@ -82,8 +83,8 @@ class NetworkTraining:
                 return None
             model.n_jobs = usual  # a worker's share is not the model's
             # The command has checked what is there; this process may be the second to write.
-            dev = self.documents.dev
-            return save(model, self.out, held_out=held_out, dev=dev, overwrite=True)
+            how: dict[str, Any] = {"documents": self.documents, "overwrite": True}
+            return save(model, self.out, held_out=held_out, **how)
 
     def _read(self, callbacks: list[Callback]) -> tuple[Corpus, Corpus | None]:
         """The documents to learn from and those of --dev; every process reads all of them."""

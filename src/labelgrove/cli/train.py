@@ -355,7 +355,7 @@ class Training:
 
     def _saved(self, plan: Plan | None, held_out: Corpus | None) -> Facts:
         """Measures the model on --dev and saves it."""
-        how: dict[str, Any] = {"dev": self.documents.dev, "overwrite": self.saving.replaces}
+        how: dict[str, Any] = {"documents": self.documents, "overwrite": self.saving.replaces}
         return save(self.model, self.saving.folder, plan=plan, held_out=held_out, **how)
 
     def _print_never_predicted(self, data: Corpus) -> None:
