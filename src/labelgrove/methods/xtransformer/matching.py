@@ -33,7 +33,7 @@ from labelgrove.labels.features import l2_normalised, label_strings, pifa
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.methods.neural import make_runner, train_heads
-from labelgrove.methods.preparation import Neural, Prepared, TrainingExamples, tokens_stage
+from labelgrove.methods.preparation import Neural, Prepared, TrainingExamples, tokenized
 from labelgrove.methods.xtransformer.ranking import Matched
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams, trained_pooling
@@ -259,18 +259,11 @@ class ClusterMatcher:
         encoder = self._encoder()
         if encoder is self.model.encoder:
             return self
-        model, stages, held_out = copy(self.model), self.stages, self.data.held_out
+        model, data = copy(self.model), self.data
         model.encoder = encoder
-        reader = load_encoder(encoder)
-        data = replace(
-            self.data,
-            encoder=stages.derive(lambda: reader, content=EncoderContent(encoder)),
-            tokens=tokens_stage(stages, "tokens", self.data.learnt_from.texts, reader),
-            held_out_tokens=None
-            if held_out is None
-            else tokens_stage(stages, "held-out-tokens", held_out.texts, reader),
-        )
-        return replace(self, data=data, model=model)
+        documents = data.corpus, data.learnt_from, data.held_out
+        read = tokenized(model, *documents, load_encoder(encoder), self.stages)
+        return replace(self, data=replace(data, **vars(read)), model=model)
 
     def _label_texts(self) -> Strings:
         index = self.data.learnt_from.index
