@@ -305,16 +305,21 @@ def split(model: WithEncoder, corpus: Corpus, stages: Stages) -> tuple[Corpus, C
 
 
 def tokens_stage(
-    stages: Stages, name: str, texts: Strings | None, encoder: Encoder
+    stages: Stages,
+    name: str,
+    texts: Strings | None,
+    encoder: Encoder,
+    max_tokens: int | None = None,
 ) -> CachedResult[Tokens]:
-    """Texts as the encoder reads them."""
+    """Texts as the encoder reads them, or fewer tokens of them."""
     how: Table = {} if encoder.markup == "keep" else {"markup": encoder.markup}
     if encoder.lowercase:
         how["lowercase"] = True
     if encoder.fields:
         how["fields"] = encoder.fields
     reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str(), **how)
-    return stages(name, tokenize, texts=texts, tokenizer=reader, max_tokens=encoder.max_tokens)
+    most = min(max_tokens or encoder.max_tokens, encoder.max_tokens)
+    return stages(name, tokenize, texts=texts, tokenizer=reader, max_tokens=most)
 
 
 def fit_linear(terms: Terms, labels: CSR, *, stops: Sequence[Callback]) -> Ranker:

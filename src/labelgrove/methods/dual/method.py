@@ -21,7 +21,7 @@ from labelgrove.core.params import AutoFloat, fixed
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import check_texts_alone, with_texts
-from labelgrove.disk.stages import CachedResult, Session, Stages
+from labelgrove.disk.stages import Session, Stages
 from labelgrove.errors import DataError, warn
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.labels.masks import LabelMask
@@ -43,7 +43,7 @@ from labelgrove.methods.updating.growth import Additions, OwnGrowth
 from labelgrove.methods.xrtransformer.vectors import Standard
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
-from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.training.devices import choose_device, choose_precision
 from labelgrove.nn.training.loop import LoopParams, Task
 from labelgrove.nn.training.params import TrainingParams
@@ -82,7 +82,13 @@ class Dual(Model):
             train_towers,
             encoder=data.encoder,
             examples=data.examples(stages),
-            texts=label_tokens(stages, learnt_from.index, encoder, self.towers.label_tokens),
+            texts=preparation.tokens_stage(
+                stages,
+                "label-tokens",
+                label_words(learnt_from.index),
+                encoder,
+                self.towers.label_tokens,
+            ),
             params=self.towers,
             training=self.training,
             seed=self.random_state,
@@ -210,17 +216,6 @@ def check_words(index: LabelIndex, reporter: Reporter) -> None:
             "dual reads labels' texts, and no label has a name with letters; give names with a "
             "label table (--labels) or LabelIndex(ids, names=...), or train another method"
         )
-
-
-def label_tokens(
-    stages: Stages, index: LabelIndex, encoder: Encoder, length: int
-) -> CachedResult[Tokens]:
-    """The texts of all labels as the encoder reads them."""
-    reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str())
-    length = min(length, encoder.max_tokens)
-    return stages(
-        "label-tokens", tokenize, texts=label_words(index), tokenizer=reader, max_tokens=length
-    )
 
 
 def train_towers(
