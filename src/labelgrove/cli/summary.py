@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from labelgrove.cli import common
 from labelgrove.cli.evaluate import evaluate_model
 from labelgrove.core.durations import format_duration
+from labelgrove.data.formats.files import bare_name
 from labelgrove.evaluation.measures import METRICS
 
 if TYPE_CHECKING:
@@ -99,8 +100,9 @@ def _learnt_from(model: Model) -> dict[str, int]:
 def _next_commands(model: Model, out: Path, learnt: TrainingData) -> list[str]:
     """Commands to copy and run; without --dev, the name TEST must be replaced."""
     name, folder = common.command_name(), shlex.quote(str(out))
-    facts, file = model.facts_, learnt.dev or f"TEST{learnt.corpus.suffix}"
-    documents = f"{shlex.quote(str(file))}{learnt.flags()}"
+    facts, kind = model.facts_, Path(bare_name(learnt.corpus)).suffix
+    test = learnt.corpus if learnt.corpus.is_dir() else f"TEST{kind}"  # a folder has parts
+    documents = f"{shlex.quote(str(learnt.dev or test))}{learnt.flags()}"
     commands = [f"{name} evaluate {folder} {documents}"]
     if not facts.from_text or facts.width or facts.given:
         commands.append(f"{name} predict {folder} {documents} --k 5 --out predictions.jsonl")

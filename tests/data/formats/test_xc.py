@@ -224,6 +224,15 @@ def test_lines_cut_by_chunks_and_compressed_files(tmp_path, monkeypatch):
     pytest.raises(DataError, read_corpus, path).match(r"b\.txt\.gz.*cut short")
 
 
+def test_a_folder_of_repository_files(tmp_path):
+    for part, label in (("train", 1), ("test", 0)):
+        (tmp_path / f"{part}.txt").write_text(f"1 4 2\n{label} 2:0.5\n")
+    assert read_corpus(tmp_path).labels.indices.tolist() == [1]
+    assert read_corpus(tmp_path, options=ReadOptions(part="test")).labels.indices.tolist() == [0]
+    with pytest.raises(DataError, match="no known format"):
+        read_corpus(tmp_path, options=ReadOptions(part="dev"))
+
+
 def test_evaluation_uses_the_given_index_and_counts_unknown_labels(tmp_path):
     path = write(tmp_path, b"2 2 4\n0,3 1:1\n2 0:1\n")
     index = LabelIndex(["2", "0"])

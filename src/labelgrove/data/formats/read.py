@@ -23,7 +23,7 @@ from labelgrove.data.formats.jsonl import iter_json_array, iter_jsonl
 from labelgrove.data.formats.labels import LabelRow, LabelTable, find_label_table, read_label_table
 from labelgrove.data.formats.parquet import iter_parquet
 from labelgrove.data.formats.tables import iter_excel, iter_table
-from labelgrove.data.formats.xc import kind_of_lines, read_xc
+from labelgrove.data.formats.xc import find_alone, kind_of_lines, read_xc
 from labelgrove.errors import ConfigError, DataError
 
 FORMATS = {
@@ -88,9 +88,9 @@ def _of_folder(folder: Path) -> str:
     if annif.is_full_text_folder(folder):
         return "annif"
     raise DataError(
-        "this folder has no known format: no train.jsonl, no X.trn.* with Y.trn.npz, no "
-        "train_texts.txt with train_labels.txt, no trn.json.gz, no trn_X_Xf.txt with trn_X_Y.txt, "
-        "and no .txt files with .tsv or .key files. Give the path of a file",
+        "this folder has no known format: no train.jsonl, no bag of words train.txt, no X.trn.* "
+        "with Y.trn.npz, no train_texts.txt with train_labels.txt, no trn.json.gz, no trn_X_Xf.txt "
+        "with trn_X_Y.txt, and no .txt files with .tsv or .key files. Give the path of a file",
         file=folder,
     )
 
@@ -323,7 +323,7 @@ def _source(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Path | 
     if isinstance(source, Path) and source.is_dir() and options.format in (None, "jsonl"):
         # A folder as `labelgrove data make` writes it: train.jsonl, dev.jsonl, test.jsonl.
         names = [f"{name}.jsonl" for name in files.part_names(options)]
-        source = sibling(source, *names) or source
+        source = sibling(source, *names) or find_alone(source, options) or source
     format = check_format(options.format) if options.format else detect_format(source)
     if options.fields and format not in WITH_FIELDS:
         raise ConfigError(

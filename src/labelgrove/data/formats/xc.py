@@ -82,6 +82,15 @@ def find_repository_file(folder: Path, part: str) -> Path | None:
     return None
 
 
+def find_alone(folder: Path, options: ReadOptions) -> Path | None:
+    """The bag of words of a part, if no texts or labels belong to it."""
+    for part in files.part_names(options):
+        file = None if any(folder.glob(f"{part}_*")) else files.sibling(folder, f"{part}.txt")
+        if file is not None and kind_of_lines(*first_lines(file)) == "xc":
+            return file
+    return None
+
+
 def read_xc(
     path: Path,
     options: ReadOptions,
