@@ -44,8 +44,9 @@ NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis
 # be added here, by patterns of paths below the package.
 OTHER_TESTS = {
     "cli/bench.py": ("cli/test_user_errors.py", "experiments/bench"),
-    "cli/data.py": ("cli/test_feedback.py",),
-    "cli/predicting.py": ("cli/test_predict_tables.py", "cli/test_train_predict_evaluate.py"),
+    "cli/data*.py": ("cli/test_data.py", "cli/test_user_errors.py", "cli/test_small_verbs.py"),
+    "cli/train*.py": ("cli/test_train_plan.py", "cli/test_train_predict_evaluate.py"),
+    "cli/predict.py": ("cli/test_train_predict_evaluate.py", "cli/test_user_errors.py"),
     "cli/tune.py": ("cli/test_user_errors.py", "cli/test_train_plan.py"),
     "data/inputs.py": ("data/test_frames.py",),
     "data/formats/*": ("data/formats",),
