@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from labelgrove.cli import common
 from labelgrove.cli.evaluate import evaluate_model
 from labelgrove.core.durations import format_duration
-from labelgrove.data.formats.files import bare_name
 from labelgrove.evaluation.measures import METRICS
 
 if TYPE_CHECKING:
@@ -99,6 +98,8 @@ def _learnt_from(model: Model) -> dict[str, int]:
 
 def _next_commands(model: Model, out: Path, learnt: TrainingData) -> list[str]:
     """Commands to copy and run; without --dev, the name TEST must be replaced."""
+    from labelgrove.data.formats.files import bare_name
+
     name, folder = common.command_name(), shlex.quote(str(out))
     facts, kind = model.facts_, Path(bare_name(learnt.corpus)).suffix
     test = learnt.corpus if learnt.corpus.is_dir() else f"TEST{kind}"  # a folder has parts
