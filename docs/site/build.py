@@ -132,9 +132,7 @@ def cell_text(cell: dict[str, Any]) -> str:
     text = f"```python\n{source}\n```\n"
     for output in cell.get("outputs", []):
         data = output.get("data", {})
-        if "text/html" in data:
-            text += f"\n```{{raw}} html\n{''.join(data['text/html'])}\n```\n"
-        elif words := "".join(data.get("text/plain", output.get("text", ""))):
+        if words := "".join(data.get("text/plain", output.get("text", ""))):
             text += f"\n```{{code-block}} text\n:class: output\n\n{words.rstrip()}\n```\n"
     return text
 
