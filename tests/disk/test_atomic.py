@@ -19,6 +19,7 @@ from labelgrove.disk.atomic import (
     clean_up,
     leftovers,
     remove_folder,
+    replace_file,
     write_file,
     write_folder,
 )
@@ -197,7 +198,7 @@ def test_writers_to_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
     contents = [bytes([number]) * 50_000 for number in range(6)]
 
     def write(number: int) -> None:
-        write_file(target, contents[number % 6], exclusive=False)
+        replace_file(target, contents[number % 6])
         assert target.read_bytes() in contents
 
     with ThreadPoolExecutor(6) as pool:

@@ -289,7 +289,7 @@ def test_a_folder_that_goes_while_it_is_opened_is_said_so(tmp_path, monkeypatch)
     def gone(path, *arguments, **options):
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
-    monkeypatch.setattr("labelgrove.disk.atomic.write_file", gone)
+    monkeypatch.setattr("labelgrove.disk.atomic.replace_file", gone)
     pytest.raises(ConfigError, RunFolder, tmp_path / "run").match("another process that trained")
 
 

@@ -53,7 +53,7 @@ def tune(
     """
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.durations import parse_duration
-    from labelgrove.disk.atomic import write_file
+    from labelgrove.disk.atomic import replace_file
     from labelgrove.experiments.tuning.search import load_optuna, tune
     from labelgrove.methods import create
 
@@ -91,7 +91,7 @@ def tune(
             callbacks=[] if output.quiet else [progress],
             say=console.print,
         )
-    write_file(out, result.to_toml().encode(), exclusive=False)
+    replace_file(out, result.to_toml().encode())
     train = [common.command_name(), "train", str(documents.corpus)]
     train += ["--config", str(out), "--out", "model"]
     # Stages of a search on a part of TRAIN are of no use to training on all of it.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import json
 import os
 import platform
@@ -24,6 +25,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.storing import storing
@@ -36,6 +38,7 @@ else:
 
 _TEMPORARY = ".labelgrove-tmp-"
 _ASIDE = ".labelgrove-old-"
+PARTIAL = ".partial"  # the end of the name of a file that is being written
 
 
 def write_folder(path: str | Path, write: Callable[[Path], None], *, replace: bool = False) -> None:
@@ -125,48 +128,54 @@ def leftovers(target: Path, mark: str = _TEMPORARY) -> list[Path]:
     return sorted(p for p in siblings if p.is_dir() and not p.is_symlink())
 
 
-def write_file(path: Path, content: bytes, *, exclusive: bool = True) -> None:
-    """Writes a small file and syncs it to disk; without ``exclusive``, replaces it in one step."""
-    if exclusive:
-        _write_synced(path, content, "xb")
-        return
-    goal = unfinished(path)
-    with storing(path), _turn(goal):
-        try:
-            _write_synced(goal, content, "wb")
-            goal.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                goal.unlink()
-            raise
-        sync(path.parent)
-
-
-@contextlib.contextmanager
-def _turn(goal: Path) -> Iterator[None]:
-    """Waits until no other process writes to ``goal``, if the system has locks."""
-    while sys.platform != "win32":
-        with goal.open("ab") as file:
-            if not try_lock(file.fileno(), wait=True):
-                break
-            # The process that had the lock may have renamed or deleted the file.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), goal.stat()):
-                    yield
-                    return
-    yield
-
-
-def _write_synced(path: Path, content: bytes, mode: str) -> None:
-    with path.open(mode) as file:
+def write_file(path: Path, content: bytes) -> None:
+    """Writes a new small file and syncs it to disk."""
+    with path.open("xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
-def unfinished(file: Path) -> Path:
-    """Where :func:`write_file` writes what replaces ``file``."""
-    return file.with_name(f".{file.name}.tmp")
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes a small file, whether or not it exists, in one step."""
+    with storing(path), replacing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[IO[bytes]]:
+    """A file to write that appears under its name, synced to disk, when it is complete."""
+    for abandoned in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
+        # A process that still writes it has locked it.
+        with contextlib.suppress(OSError), abandoned.open("rb") as content:
+            if sys.platform != "win32" and try_lock(content.fileno()):
+                abandoned.unlink()
+    with _new_partial(target) as held:
+        partial = Path(held.name)
+        try:
+            with partial.open("wb") as file:
+                yield file
+            os.fsync(held.fileno())
+            if sys.platform == "win32":
+                held.close()
+            partial.replace(target)
+        except BaseException:
+            held.close()
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise
+    sync(target.parent)
+
+
+def _new_partial(target: Path) -> IO[bytes]:
+    """A new file beside ``target``, locked where the system can while it is open."""
+    while True:
+        partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{PARTIAL}")
+        held = partial.open("xb")
+        # Before the lock, another process may take it for abandoned and delete it.
+        if sys.platform == "win32" or (try_lock(held.fileno()) is not False and partial.exists()):
+            return held
+        held.close()
 
 
 def sync(folder: Path) -> None:

@@ -160,7 +160,7 @@ class RunFolder:
         if not known:
             created = datetime.now(UTC).isoformat(timespec="seconds")
             about = {"format": _FORMAT, "format_version": FORMAT_VERSION, "created": created}
-            atomic.write_file(self.path / _RUN, jsonio.dump(about), exclusive=False)
+            atomic.replace_file(self.path / _RUN, jsonio.dump(about))
         self._tidy()
         shutil.rmtree(self.path / _LOCKS, ignore_errors=True)
 
@@ -371,8 +371,8 @@ def _check_usable(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; choose a folder for the run")
-    names = {p.name for p in folder.iterdir()}
-    if _RUN not in names and names - {_LOCK, atomic.unfinished(Path(_RUN)).name}:
+    names = {p.name for p in folder.iterdir() if p.suffix != atomic.PARTIAL}
+    if _RUN not in names and names - {_LOCK}:
         raise ConfigError(
             f"{folder}: has other files and is not a run folder; choose a new or empty folder"
         )

@@ -11,12 +11,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from labelgrove.disk.atomic import write_file, write_folder
+from labelgrove.disk.atomic import replace_file, write_folder
 from labelgrove.disk.bundle import MANIFEST, UNCHECKED, read_manifest
 from labelgrove.errors import ConfigError, ModelFormatError, needing
 from labelgrove.exchange.card import model_card, published_files
@@ -131,8 +131,7 @@ def fetch(
             if not target.is_dir():  # else another process downloaded the same
                 raise
     pointer.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileNotFoundError):  # another process may write the same at the same time
-        write_file(pointer, commit.encode(), exclusive=False)
+    replace_file(pointer, commit.encode())
     return target
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import bz2
 import codecs
 import contextlib
-import glob
 import gzip
 import io
 import lzma
 import os
 import re
-import secrets
 import stat
 import sys
 import zlib
@@ -29,7 +27,7 @@ from labelgrove.core.memory import check_unpacked
 from labelgrove.core.nfc import nfc
 from labelgrove.core.storing import storing
 from labelgrove.data.formats.documents import BadLine, ReadOptions, ReadReport
-from labelgrove.disk.atomic import try_lock
+from labelgrove.disk import atomic
 from labelgrove.errors import ConfigError, DataError, needing
 
 STDIN = "-"
@@ -311,38 +309,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise DataError("is a folder; give the path of a file", file=target)
     if target.exists() and not target.is_file():
         # A device or a pipe must never be replaced by a file.
-        with target.open("wb") as raw, _compressed(raw, target) as stream:
+        with target.open("wb") as device, _compressed(device, target) as stream:
             yield stream
         return
-    for abandoned in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
-        _remove_abandoned(abandoned)
-    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-    with storing(path):
-        raw = unfinished.open("xb")
     try:
-        if sys.platform != "win32":  # an open file cannot be deleted there anyway
-            try_lock(raw.fileno())
-        with raw, _compressed(raw, target) as stream:
+        with atomic.replacing(target) as raw, _compressed(raw, target) as stream:
             yield stream
+    except OSError as error:
+        # A full disk names no file.
+        if error.filename is not None and not str(error.filename).endswith(atomic.PARTIAL):
+            raise
         with storing(path):
-            # Opened again, because a compressor may have closed the file.
-            with unfinished.open("r+b") as written:
-                os.fsync(written.fileno())
-            unfinished.replace(target)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        if isinstance(error, OSError) and error.filename is None:  # a full disk names no file
-            with storing(path):
-                raise
-        raise
-
-
-def _remove_abandoned(file: Path) -> None:
-    """Deletes what a killed process had written, unless a process still writes it."""
-    with contextlib.suppress(OSError), file.open("rb") as content:
-        if sys.platform != "win32" and try_lock(content.fileno()):
-            file.unlink()
+            raise
 
 
 @contextmanager

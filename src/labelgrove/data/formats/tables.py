@@ -15,7 +15,6 @@ import json
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, time
 from pathlib import Path
@@ -293,22 +292,27 @@ def iter_excel(path: Path | str, options: ReadOptions, report: ReadReport) -> It
         import openpyxl
     if str(path) == STDIN:
         raise DataError("Excel files cannot be read from standard input; give a file")
-    with files.open_bytes(path) as file:
-        with _reading(path):
+    try:
+        with files.open_bytes(path) as file:
             with zipfile.ZipFile(file) as archive:
                 unpacked = sum(entry.file_size for entry in archive.infolist())
             check_unpacked(unpacked, Path(path).stat().st_size, file=path)
             # Formulas give the values that were saved with them.
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-        if not book.worksheets:
-            raise DataError("has no sheet with cells", file=path)
-        sheet = book.worksheets[0]
-        if len(book.worksheets) > 1:
-            report.note(
-                f"{path}: only the first of {len(book.worksheets)} sheets is read, "
-                f"{sheet.title!r}; move another to the front to read it"
-            )
-        yield from row_documents(path, _sheet_rows(sheet, path, options), options, report)
+            if not book.worksheets:
+                raise DataError("has no sheet with cells", file=path)
+            sheet, *others = book.worksheets
+            if others:
+                report.note(
+                    f"{path}: only the first of {1 + len(others)} sheets is read, "
+                    f"{sheet.title!r}; move another to the front to read it"
+                )
+            yield from row_documents(path, _sheet_rows(sheet, path, options), options, report)
+    except (LabelgroveError, MemoryError):
+        raise
+    except Exception as error:  # openpyxl and zipfile raise many kinds for damaged files
+        reason = str(error) or type(error).__name__
+        raise DataError(f"cannot be read as an Excel file: {reason}", file=path) from error
 
 
 def _sheet_rows(
@@ -319,30 +323,17 @@ def _sheet_rows(
     given = options.column_names
     places = None if given is None else list(range(len(given)))
     size = 0
-    with _reading(path):
-        for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
-            size += len(values)
-            if number > EXCEL_ROWS or size > MAX_CELLS:
-                raise DataError(
-                    f"has more than {EXCEL_ROWS:,} rows or {MAX_CELLS:,} cells, most of them "
-                    "empty; save the filled part as CSV",
-                    file=path,
-                )
-            if not any(cell_text(value) for value in values if value is not None):
-                continue
-            if places is None:
-                cells = enumerate(map(cell_text, values))
-                places = [place for place, cell in cells if cell.strip()]
-            yield number, [cell_text(values[p]) if p < len(values) else "" for p in places]
-
-
-@contextmanager
-def _reading(path: Path | str) -> Iterator[None]:
-    """Makes whatever openpyxl and zipfile raise for a damaged file a DataError."""
-    try:
-        yield
-    except (LabelgroveError, MemoryError):
-        raise
-    except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise DataError(f"cannot be read as an Excel file: {reason}", file=path) from error
+    for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
+        size += len(values)
+        if number > EXCEL_ROWS or size > MAX_CELLS:
+            raise DataError(
+                f"has more than {EXCEL_ROWS:,} rows or {MAX_CELLS:,} cells, most of them "
+                "empty; save the filled part as CSV",
+                file=path,
+            )
+        if not any(cell_text(value) for value in values if value is not None):
+            continue
+        if places is None:
+            cells = enumerate(map(cell_text, values))
+            places = [place for place, cell in cells if cell.strip()]
+        yield number, [cell_text(values[p]) if p < len(values) else "" for p in places]

@@ -29,7 +29,7 @@ from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.formats import ReadOptions, read_corpus, read_filter_pairs
 from labelgrove.data.inputs import documents_of
-from labelgrove.disk.atomic import write_file
+from labelgrove.disk.atomic import replace_file
 from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import run_status
@@ -98,7 +98,7 @@ class BenchFolder:
             records.append(whose | (record or {}) | published)
             add_gains(records, self.params.baseline)
             lines = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
-            write_file(self.folder / "results.jsonl", lines.encode(), exclusive=False)
+            replace_file(self.folder / "results.jsonl", lines.encode())
         return records
 
     def key(self, row: BenchRow) -> str:
@@ -271,5 +271,5 @@ def read_record(file: Path, key: str) -> Record | None:
 
 def write_record(file: Path, record: Record) -> Record:
     """Writes a record to its file and returns it."""
-    write_file(file, jsonio.dump(record), exclusive=False)
+    replace_file(file, jsonio.dump(record))
     return record

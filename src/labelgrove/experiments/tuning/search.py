@@ -25,7 +25,7 @@ from labelgrove.core.strings import StringTable
 from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import hold_out
-from labelgrove.disk.atomic import unfinished, write_file
+from labelgrove.disk.atomic import PARTIAL, replace_file
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine, engine_for
@@ -139,9 +139,9 @@ def _open_folder(place: Path, identity: Mapping[str, object]) -> None:
             "another folder (--run or --out), or delete this one"
         )
     # A killed process may have left a folder with nothing but the beginning of that file.
-    begun = {unfinished(file).name}
-    if place.exists() and (not place.is_dir() or {p.name for p in place.iterdir()} - begun):
+    foreign = not place.is_dir() or any(p.suffix != PARTIAL for p in place.iterdir())
+    if place.exists() and foreign:
         raise ConfigError(f"{place}: exists and is not a study; choose another folder")
     with storing(place):
         place.mkdir(parents=True, exist_ok=True)
-    write_file(file, jsonio.dump(identity), exclusive=False)
+    replace_file(file, jsonio.dump(identity))

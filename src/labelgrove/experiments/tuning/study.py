@@ -16,7 +16,7 @@ from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.params import Settings, to_toml
 from labelgrove.core.storing import storing
 from labelgrove.data.corpus import Corpus
-from labelgrove.disk.atomic import write_file
+from labelgrove.disk.atomic import replace_file
 from labelgrove.disk.run_folder import RunFolder, run_status
 from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref
@@ -292,8 +292,8 @@ class Study:
             folder=self.folder,
         )
         lines = b"".join(jsonio.dump(vars(trial), indent=None) + b"\n" for trial in trials)
-        write_file(self.file, lines, exclusive=False)
-        write_file(self.folder / "best.toml", result.to_toml().encode(), exclusive=False)
+        replace_file(self.file, lines)
+        replace_file(self.folder / "best.toml", result.to_toml().encode())
         return result
 
     def _importances(self, complete: Sequence[Trial]) -> dict[str, float]:
