@@ -1,4 +1,4 @@
-"""Which features are used of a corpus that has texts and a matrix."""
+"""Which features are used of a corpus that has texts and a matrix; labels as documents."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove import Corpus, Linear, records
+from labelgrove import Corpus, LabelIndex, Linear, records
 from labelgrove.core.callbacks import Reporter
+from labelgrove.core.strings import StringTable
 from labelgrove.data.features import Features
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
-from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods.terms import choose_features, given_matrix, terms_stage, without_matrix
+from labelgrove.errors import ConfigError, DataError, LabelgroveWarning
+from labelgrove.methods.terms import (
+    choose_features,
+    given_matrix,
+    labels_with_words,
+    terms_stage,
+    with_label_documents,
+    without_matrix,
+)
 from labelgrove.text.tfidf import TfidfParams
 from support.small_models import Messages
 
@@ -112,3 +120,61 @@ def test_fields_whose_values_are_all_rare_are_told_of() -> None:
         "fields: values that became terms: by 2, number 0; no value of number is in enough "
         "documents (tfidf.min_df)"
     ]
+
+
+SHOES, LABELS = ["a red shoe", "blue hat"], [["c1"], ["c2"]]
+
+
+def test_each_label_with_words_becomes_a_document():
+    index = LabelIndex(["c1", "c2", "c3"], names=["shoes", "12-34", "été"])
+    corpus = Corpus.from_lists(SHOES, LABELS, index=index)
+    assert labels_with_words(index) == [0, 2]
+    both = with_label_documents(corpus)
+    assert list(both.texts or ()) == [*SHOES, "shoes", "été"]
+    assert both.label_lists() == [["c1"], ["c2"], ["c1"], ["c3"]]
+    assert both.index is index and len(corpus) == 2
+
+
+def test_texts_of_labels_come_before_names_and_tables_stay_tables():
+    index = LabelIndex(["c1", "c2"], names=["shoes", "hats"], texts=["to wear on feet", ""])
+    corpus = Corpus.from_lists(SHOES, LABELS, index=index)
+    stored = Corpus(StringTable.from_strings(SHOES), corpus.labels, index)
+    both = with_label_documents(stored)
+    assert isinstance(both.texts, StringTable)
+    assert list(both.texts) == [*SHOES, "to wear on feet"]
+
+
+def test_linear_learns_words_that_no_document_has():
+    texts, labels = ["red one", "blue one"] * 3, [["sandals"], ["turban"]] * 3
+    plain = Linear().fit(texts, labels)
+    named = Linear(label_texts="names").fit(texts, labels)
+    assert named.predict(["sandals", "turban"], k=1).names() == [["sandals"], ["turban"]]
+    assert len(set(map(tuple, plain.predict(["sandals", "turban"], k=1).names()))) == 1
+    assert named.facts_.documents == 6  # labels are not counted as documents
+    assert Linear.from_config(named.to_config()).label_texts == "names"
+    assert Linear.from_config(plain.to_config()).label_texts is None
+
+
+@pytest.mark.parametrize("names", [None, ["12-34", "2"]])
+def test_names_without_words_teach_nothing_and_it_says_so(names):
+    labels, index = [["17"], ["18"]] * 3, LabelIndex(["17", "18"], names=names)
+    with pytest.warns(LabelgroveWarning, match="no label has a name with letters; give names"):
+        named = Linear(label_texts="names").fit(SHOES * 3, labels, index=index)
+    plain = Linear().fit(SHOES * 3, labels, index=index)
+    found = [model.predict(SHOES, k=2).scores for model in (named, plain)]
+    assert np.array_equal(*found)
+
+
+def test_one_name_with_words_is_enough(recwarn):
+    index = LabelIndex(["17", "18"], names=["shoes", "2"])
+    Linear(label_texts="names").fit(SHOES, [["17"], ["18"]], index=index)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("extra", ["dense", "sample_weight"])
+def test_what_has_no_rows_for_labels_is_refused(extra):
+    given = {"dense": np.ones((2, 3), np.float32), "sample_weight": [1.0, 2.0]}[extra]
+    with pytest.raises(ConfigError, match="label_texts"):
+        Linear(label_texts="names").fit(SHOES, LABELS, **{extra: given})
+    with pytest.raises(ConfigError, match="label_texts: must be one of 'names', 'none'"):
+        Linear(label_texts="both").fit(SHOES, LABELS)

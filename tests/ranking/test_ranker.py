@@ -106,16 +106,6 @@ def test_progress_moves_within_a_level(threads):
     assert {total for _, total in calls} == {1}
 
 
-def test_dense_features_find_planted_labels_as_well_as_sparse_ones():
-    x, y = planted()
-    tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
-    has_label = np.diff(y.indptr) > 0
-    for documents in (x.toarray(), Features(x[:, :90], x.toarray()[:, 90:].astype(np.float16))):
-        ranker = train_ranker(documents, y, tree, RankerParams(C=10.0, negatives="tfn+man"))
-        first = ranker.search(documents, k=1)[0][:, 0]
-        assert y.toarray()[np.arange(len(first)), first][has_label].mean() > 0.95
-
-
 def hybrid(seed=0, documents=40, terms=9, width=5):
     """Sparse and dense features, labels, and weights like those of a network's output layer."""
     rng = np.random.default_rng(seed)

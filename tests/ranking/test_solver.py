@@ -11,7 +11,6 @@ from labelgrove.core.scratch import ColumnLists
 from labelgrove.data.features import Features, as_features
 from labelgrove.errors import DataError
 from labelgrove.ranking.solver import LevelTask, RankerParams, Start, row_lists, solve_level
-from labelgrove.ranking.weights import ChunkedWeights
 from reference.solver import level_weights, primal_objective, solve
 from support.limits import check_settings
 from support.threads import on_threads
@@ -174,14 +173,6 @@ def several_clusters(seed):
     }
 
 
-def test_bits_do_not_depend_on_threads_or_blocks():
-    x, level = several_clusters(0)
-    one = on_threads(1, solve_lists, x, **level, params=RankerParams())
-    four = on_threads(4, solve_lists, x, **level, params=RankerParams())
-    for name, array in one.arrays().items():
-        assert np.array_equal(array, four.arrays()[name]), name
-
-
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
 @pytest.mark.parametrize(("columns", "dense"), [(12, 0), (12, 5), (300, 150)])
 def test_bits_do_not_depend_on_threads_that_share_a_cluster(loss, columns, dense):
@@ -190,15 +181,6 @@ def test_bits_do_not_depend_on_threads_that_share_a_cluster(loss, columns, dense
     three, _ = on_threads(3, one_cluster, x, y, RankerParams(loss=loss), dense=dense)
     for name, array in one.arrays().items():
         assert np.array_equal(array, three.arrays()[name]), name
-
-
-def test_joined_parts_equal_the_whole():
-    x, level = several_clusters(1)
-    whole = solve_lists(x, **level, params=RankerParams())
-    parts = [whole.chunks(a, b, level["children"], width=0) for a, b in ((0, 1), (1, 3))]
-    joined = ChunkedWeights.concat(parts)
-    for name, array in whole.arrays().items():
-        assert np.array_equal(array, joined.arrays()[name]), name
 
 
 def test_bad_lists_and_too_wide_clusters_are_refused():
@@ -346,27 +328,6 @@ def test_labels_may_have_negatives_of_their_own(seed, loss):
             )
         else:
             np.testing.assert_allclose(found, solve(rows, signs, costs, loss), atol=5e-3)
-
-
-@given(seed=st.integers(0, 1000))
-@settings(max_examples=8)
-def test_negatives_of_different_weights_reach_the_optimum(seed):
-    x, y = random_problem(seed, labels=5)
-    rows, children = len(x), np.array([0, 5], np.int64)
-    counted = np.random.default_rng(seed).choice([1.0, 0.5, 0.25, 0.0], rows).astype(np.float32)
-    level = solve_lists(
-        as_csr(x),
-        instances=ColumnLists(np.array([0, rows]), np.arange(rows, dtype=np.int32), counted),
-        positives=row_lists(as_csr(y)),
-        children=children,
-        params=RankerParams(**EXACT),
-    )
-    found = level_weights(level, children, 12, 0)
-    for label in range(5):
-        costs = np.where(y[:, label] > 0, 1.0, counted)
-        features = np.hstack([x, np.ones((rows, 1))]).astype(np.float64)
-        expected = solve(features, 2 * y[:, label] - 1, costs, "squared_hinge")
-        np.testing.assert_allclose(found[label], expected[:-1], atol=5e-3)
 
 
 def test_defaults_and_limits():

@@ -2,7 +2,6 @@
 
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -183,16 +182,6 @@ def test_same_bits_for_any_number_of_threads(analyzer):
             arrays = [rows.indptr, rows.indices, rows.data, *(state[k] for k in sorted(state))]
             results.append([array.tobytes() for array in arrays])
     assert all(result == results[0] for result in results)
-
-
-def test_transform_from_many_threads_at_once():
-    texts = many_texts(300)
-    tfidf = Tfidf(n_jobs=2).fit(texts)
-    expected = tfidf.transform(texts)
-    with ThreadPoolExecutor(8) as pool:
-        for rows in pool.map(lambda _: tfidf.transform(texts), range(24)):
-            assert rows.data.tobytes() == expected.data.tobytes()
-            assert rows.indices.tobytes() == expected.indices.tobytes()
 
 
 def test_tables_iterables_and_many_batches_give_the_same_rows(tmp_path):

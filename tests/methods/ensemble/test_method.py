@@ -1,4 +1,4 @@
-"""Ensembles of quick linear models, and one with a tiny network."""
+"""Ensembles of quick linear models, trained here or by workers of an engine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import labelgrove
 from labelgrove import (
+    Auto,
     Corpus,
     Ensemble,
     LabelIndex,
@@ -21,13 +22,16 @@ from labelgrove import (
     SearchParams,
     TfidfParams,
 )
+from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.engines import Engine
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
 from labelgrove.evaluation.merging import merge
 from labelgrove.methods import create
 from labelgrove.text.tfidf import Tfidf
 from support.forging import forge_manifest
 from support.run_logs import computed
+from support.sharding import assert_same_bits
 from support.small_models import Messages, planted, same
 
 SYLLABLES = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
@@ -181,18 +185,6 @@ def test_an_ensemble_that_learnt_a_rule_and_weights_predicts_as_before(tmp_path:
     assert same(loaded.predict(texts, k=4), expected)
 
 
-def test_what_members_have_in_common_is_made_once(tmp_path: Path) -> None:
-    texts, labels = planted()
-    members = [Linear(ranker=RankerParams(C=c)) for c in (0.5, 1.0, 2.0)]
-    with RunFolder(tmp_path / "run") as run:
-        model = Ensemble(members).fit(texts, labels, run=run)
-        assert Counter(computed(run.path)) == {"tfidf": 1, "tree": 1, "ranker": 3}
-        again = Ensemble([*members, Linear(tfidf=SYLLABLES)]).fit(texts, labels, run=run)
-        assert Counter(computed(run.path)) == {"tfidf": 2, "tree": 2, "ranker": 4}
-    assert len(again.members_) == 4
-    assert list(model.timings_)[:2] == ["1 linear: tfidf", "1 linear: tree"]
-
-
 def test_members_share_without_a_run_folder_too(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = []
     original = Tfidf.fit_transform
@@ -287,3 +279,61 @@ def test_a_member_outside_the_folder_is_refused(tmp_path: Path) -> None:
     forge_manifest(tmp_path / "model", {"files": listed})
     with pytest.raises(ModelFormatError, match="link to outside the folder"):
         labelgrove.load(tmp_path / "model")
+
+
+class Counting(Engine):
+    """An engine that notes what it was asked for."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.ended = 0
+
+    def call(self, function: Any, *arguments: Any, gpu: bool = False) -> Any:
+        self.called.append(arguments[0].method)
+        return super().call(function, *arguments, gpu=gpu)
+
+    def cancel(self, refs: Any) -> None:
+        self.ended += len(refs)
+
+
+def three() -> Ensemble:
+    syllables = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
+    return Ensemble([Linear(), Linear(tfidf=syllables), Linear(random_state=1)], rule="learnt")
+
+
+def test_members_are_those_of_one_process(tmp_path: Path) -> None:
+    texts, labels = planted()
+    engine, messages = Counting(), Messages()
+    with RunFolder(tmp_path / "run") as run:
+        model = three().fit(texts, labels, run=run, engine=engine, callbacks=[messages])
+    assert_same_bits(three().fit(texts, labels), model)
+    assert engine.called == ["linear"] * 3 and engine.ended == 0
+    shared = {"tfidf": 2, "tree": 3, "ranker": 3}  # three members share tf-idf
+    assert Counter(computed(tmp_path / "run")) == shared
+    assert not model.timings_["1 linear: ranker"].reused  # the worker's time, not that of reading
+    assert any(message.startswith("held-out P@1/3/5") for message in messages)
+
+
+def test_an_error_of_a_member_is_that_of_one_process() -> None:
+    texts, labels = planted()
+    members = [Linear(), Linear(n_trees=0), Linear(random_state=1)]
+    with pytest.raises(ConfigError) as one:
+        Ensemble(members).fit(texts, labels)
+    engine = Counting()
+    with pytest.raises(ConfigError) as many:
+        Ensemble(members).fit(texts, labels, engine=engine)
+    assert str(one.value) == str(many.value)
+    assert engine.ended == 1  # the third member is not needed any more
+
+
+@pytest.mark.slow
+def test_auto_tries_and_keeps_the_same() -> None:
+    corpus = shop_corpus(400, labels=30)
+    settings: dict[str, Any] = {"budget": "1h"}
+    engine = Counting()
+    one, many = Auto(**settings).fit(corpus), Auto(**settings).fit(corpus, engine=engine)
+    assert one.tried_ == many.tried_
+    assert_same_bits(one.chosen_, many.chosen_)
+    # Trees, names, the matcher, and with a budget a memory and three more linear models.
+    first = ["linear", "linear", "matcher", "neighbours", "linear", "linear"]
+    assert engine.called[:6] == first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,6 @@ from scipy import sparse
 
 from labelgrove import (
     Corpus,
-    LabelIndex,
     Linear,
     Neighbours,
     SearchParams,
@@ -189,15 +187,6 @@ def test_a_calibrated_model_tells_its_probability_besides() -> None:
     assert why.score == plain.score
 
 
-def test_an_explanation_is_json() -> None:
-    why = explain(fitted(), TEXT, "colour red")
-    made = json.loads(json.dumps(why.to_dict()))
-    assert made["name"] == "colour red" and made["score_kind"] == "product"
-    assert made["reasons"][0]["spans"] == [[10, 13], [27, 30]]
-    assert made["paths"][0]["steps"][0]["bias"] == why.paths[0].steps[0].bias
-    assert made["highlights"][0] == list(why.highlights()[0])
-
-
 def test_nearest_documents_bear_the_label_and_are_like_the_text() -> None:
     texts, labels = planted(80)
     corpus = Corpus.from_lists(texts, labels, ids=[f"d{n}" for n in range(80)])
@@ -225,18 +214,6 @@ def test_a_bounded_search_reads_some_documents_of_the_label(
     for bounded, number in ((False, 3), (True, 2)):
         near = explain(model, "a red coat", "r", corpus=corpus, bounded=bounded).neighbours
         assert len(near) == number and all(n.document < number for n in near)
-
-
-def test_ids_and_names_both_name_a_label() -> None:
-    texts, labels = planted(40)
-    ids = sorted({label for row in labels for label in row})
-    index = LabelIndex(ids, names=[f"{label} things" for label in ids])
-    model = Linear().fit(texts, labels, index=index)
-    assert explain(model, TEXT, "colour red") == explain(model, TEXT, "colour red things")
-    assert (explain(model, TEXT, "colour red").id, explain(model, TEXT, "colour red").name) == (
-        "colour red",
-        "colour red things",
-    )
 
 
 def test_what_cannot_be_explained_is_refused_with_a_sentence() -> None:

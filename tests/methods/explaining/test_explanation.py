@@ -16,7 +16,7 @@ from labelgrove.methods.explaining.explanation import (
     shortened,
     strongest,
 )
-from labelgrove.methods.explaining.rankers import most_frequent, probability, weighted
+from labelgrove.methods.explaining.rankers import most_frequent, weighted
 
 
 def test_the_strongest_reasons_come_first_whatever_their_sign() -> None:
@@ -56,12 +56,6 @@ def test_highlights_are_pieces_between_the_ends_of_spans() -> None:
 def test_steps_that_every_text_reaches_have_no_weight() -> None:
     steps = [Step(1, 0, 2, 3.0, bias=2.0), Step(2, 0, 9, 1.0, bias=0.0)]
     assert [step.weight for step in weighted(steps, "l3-hinge")] == [0.0, 1.0]
-
-
-def test_probabilities_of_margins() -> None:
-    assert probability(1.5, "l4-hinge") == 1.0
-    assert probability(0.0, "sigmoid") == 0.5
-    assert probability(2.0, "noop") is None
 
 
 def test_examples_are_the_most_frequent_labels() -> None:

@@ -116,11 +116,6 @@ def test_a_record_may_be_cut_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         assert step.total == pytest.approx(step.margin, abs=1e-6)
 
 
-def test_words_without_weight_are_said_to_be_no_reason() -> None:
-    why = explain(fitted("neighbours"), "zzz qqq", "colour red")
-    assert why.reasons == () and why.notes
-
-
 def test_probabilities_count_by_their_odds() -> None:
     step, _ = scored("red hat", {"red": 0.5, "hat": 0.5}, "product")
     sure = -np.log(NEAREST)
@@ -161,14 +156,12 @@ def test_fields_and_given_rows_are_read_with_every_text() -> None:
     }
 
 
-def test_features_and_nearest_documents() -> None:
+def test_features() -> None:
     matrix = np.eye(3, dtype=np.float32)
     with pytest.raises(DataError, match="this method reads text"):
         explain(Neighbours().fit(matrix, [["a"], ["b"], ["c"]]), matrix[[1]], "b")
     texts, labels = planted()
     corpus = Corpus.from_lists(texts, labels)
-    near = explain(fitted("matcher"), TEXT, "colour red", corpus=corpus).neighbours
-    assert len(near) == 3 and all("colour red" in labels[one.document] for one in near)
     with pytest.raises(DataError, match="cannot use dense="):
         explain(fitted("matcher"), TEXT, "colour red", dense=[1.0])
     given = labelgrove.Documents(texts, labelgrove.Features(corpus.labels))

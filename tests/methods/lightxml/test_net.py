@@ -196,13 +196,6 @@ def test_the_output_layer_gives_the_predicted_scores():
     np.testing.assert_allclose(torch.tensor(logits).sigmoid().gather(1, columns), scores, rtol=1e-4)
 
 
-@pytest.mark.parametrize("tree", [None, LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])])
-def test_the_text_is_as_wide_as_what_the_output_layer_reads(tree):
-    net = LightXmlNet(4, 3, tree, LightXmlParams(layers=2, bottleneck=3))
-    states = [torch.ones(1, 4)] * 2
-    assert net.text_width == net.output_layer()[0].shape[1] == net.text(states).shape[1]
-
-
 def test_dropout_is_for_training_only():
     net, _, rows, states = light_problem(9, dropout=0.5)
     positives = RaggedLabels.from_rows(rows)

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import labelgrove
 from labelgrove import Corpus, Linear, SearchParams, TreeParams
 from labelgrove.data.features import Features
-from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
 from support.blocks import KINDS, as_blocks
 
@@ -73,22 +71,6 @@ def test_layouts_of_the_same_features_predict_alike() -> None:
         np.testing.assert_allclose(other.scores[:, 0], found[0].scores[:, 0], atol=0.1)
 
 
-def test_a_model_with_one_block_takes_either_kind_of_matrix() -> None:
-    train, group = planted(300)
-    test, _ = planted(50, seed=1)
-    for fitted, others in (
-        (train, [sparse.csr_array(test), Features(dense=test), Features(sparse=test)]),
-        (sparse.csr_array(train), [test, Features(dense=test)]),
-    ):
-        model = Linear(tree=TREE).fit(fitted, labels_of(group))
-        expected = model.predict(type(fitted)(test) if sparse.issparse(fitted) else test, k=3)
-        for given in others:
-            assert np.array_equal(model.predict(given, k=3).columns, expected.columns)
-        with pytest.raises(DataError, match=r"fitted on features with \d+ sparse and \d+ dense"):
-            model.predict(test[:, :5], k=1)
-        pytest.raises(DataError, model.predict, ["text"], k=1).match("texts")
-
-
 def text_corpus(rows: int, seed: int = 0) -> tuple[list[str], Any, Any]:
     """The group's parity stands in the text, the group itself only in the dense rows."""
     dense, group = planted(rows, seed)
@@ -114,37 +96,6 @@ def test_embeddings_beside_texts(tmp_path: Any) -> None:
     assert scores[expected == 3].mean() > scores[expected != 3].mean()
     model.save(tmp_path / "m")
     assert hits(labelgrove.load(tmp_path / "m"), test, expected, dense=test_dense) > 0.95
-
-
-def test_thread_count_and_batch_change_nothing() -> None:
-    texts, dense, group = text_corpus(200)
-    one, three = (
-        Linear(tree=TREE, n_jobs=n).fit(texts, labels_of(group), dense=dense) for n in (1, 3)
-    )
-    first, second = (m.predict(texts, k=4, dense=dense) for m in (one, three))
-    assert first.scores.tobytes() == second.scores.tobytes()
-    single = one.predict(texts[7:8], k=4, dense=dense[7:8])
-    assert single.scores.tobytes() == first.scores[7:8].tobytes()
-
-
-def test_stages_notice_the_dense_block(tmp_path: Any) -> None:
-    texts, dense, group = text_corpus(60)
-
-    def made(run: RunFolder) -> list[str]:
-        return sorted(stage.name for stage in run.status().stages)
-
-    with RunFolder(tmp_path / "run") as run:
-        first = Linear(tree=TREE).fit(texts, labels_of(group), dense=dense, run=run)
-        again = Linear(tree=TREE).fit(texts, labels_of(group), dense=dense.copy(), run=run)
-        assert made(run) == ["ranker", "tfidf", "tree"]
-        assert again.rankers()[0].tree == first.rankers()[0].tree
-        other = dense.copy()
-        other[3, 4] += 1
-        Linear(tree=TREE).fit(texts, labels_of(group), dense=other, run=run)
-        Linear(tree=TREE, dense_norm=None).fit(texts, labels_of(group), dense=other, run=run)
-        assert made(run).count("ranker") == made(run).count("tree") == 3
-        Linear(tree=TREE).fit(dense, labels_of(group), run=run)
-        assert made(run).count("ranker") == 4
 
 
 def test_wrong_dense_blocks_are_refused() -> None:

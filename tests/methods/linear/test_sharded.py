@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from labelgrove import Linear, read_corpus
 from labelgrove.core.callbacks import Event
-from labelgrove.data.features import Features
 from labelgrove.data.formats import ReadOptions, ReadReport
 from labelgrove.data.formats.shards import read_shards
 from labelgrove.disk.run_folder import RunFolder
@@ -38,22 +35,7 @@ def test_shards_give_the_same_bits(name: str, corpora: tuple[Path, Path]) -> Non
     assert_same_bits(expected, made(name).fit(read_corpus(whole), engine=Workers()))
 
 
-def test_dense_and_given_features_give_the_same_bits(corpora: tuple[Path, Path]) -> None:
-    corpus = read_corpus(corpora[0])
-    dense = np.random.default_rng(1).normal(size=(len(corpus), 4)).astype(np.float32)
-    weights = np.arange(len(corpus)) % 3
-    given: dict[str, Any] = {"sample_weight": weights}
-    expected = Linear().fit(corpus, dense=dense, **given)
-    assert_same_bits(expected, Linear().fit(corpus, dense=dense, engine="local", **given))
-    features, labels = Features(dense=dense), corpus.labels
-    alone = Linear().fit(features, labels, engine=Workers())
-    assert_same_bits(Linear().fit(features, labels), alone)
-
-
-def test_shards_are_read_by_workers(corpora: tuple[Path, Path], tmp_path: Path) -> None:
-    whole, shards = corpora
-    model = made("linear").fit(read_shards(Workers(), shards))
-    assert_same_bits(made("linear").fit(read_corpus(whole)), model)
+def test_a_bad_line_of_a_shard_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "red shoe", "labels": ["x"]}\n{"text"\n')
     with pytest.raises(DataError, match=r"/a\.jsonl, line 2: not valid JSON"):
         read_shards(Workers(), tmp_path)

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import labelgrove
+from labelgrove import Corpus, Neighbours
 from labelgrove.core.arrays import as_csr, csr_parts
 from labelgrove.core.part import Part
+from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.neighbours import memory as module
 from labelgrove.methods.neighbours.memory import (
@@ -190,3 +193,32 @@ def test_a_state_whose_parts_do_not_fit_is_refused(
     memory.check_fits(LABELS, 7)
     pytest.raises(ValueError, memory.check_fits, LABELS, 8).match("vectors of 7 for states of 8")
     pytest.raises(ValueError, memory.check_fits, 9, 7).match("do not fit the 9 of the index")
+
+
+CLOTHES = ["red shoes", "red boots", "red hat", "green hat", "a violet umbrella"]
+
+
+OWN = [["shoes", "red"], ["shoes", "red"], ["hats", "red"], ["hats"], ["umbrellas"]]
+
+
+def test_a_label_with_one_document_is_found() -> None:
+    model = Neighbours().fit(CLOTHES, OWN)
+    found = model.predict(["an umbrella"], k=1)
+    assert found.names() == [["umbrellas"]]
+    assert found.scores[0, 0] > 0.5
+
+
+def test_settings_are_checked() -> None:
+    for wrong in ({"neighbours": 0}, {"power": -1.0}, {"rarity": 2.0}, {"prior": 0.0}):
+        with pytest.raises(ConfigError, match=f"voting.{next(iter(wrong))}"):
+            Neighbours(voting=VotingParams(**wrong)).fit(CLOTHES, OWN)
+
+
+def test_dense_rows_beside_others_are_refused() -> None:
+    rows = np.ones((5, 2), np.float32)
+    corpus = Corpus.from_lists(CLOTHES, OWN).with_dense(rows)
+    with pytest.raises(UnsupportedError, match=r"Leave it out, or train linear"):
+        Neighbours().fit(corpus)
+    both = labelgrove.Features(sparse.csr_array(rows), rows)
+    with pytest.raises(UnsupportedError, match=r"Leave it out, or train linear"):
+        Neighbours().fit(both, OWN)

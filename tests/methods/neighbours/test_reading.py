@@ -12,8 +12,7 @@ pytest.importorskip("torch")
 import torch
 
 import labelgrove
-from labelgrove import Ensemble, Linear, Neighbours
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove import Neighbours
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.methods.lightxml.method import LightXML
 from labelgrove.methods.neighbours.memory import VotingParams
@@ -78,16 +77,6 @@ def test_scores_are_those_of_the_slow_reference(encoder: EncoderParams) -> None:
     )
 
 
-def test_both_is_the_mean_of_both(encoder: EncoderParams) -> None:
-    names = ["shoes", "red", "blue"]
-    words, vectors, both = (
-        fitted(encoder, kind, encoder_share=0.3).score_labels(NEW, names)
-        for kind in ("tfidf", "encoder", "both")
-    )
-    np.testing.assert_allclose(both, 0.7 * words + 0.3 * vectors, rtol=1e-5)
-    assert np.abs(words - vectors).max() > 0.05
-
-
 def test_a_loaded_model_maps_its_vectors(encoder: EncoderParams, tmp_path: Path) -> None:
     model = fitted(encoder, "both")
     model.save(tmp_path / "model")
@@ -105,26 +94,6 @@ def test_how_an_encoder_reads_is_derived_and_saved(encoder: EncoderParams, tmp_p
     assert model.trained_config()["encoder"]["max_tokens"] == model.reader_.encoder.max_tokens
     assert [params.encoder for params in model.encoders()] == [encoder.encoder]
     assert Neighbours().encoders() == []
-
-
-@pytest.mark.slow
-def test_a_run_folder_keeps_vectors_and_an_ensemble_shares_them(
-    encoder: EncoderParams, tmp_path: Path
-) -> None:
-    with RunFolder(tmp_path / "run") as run:
-        first = fitted_in(run, encoder)
-        again = fitted_in(run, encoder)
-    assert not first.timings_["neighbour-vectors"].reused
-    assert again.timings_["neighbour-vectors"].reused
-    members = [Linear(), Neighbours(vectors="both", encoder=encoder)]
-    ensemble = Ensemble(members, rule="mean").fit(TEXTS * 5, LABELS * 5)
-    ensemble.save(tmp_path / "model")
-    names = labelgrove.load(tmp_path / "model").predict(NEW, k=2).names()
-    assert names == ensemble.predict(NEW, k=2).names()
-
-
-def fitted_in(run: RunFolder, encoder: EncoderParams) -> Neighbours:
-    return Neighbours(vectors="encoder", encoder=encoder).fit(TEXTS, LABELS, run=run)
 
 
 def test_what_does_not_fit_is_refused(encoder: EncoderParams) -> None:

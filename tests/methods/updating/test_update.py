@@ -21,16 +21,12 @@ from labelgrove import (
     TreeParams,
     evaluate,
 )
-from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import DataError, NotFittedError, UnsupportedError
 from labelgrove.evaluation.merge_weights import frequency_bins
 from labelgrove.methods.explaining.explain import explain_best
 from labelgrove.methods.updating import report
 from labelgrove.methods.updating.report import (
-    Growth,
     GrowthParams,
-    extended_index,
-    grown_facts,
     rebuild_reasons,
 )
 from labelgrove.ranking import growing
@@ -98,20 +94,6 @@ def test_costs_by_propensity_count_old_and_new_documents(
     for labels, documents in calls:
         assert documents == 190 and labels.sum() == 380
         assert np.array_equal(labels, model.facts_.frequencies)
-
-
-def test_labels_elsewhere_keep_their_scores_bit_by_bit(model: Linear) -> None:
-    tree = model.rankers()[0].tree
-    clusters = tree.parents[-1][tree.leaf_positions]
-    before = scores(model, list(model.index_.ids))
-    model.update(*NEW, params=GrowthParams(retrain="new"))
-    after = scores(model, list(model.index_.ids))
-    grown = model.rankers()[0].tree
-    touched = grown.parents[-1][grown.leaf_positions[-2:]]
-    elsewhere = ~np.isin(clusters, touched)
-    assert elsewhere.any()
-    assert np.array_equal(before[:, elsewhere], after[:, :-2][:, elsewhere])
-    assert np.allclose(before, after[:, :-2], rtol=1e-4, atol=1e-6)
 
 
 def test_a_label_without_documents_is_found_by_its_own_text(model: Linear) -> None:
@@ -360,19 +342,3 @@ def test_reasons_name_the_limit() -> None:
     assert reasons == ("50.0 % more labels than were trained together (max_added 20.0 %)",)
     at_limits = {"added": 0.2, "leaf": 400, "leaf_size": 100}
     assert rebuild_reasons(GrowthParams(), **at_limits) == ()  # type: ignore[arg-type]
-
-
-def test_json_has_lists_and_the_verdict() -> None:
-    plain = Growth(added=("a",), documents=2, reasons=("why",)).to_json()
-    names = ["added", "retrained", "documents"]
-    assert list(plain) == [*names, "rebuild_due", "reasons", "notes"]
-    assert plain["added"] == ["a"] and plain["rebuild_due"] is True and plain["notes"] == []
-
-
-def test_index_and_facts_grow_at_the_end() -> None:
-    index = extended_index(LabelIndex(["a"]), ["b"], names=["bees"])
-    assert index.names == ["a", "bees"] and index.ids == ["a", "b"]
-    new = Corpus.from_lists(["x"], [["c"]], index=LabelIndex("abc"))
-    facts = grown_facts(TrainingFacts(2, np.array([1, 2]), True), new.index, new)
-    assert facts.frequencies.tolist() == [1, 2, 1]
-    assert facts.documents == 3 and facts.grown == 1

@@ -15,7 +15,7 @@ from labelgrove.core.callbacks import Reporter  # noqa: E402
 from labelgrove.core.part import Part  # noqa: E402
 from labelgrove.disk.run_folder import RunFolder, run_status  # noqa: E402
 from labelgrove.disk.tensors import read_tensors  # noqa: E402
-from labelgrove.errors import ConfigError, DataError, ModelFormatError  # noqa: E402
+from labelgrove.errors import ConfigError, DataError  # noqa: E402
 from labelgrove.nn.heads.rows import RowTable  # noqa: E402
 from labelgrove.nn.training.loop import LoopParams, Task, train  # noqa: E402
 from support import toy_training  # noqa: E402
@@ -187,15 +187,6 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
     assert run(resumed, params, folder=tmp_path, reporter=reporter).resumed_from == 3
     assert "train: continues after 3 of 24 updates" in messages
     assert_same_bits(whole, resumed)
-
-
-def test_a_checkpoint_of_another_model_is_refused(tmp_path):
-    params = replace(PARAMS, max_steps=1)
-    run(Model(), params, folder=tmp_path)
-    other = Model()
-    other.more = torch.nn.Linear(2, 2)
-    with pytest.raises((ConfigError, ModelFormatError), match="model"):
-        run(other, params, folder=tmp_path)
 
 
 def test_gradients_are_clipped():
