@@ -130,7 +130,7 @@ class Auto(Model):
                     else:
                         trials.skip(NETWORK, why)
                         if not given:
-                            search.add_names_and_trees(learnt_from)
+                            search.add_trees(learnt_from)
                             if not corpus.width:
                                 search.join_linear(learnt_from)
                     search.give_back(corpus, given)
@@ -211,7 +211,7 @@ class Auto(Model):
         network, why = self._network(corpus)
         plain = type(self)(**self.get_params(deep=False))  # a fitted one says how it was trained
         if network is None:
-            what = f"linear, then label names, {TREES} trees and a matcher"
+            what = f"linear, then {TREES} trees and a matcher"
             plain.derived_ = {"method": (what, f"without {NETWORK}: {why}")}
             plain.derived_ |= self._linear().resolve_defaults(corpus).derived_
             plain.planned_ = self._planned(corpus, None)

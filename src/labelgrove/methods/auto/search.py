@@ -185,11 +185,7 @@ def planned_steps(
                 PlanStep(f"join {name}", validation, merged=2),
             ]
         else:
-            several: tuple[Model, ...] = (trees[1],)
-            if matching:
-                steps.append(PlanStep("label names", learnt, (make_linear(label_texts="names"),)))
-                several += (make_linear(n_trees=TREES, label_texts="names"),)
-            steps.append(PlanStep(f"{TREES} trees", learnt, several))
+            steps.append(PlanStep(f"{TREES} trees", learnt, (trees[1],)))
         again.append(PlanStep("linear again, on all documents", whole, tuple(trees)))
         merged = 2 if network is None else 3
         for model in matching:
@@ -216,25 +212,14 @@ class MemberSearch:
     n_jobs: int | None
     goes_on: bool
 
-    def add_names_and_trees(self, learnt_from: Corpus) -> None:
-        """Tries the names of labels as documents, then several trees of what is better."""
-        trials, settings = self.trials, dict[str, Any]()
-        one, several = trials.first_seconds, f"linear with {TREES} trees"
-        # What is kept is trained once more, on all documents.
-        cost_of_names, cost_of_trees = TWICE * one, (TREES - 1 + TREES) * one
-        named = self.make_linear(label_texts="names")
-        has_names = learnt_from.features is None and labels_with_words(learnt_from.index)
-        if has_names:
-            trials.begin(named, learnt_from, cost_of_names)
-        trials.begin(self.make_linear(n_trees=TREES), learnt_from, cost_of_trees)
-        name = "linear with label names"
-        if has_names and trials.affords(name, cost_of_names):
-            trial = trials.judge(name, *trials.fit(name, named, learnt_from))
-            if trials.best is trial:
-                settings["label_texts"], several = "names", f"{several} and label names"
-        if trials.affords(several, cost_of_trees):  # the first tree is there already
-            trees = self.make_linear(n_trees=TREES, **settings)
-            trials.judge(several, *trials.fit(several, trees, learnt_from), noise=SURELY)
+    def add_trees(self, learnt_from: Corpus) -> None:
+        """Tries several trees; what is kept is trained once more, on all documents."""
+        name, several = f"linear with {TREES} trees", self.make_linear(n_trees=TREES)
+        seconds = (TREES - 1 + TREES) * self.trials.first_seconds  # the first tree is there already
+        self.trials.begin(several, learnt_from, seconds)
+        if self.trials.affords(name, seconds):
+            fitted = self.trials.fit(name, several, learnt_from)
+            self.trials.judge(name, *fitted, noise=SURELY)
 
     def join(self, network: Model, corpus: Corpus, learnt_from: Corpus) -> None:
         """Trains the network in the time left and joins it with linear, a matcher, perhaps more."""
