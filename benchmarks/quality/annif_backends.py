@@ -26,13 +26,14 @@ from benchmarks.common import Part, arguments, read_part, report
 
 PROJECTS = {
     "omikuji bonsai": "backend=omikuji\ncluster_balanced=False\ncluster_k=100\nmax_depth=3",
-    "labelgrove": "backend=labelgrove",
-    "labelgrove auto": "backend=labelgrove\nmethod=auto",
-    "labelgrove, no names": "backend=labelgrove\nlabel_texts=none",
-    "labelgrove, 1 tree": "backend=labelgrove\nlabel_texts=none\nn_trees=1",
+    "labelgrove": "backend=labelgrove",  # auto, by its own words
+    "labelgrove linear": "backend=labelgrove\nmethod=linear",
+    "labelgrove linear, no names": "backend=labelgrove\nmethod=linear\nlabel_texts=none",
+    "labelgrove linear, 1 tree": "backend=labelgrove\nmethod=linear\nlabel_texts=none\nn_trees=1",
     "labelgrove bonsai": "backend=labelgrove\nmethod=bonsai",
-    "labelgrove, own words": "backend=labelgrove",  # the only one without the analyzer
+    "labelgrove linear, own words": "backend=labelgrove\nmethod=linear",
 }
+OWN_WORDS = ("labelgrove", "labelgrove linear, own words")  # without the analyzer
 METRICS = ("F1@5", "NDCG", "Precision@1", "Precision@5")
 LIMIT = 20
 
@@ -40,7 +41,7 @@ LIMIT = 20
 def main() -> None:
     parser = arguments(__doc__ or "", corpus="tibkat")
     parser.add_argument("--annif", default="annif", help="the command, of any environment")
-    parser.add_argument("--analyzer", default="simple", help="Annif's analyzer, for all but one")
+    parser.add_argument("--analyzer", default="simple", help="Annif's analyzer, for all but two")
     parser.add_argument("--language", default="de", help="of the vocabulary")
     parser.add_argument("--projects", help=f"only these of {'; '.join(PROJECTS)}")
     options = parser.parse_args()
@@ -100,7 +101,7 @@ def write_projects(file: Path, analyzer: str, language: str) -> None:
     for name, settings in PROJECTS.items():
         lines = [f"[{identity(name)}]", f"name={name}", f"language={language}", "vocab=subjects"]
         lines += [settings, f"limit={LIMIT}"]
-        if not name.endswith("own words"):
+        if name not in OWN_WORDS:
             lines.append(f"analyzer={analyzer}")
         sections.append("\n".join(lines) + "\n")
     file.write_text("\n".join(sections), encoding="utf-8")

@@ -19,7 +19,6 @@ from labelgrove.data.formats import ReadOptions, ReadReport
 from labelgrove.data.formats.labels import LabelRow
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 from labelgrove.exchange.annif import (
-    USUAL,
     AnnifProject,
     Vocabulary,
     corpus_paths,
@@ -165,7 +164,7 @@ def test_our_backend_brings_its_corpus_and_settings(annif: Path) -> None:
     (saved / "corpus.jsonl").write_text(json.dumps({"text": "a cat", "labels": [CATS]}) + "\n")
     imported("own.cfg")
     assert documents() == [{"text": "a cat", "labels": [CATS]}]
-    assert read_toml("out/settings.toml") == {**USUAL, "ranker": {"C": 2}}
+    assert read_toml("out/settings.toml") == {"method": "auto", "device": "cpu", "ranker": {"C": 2}}
     tables = {"backend": "labelgrove", "method": "bonsai", "ranker": {"C": 2}, "n_trees": 1}
     settings, _ = settings_of(AnnifProject("own", tables, Path("projects.toml")))
     assert settings == {"method": "bonsai", "ranker": {"C": 2}, "n_trees": 1}

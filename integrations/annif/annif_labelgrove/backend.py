@@ -34,7 +34,7 @@ ONLY_ORDER = ("rank", "round-robin")
 
 
 class LabelgroveBackend(AnnifLearningBackend):
-    """Any method of labelgrove: the ``method`` of the project's section, or three linear trees."""
+    """Any method of labelgrove: the ``method`` of the project's section, or what auto chooses."""
 
     name = "labelgrove"
 

@@ -10,7 +10,7 @@ from annif.util import boolean
 
 from labelgrove.core.params import merge_settings, overridden, read_toml
 from labelgrove.errors import ConfigError
-from labelgrove.exchange.annif import USUAL
+from labelgrove.exchange.annif import usual_settings
 from labelgrove.methods import create
 
 # Keys that Annif itself reads; the other keys of a section belong to the method.
@@ -52,14 +52,13 @@ class Settings:
         calibrate = own.pop("calibrate", 0.0)
         keep = boolean(own.pop("keep_training_data", False))
         file = own.pop("config", None)
-        usual = USUAL if method in (None, "linear") else {}
-        config = read_toml(file) if file else dict(usual)
-        method = str(method or config.pop("method", "linear"))
+        config = read_toml(file) if file else usual_settings(section)
+        name = str(method or config.pop("method", "linear"))
         config.pop("method", None)
         tables = {key: value for key, value in own.items() if isinstance(value, Mapping)}
         plain = [f"{key}={_text(value)}" for key, value in own.items() if key not in tables]
         return cls(
-            method,
+            name,
             merge_settings(overridden(config, tables), plain),
             calibrate=_share("calibrate", calibrate),
             keep_training_data=keep,

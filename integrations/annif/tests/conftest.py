@@ -31,6 +31,7 @@ name=Linear
 language=en
 vocab=things
 backend=labelgrove
+method=linear
 transform=limit(5000)
 ranker.C=2
 tfidf.ngram_range=[1, 2]

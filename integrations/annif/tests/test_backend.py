@@ -138,6 +138,13 @@ def test_what_auto_chose_reads_texts_as_it_learnt_them(bench: Workbench) -> None
     assert scores[:2] == pytest.approx(model.predict([CATS], k=2).scores[0], abs=1e-4)
 
 
+def test_without_a_method_or_an_analyzer_auto_chooses(bench: Workbench) -> None:
+    bench.run("train", "without-tea", "train.tsv")
+    tried = [trial["name"] for trial in labelgrove.load(bench.model("without-tea")).tried_]
+    assert tried[:3] == ["linear", "cascadexml", "linear with 3 trees"]
+    assert next(iter(suggestions(bench.run("suggest", "without-tea", text=CATS)))) == uri("cats")
+
+
 def test_cached_training_reuses_what_was_kept(bench: Workbench) -> None:
     assert "keep_training_data" in bench.run("train", "stemmed", "--cached", fails=True)
     bench.run("train", "stemmed", "train.tsv")

@@ -27,8 +27,8 @@ from labelgrove.errors import ConfigError, DataError, needing
 # Keys that Annif itself or our backend reads; the others of a section are settings of a method.
 OF_ANNIF = {"access", "allow_learn", "analyzer", "backend", "language", "limit", "name"}
 OF_ANNIF |= {"project_id", "transform", "vocab", "calibrate", "keep_training_data", "config"}
-# Our backend's linear method, which is its default: library records gain from both settings.
-USUAL: Settings = {"method": "linear", "n_trees": 3, "label_texts": "names"}
+# Our backend's linear method: library records gain from both settings.
+TREES: Settings = {"method": "linear", "n_trees": 3, "label_texts": "names"}
 # Backends of Annif without a counterpart, and what to do instead.
 LEXICAL = "finds terms of the vocabulary in texts; the method matcher comes nearest"
 COMBINING = "has no documents of its own; import the projects behind it"
@@ -400,10 +400,21 @@ def _analyzer_settings(project: AnnifProject, spec: str, tfidf: Settings) -> tup
     return {"min_token_length": int(shortest)}, "" if analyzer.name == "simple" else note
 
 
+def usual_settings(section: Mapping[str, object]) -> Settings:
+    """What our backend does where a project's section says nothing else.
+
+    An analyzer makes words, and what auto chooses reads whole texts. It trains no network here.
+    """
+    method = section.get("method")
+    if method == "linear" or (method is None and section.get("analyzer")):
+        return dict(TREES)
+    return Settings() if method else {"method": "auto", "device": "cpu"}
+
+
 def _own_settings(project: AnnifProject) -> Settings:
     """What the section of a project with our backend says."""
     section, folder = project.section, project.file.parent
-    settings = dict(USUAL) if section.get("method", "linear") == "linear" else Settings()
+    settings = usual_settings(section)
     if file := section.get("config"):
         settings = {"method": "linear"} | read_toml(_inside(folder / str(file), folder))
     own = {key: value for key, value in section.items() if key not in OF_ANNIF}
