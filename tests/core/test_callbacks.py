@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from labelgrove.core import callbacks
-from labelgrove.core.callbacks import Event, JsonlLog, Reporter, RichProgress, StageTiming
+from labelgrove.core.callbacks import Event, JsonlLog, Reporter, RichProgress
 
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
@@ -101,21 +101,6 @@ def test_a_failing_stage_is_not_hidden_by_a_failing_callback():
 
     with pytest.raises(ZeroDivisionError), Reporter([complain]).stage("x"):
         raise ZeroDivisionError
-
-
-def test_jsonl_log(tmp_path):
-    file = tmp_path / "log.jsonl"
-    file.write_text('{"torn": ')  # a crash in the middle of a line
-    reporter = Reporter([JsonlLog(file)])
-    reporter.message("hello\nworld")
-    reporter.metrics({"P@1": np.float32(0.5), "n": np.int64(3)}, stage="dev")
-    lines = file.read_text().splitlines()
-    assert lines[0] == '{"torn": '
-    records = [json.loads(line) for line in lines[1:]]
-    assert [r["kind"] for r in records] == ["message", "metrics"]
-    assert records[0]["values"] == {"text": "hello\nworld"}
-    assert records[1]["values"] == {"P@1": 0.5, "n": 3}
-    assert abs(records[1]["time"] - time.time()) < 60
 
 
 def test_the_log_keeps_some_progress_and_takes_any_value(tmp_path):
@@ -216,12 +201,3 @@ def test_other_processes_of_a_distributed_run_are_silent(monkeypatch):
 
     assert written("1") == ""
     assert "x" in written("0")
-
-
-def test_a_stage_counts_as_computed_unless_it_says_otherwise():
-    reporter = Reporter([])
-    for name in "ab":
-        with reporter.stage(name) as stage:
-            stage.reused |= name == "b"
-    assert [reporter.timings[name].reused for name in "ab"] == [False, True]
-    assert not StageTiming().reused

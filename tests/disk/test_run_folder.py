@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -187,90 +186,6 @@ def test_status_and_log(tmp_path):
         "metrics",
         "message",
     ]
-
-
-# Three stages, the second one with checkpoints; prints a line for every step of work.
-PIPELINE = """
-import sys
-import numpy as np
-from labelgrove.core.part import Part
-from labelgrove.disk.run_folder import RunFolder, stage_key
-
-def work(message):
-    print(message, flush=True)
-    sys.stdin.readline()  # the test decides whether life goes on
-
-with RunFolder(sys.argv[1]) as run:
-    texts = ["red", "green", "blue"]
-    def features():
-        work("features")
-        return Part({}, {"x": np.array([len(t) for t in texts], dtype=np.float64)})
-    x = run.stage("features", {"texts": texts}, features).arrays["x"]
-    def train():
-        checkpoint = run.checkpoint("train")
-        step, w = 0, np.zeros(3)
-        if (found := checkpoint.latest()) is not None:
-            step, w = found[0], found[1].arrays["w"]
-        while step < 6:
-            work(f"train {step}")
-            w = np.sin(w * 3 + x + step)
-            step += 1
-            checkpoint.save(Part({}, {"w": w}), step=step)
-        return Part({}, {"w": w})
-    w = run.stage("train", {"x": x, "steps": 6}, train).arrays["w"]
-    def rank():
-        work("rank")
-        return Part({}, {"order": np.argsort(w), "w": w})
-    run.stage("rank", {"train": stage_key("train", {"x": x, "steps": 6})}, rank)
-"""
-
-
-def start(folder):
-    return subprocess.Popen(
-        [sys.executable, "-c", PIPELINE, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def live(process, steps):
-    """Lets a run do some steps of work, then kills it; fewer if it ends before."""
-    done = []
-    with process:
-        while line := process.stdout.readline().strip():
-            done.append(line)
-            if len(done) > steps:
-                process.send_signal(signal.SIGKILL)
-                break
-            process.stdin.write("\n")
-            process.stdin.flush()
-    return done
-
-
-def result(folder):
-    file = next(folder.glob("stages/rank/*/result.safetensors"))
-    return {"rank": file.read_bytes(), "key": file.parent.name.encode()}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_a_run_killed_again_and_again_ends_like_one_that_was_not(tmp_path):
-    whole = live(start(tmp_path / "whole"), 100)
-    assert whole == ["features", *(f"train {step}" for step in range(6)), "rank"]
-    attempts = []
-    for steps in (0, 1, 2, 1, 3, 100):
-        attempts.append(live(start(tmp_path / "killed"), steps))
-    assert attempts == [
-        ["features"],
-        ["features", "train 0"],
-        ["train 0", "train 1", "train 2"],
-        ["train 2", "train 3"],
-        ["train 3", "train 4", "train 5", "rank"],
-        ["rank"],
-    ]
-    assert result(tmp_path / "killed") == result(tmp_path / "whole")
-    assert not list((tmp_path / "killed").rglob("*labelgrove-tmp*"))
 
 
 def test_a_kill_while_a_run_is_removed_does_not_block_its_folder(tmp_path, monkeypatch):

@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import labelgrove
-from labelgrove import Ensemble, LabelIndex, Linear, calibrate
+from labelgrove import LabelIndex, calibrate
 from labelgrove.data.facts import TrainingFacts
-from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.calibrate import _check_distinct
 from labelgrove.evaluation.calibration import Calibration
 from labelgrove.evaluation.curves import Curve, Scale, fit_curve, reliability
 from labelgrove.evaluation.prediction_files import SCORE_DIGITS
 from labelgrove.evaluation.predictions import Predictions
-from labelgrove.methods import create
 from labelgrove.methods.requests import PredictionRequest
 
 LABELS = 30
@@ -296,18 +294,6 @@ def test_labels_on_a_flat_piece_are_written_with_different_digits_in_their_order
     written = np.round(found.scores.astype(np.float64), SCORE_DIGITS)
     assert np.array_equal(np.diff(written, axis=1) < 0, np.diff(raw.scores, axis=1) < 0)
     np.testing.assert_allclose(found.scores, calibration.probabilities(raw), atol=20 * 2e-6)
-
-
-def test_rank_ensembles_get_probabilities_of_their_own():
-    train, rest = shop_corpus(600, labels=60), shop_corpus(300, labels=60, part="test")
-    model = Ensemble([Linear(), create("parabel")], rule="rank").fit(train)
-    raw = model.predict(rest, k=10, raw=True)
-    report = calibrate(model, rest).report
-    calibrated = model.predict(rest, k=10)
-    assert np.array_equal(calibrated.columns, raw.columns)
-    # The best labels are likely and the tenth is not: not one probability for all labels.
-    assert calibrated.scores[:, 0].mean() > calibrated.scores[:, 9].mean() + 0.3
-    assert report["after"]["brier"] < 0.5 * np.mean(report["after"]["true"])
 
 
 def test_scores_that_would_collapse_are_refused(monkeypatch):

@@ -2,7 +2,6 @@ import gzip
 import json
 
 import numpy as np
-import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -289,15 +288,6 @@ def test_an_array_is_found_by_its_content(tmp_path, name):
     assert list(corpus.texts or ()) == ["a [hat]", "b"]
     assert corpus.label_lists() == [["x", "y"], []]
     assert list(corpus.ids or ()) == ["1", ""]
-
-
-def test_what_pandas_writes_is_read_with_fields(tmp_path):
-    path = tmp_path / "a.json"
-    rows = {"title": ["red hat", "shoe"], "by": ["Ada", None], "labels": [["x"], ["y"]]}
-    pandas.DataFrame(rows).to_json(path, orient="records")
-    corpus = read_corpus(path, options=ReadOptions(text_field="title", fields="by"))
-    assert corpus.label_lists() == [["x"], ["y"]]
-    assert "Ada" in (corpus.texts or [""])[0]
 
 
 @pytest.mark.parametrize(
