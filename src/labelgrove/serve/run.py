@@ -129,9 +129,9 @@ def serve(
         models = settings.models()
         socket = _listen(host, port)
         # uvicorn sends itself SIGTERM again when it has stopped; by default, that would end the
-        # process at once and leave temporary files behind.
+        # process at once and leave temporary files behind. For systemd, 143 would be a failure.
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         port = socket.getsockname()[1]
         announce(models, f"http://{f'[{host}]' if ':' in host else host}:{port}")
         options = uvicorn_options(params)
