@@ -29,7 +29,7 @@ from labelgrove.core.arrays import CSR
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.method import cascade_clusters, cascade_layers
 from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
-from labelgrove.nn.batches.padded import Batches
+from labelgrove.nn.batches import Batches
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens

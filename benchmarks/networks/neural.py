@@ -120,7 +120,7 @@ def bare_encoder(model: Any, texts: Any, seed: int) -> float:
     import torch
 
     from labelgrove.methods.neural import make_batches
-    from labelgrove.nn.batches.padded import prefetched
+    from labelgrove.nn.batches import prefetched
     from labelgrove.nn.encoders.tokens import tokenize
     from labelgrove.nn.training.devices import autocast, choose_device, choose_precision
 

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from labelgrove.nn.batches.packing import PackedBatches
-from labelgrove.nn.batches.padded import Batches
+from labelgrove.nn.batches import Batches, PackedBatches
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.packed_bert import packed_states
 from labelgrove.nn.encoders.tokens import Tokens

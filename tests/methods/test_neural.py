@@ -23,7 +23,7 @@ from labelgrove.methods import create
 from labelgrove.methods.cascadexml.method import CascadeHeads
 from labelgrove.methods.lightxml.method import LightXmlHeads
 from labelgrove.methods.neural import comparison, make_runner
-from labelgrove.nn.batches.padded import Batches
+from labelgrove.nn.batches import Batches
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.candidates import RaggedLabels
 from labelgrove.nn.heads.rows import row_tables

@@ -9,8 +9,7 @@ pytest.importorskip("transformers")
 
 from labelgrove.labels.masks import LabelMask  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
-from labelgrove.nn.batches.packing import PackedBatches  # noqa: E402
-from labelgrove.nn.batches.padded import Batches  # noqa: E402
+from labelgrove.nn.batches import Batches, PackedBatches  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
 from labelgrove.nn.network import (  # noqa: E402

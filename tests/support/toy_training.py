@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from labelgrove.core.callbacks import Event, Reporter
 from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.disk.tensors import write_tensors
-from labelgrove.nn.batches.padded import Movable
+from labelgrove.nn.batches import Movable
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.training.loop import LoopParams, LoopResult, Task, train
 from labelgrove.nn.training.updates import Updates

@@ -239,14 +239,11 @@ def _largest(csr: CSR, per_row: int) -> CSR:
         raise ConfigError(f"per_row: must be at least 1, got {per_row}")
     if np.diff(csr.indptr).max(initial=0) <= per_row:
         return csr
-    blocks, first = [], 0
-    while first < csr.shape[0]:  # in blocks of rows: the result of top_k is dense
-        enough = np.searchsorted(csr.indptr, csr.indptr[first] + PRUNE_ENTRIES) - 1
-        last = min(csr.shape[0], max(first + 1, int(enough)))
-        block = csr[first:last]
+    blocks = []
+    for rows in entry_ranges(csr.indptr, PRUNE_ENTRIES):  # the result of top_k is dense
+        block = csr[rows]
         mask = top_k(abs(block), per_row).to_csr(block.shape[1], ones=True)
         blocks.append(block.multiply(mask).tocsr())
-        first = last
     return as_csr(sparse.vstack(blocks, format="csr"))
 
 

@@ -41,8 +41,7 @@ from labelgrove.methods.preparation import (
     situation,
 )
 from labelgrove.methods.terms import choose_features, given_matrix
-from labelgrove.nn.batches.packing import PackedBatches
-from labelgrove.nn.batches.padded import Batches
+from labelgrove.nn.batches import Batches, PackedBatches
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import parameter_count, states_width
 from labelgrove.nn.encoders.tokens import Tokens

@@ -17,8 +17,7 @@ from labelgrove.core.part import Part
 from labelgrove.core.topk import drop_repeated
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import children_of
-from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
-from labelgrove.nn.batches.padded import Batch, Batches, Movable, prefetched
+from labelgrove.nn.batches import Batch, Batches, Movable, PackedBatch, PackedBatches, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.heads.candidates import RaggedLabels

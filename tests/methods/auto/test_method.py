@@ -319,7 +319,7 @@ def test_without_an_encoder_linear_stays(monkeypatch: pytest.MonkeyPatch) -> Non
     def none(texts: Any) -> Any:
         raise ConfigError("no encoder can be reached")
 
-    monkeypatch.setattr("labelgrove.nn.encoders.choice.choose_encoder", none)
+    monkeypatch.setattr("labelgrove.nn.encoders.files.choose_encoder", none)
     model = Auto().fit(texts, labels)
     assert model.tried_[1]["verdict"] == "not tried: no encoder can be reached"
 

@@ -19,7 +19,7 @@ from labelgrove.methods.dual import search as searching
 from labelgrove.methods.dual.method import check_words, label_words
 from labelgrove.methods.dual.search import label_vectors, search
 from labelgrove.methods.neural import make_batches
-from labelgrove.nn.batches.packing import PackedBatch
+from labelgrove.nn.batches import PackedBatch
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize

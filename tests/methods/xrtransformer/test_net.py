@@ -12,7 +12,7 @@ from scipy import sparse  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.labels.tree import LabelTree  # noqa: E402
 from labelgrove.methods.xrtransformer import net as net_module  # noqa: E402
-from labelgrove.nn.batches.padded import Batches  # noqa: E402
+from labelgrove.nn.batches import Batches  # noqa: E402
 from labelgrove.nn.encoders.tokens import Tokens  # noqa: E402
 from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.heads.rows import RowTable  # noqa: E402

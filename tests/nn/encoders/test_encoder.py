@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 
 from labelgrove.core.part import Part  # noqa: E402
 from labelgrove.errors import ConfigError, LabelgroveWarning, ModelFormatError  # noqa: E402
-from labelgrove.nn.batches.padded import Batches  # noqa: E402
+from labelgrove.nn.batches import Batches  # noqa: E402
 from labelgrove.nn.encoders.encoder import Encoder, EncoderParams, load_encoder  # noqa: E402
 from labelgrove.nn.encoders.packed_bert import _pooled  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402

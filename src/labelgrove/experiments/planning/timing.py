@@ -184,7 +184,7 @@ def encoder_costs(work: EncoderWork, texts: Sequence[Any], labels: int) -> Encod
     from torch import nn
 
     from labelgrove.methods.neural import make_batches
-    from labelgrove.nn.batches.packing import PackedBatch
+    from labelgrove.nn.batches import PackedBatch
     from labelgrove.nn.encoders.encoder import load_encoder
     from labelgrove.nn.encoders.tokens import tokenize
     from labelgrove.nn.training.devices import (

@@ -180,7 +180,7 @@ class Auto(Model):
         reason = "as set"
         encoder = self.encoder
         if encoder.encoder == "auto":
-            from labelgrove.nn.encoders.choice import choose_encoder
+            from labelgrove.nn.encoders.files import choose_encoder
 
             try:
                 name, reason = choose_encoder(corpus.texts)

@@ -25,8 +25,7 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.heads import candidates as lists
 from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads.candidates import RaggedLabels
-from labelgrove.nn.heads.losses import document_losses, label_weights
-from labelgrove.nn.heads.params import LabelHeadParams
+from labelgrove.nn.heads.losses import LabelHeadParams, document_losses, label_weights
 from labelgrove.nn.heads.rows import RowTable
 
 ROWS_PER_COPY = 1 << 16

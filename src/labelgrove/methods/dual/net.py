@@ -22,8 +22,7 @@ from labelgrove.core.arrays import CSR, Float32, Int32, Int64
 from labelgrove.core.params import Params, param
 from labelgrove.labels.tree import children_of
 from labelgrove.methods.dual.search import SCORES_AT_ONCE
-from labelgrove.nn.batches.packing import PackedBatch, PackedBatches, packed_batch
-from labelgrove.nn.batches.padded import Batch, Batches, Movable
+from labelgrove.nn.batches import Batch, Batches, Movable, PackedBatch, PackedBatches, packed_batch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import Network, Runner, unit_vectors

@@ -26,8 +26,7 @@ from labelgrove.nn.heads import candidates as lists
 from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads.candidates import RaggedLabels
 from labelgrove.nn.heads.full import FullHead
-from labelgrove.nn.heads.losses import document_losses, full_losses, label_weights
-from labelgrove.nn.heads.params import LabelHeadParams
+from labelgrove.nn.heads.losses import LabelHeadParams, document_losses, full_losses, label_weights
 from labelgrove.nn.heads.rows import RowTable
 
 # Settings that one head without groups ignores.

@@ -27,8 +27,7 @@ from labelgrove.methods.neural import joined_histories, learn, make_batches, mak
 from labelgrove.methods.preparation import TrainingExamples
 from labelgrove.methods.reranking import shortlist_matrix
 from labelgrove.methods.xrtransformer.net import LevelBatch, LevelBatches
-from labelgrove.nn.batches.packing import PackedBatch
-from labelgrove.nn.batches.padded import Batch
+from labelgrove.nn.batches import Batch, PackedBatch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed

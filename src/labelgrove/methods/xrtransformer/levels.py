@@ -33,7 +33,7 @@ from labelgrove.methods.xrtransformer.vectors import Standard, restore
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.heads.layers import per_level
-from labelgrove.nn.heads.params import LABEL_WEIGHTS
+from labelgrove.nn.heads.losses import LABEL_WEIGHTS
 from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
 from labelgrove.nn.training.loop import LoopParams, Task

@@ -20,13 +20,12 @@ from labelgrove.core.late import sparse
 from labelgrove.core.params import param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.nn.batches.packing import PackedBatches
-from labelgrove.nn.batches.padded import Batches
+from labelgrove.nn.batches import Batches, PackedBatches
 from labelgrove.nn.heads import candidates as lists
 from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads import losses as costing
 from labelgrove.nn.heads.candidates import RaggedLabels
-from labelgrove.nn.heads.params import LabelHeadParams
+from labelgrove.nn.heads.losses import LabelHeadParams
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.network import LabelledBatch, LabelledBatches, labels_of
 from labelgrove.nn.training.params import LoopParams

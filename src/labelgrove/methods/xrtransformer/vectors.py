@@ -7,7 +7,7 @@ l3-hinge of the node's margin times its parent's score.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -18,6 +18,7 @@ from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import CSR, Array, Float32, Int64, offsets, stacked_rows, with_values
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
+from labelgrove.core.scratch import entry_ranges
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features, row_blocks
 from labelgrove.labels.tree import LabelTree, children_of
@@ -35,7 +36,7 @@ from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.ranking.weights import dense_weights
 
-CANDIDATES = 1 << 22  # scored together
+CANDIDATES = 1 << 22  # scored together, unless one document has more
 
 # Margins of some documents (a slice of rows) at the stored entries of a pattern of these rows.
 Margins: TypeAlias = Callable[[slice, CSR], Float32]
@@ -113,12 +114,13 @@ def below_root(documents: int) -> CSR:
 def best_nodes(margins: Margins, above: CSR, children: Int64, keep: int) -> CSR:
     """The ``keep`` best nodes of each document among the children of its nodes in ``above``."""
     blocks = []
-    for rows in _blocks(above, children):
+    sizes = offsets(np.diff(children)[above.indices])[above.indptr]
+    for rows in entry_ranges(sizes, CANDIDATES):
         pattern = candidates(above[rows], children)
         pattern.data += log_transformed(margins(rows, pattern), "l3-hinge")
         best = top_k(pattern, keep).to_csr(pattern.shape[1])
         blocks.append(_csr(best.data, best.indices, best.indptr, pattern.shape[1]))
-    return stacked_rows(blocks) if len(blocks) > 1 else blocks[0]
+    return stacked_rows(blocks)
 
 
 def candidates(above: CSR, children: Int64) -> CSR:
@@ -253,20 +255,6 @@ def found_share(predicted: CSR, counts: CSR) -> float:
     """Share of the documents' labels that are below their predicted nodes."""
     hits = counts.multiply(with_values(predicted, 1)).sum()
     return float(hits / max(counts.sum(), 1))
-
-
-def _blocks(above: CSR, children: Int64) -> Iterator[slice]:
-    """Slices of documents with about ``CANDIDATES`` candidates."""
-    sizes = np.diff(children)[above.indices]
-    before = offsets(sizes)[above.indptr]
-    first, documents = 0, above.shape[0]
-    while first < documents or first == 0:
-        last = int(np.searchsorted(before, before[first] + CANDIDATES, side="right")) - 1
-        last = min(documents, max(first + 1, last))
-        yield slice(first, last)
-        first = last
-        if documents == 0:
-            return
 
 
 def _csr(data: Array, indices: Array, indptr: Array, columns: int) -> CSR:

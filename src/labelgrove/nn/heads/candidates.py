@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from labelgrove.core.arrays import CSR, Int32, Int64, offsets
 from labelgrove.labels.tree import LabelTree, allowed_nodes, nodes_needed
-from labelgrove.nn.batches.padded import Movable
+from labelgrove.nn.batches import Movable
 from labelgrove.ranking.negatives import targets
 
 NO_NODE = 2**62  # pads rows of true nodes; larger than any node, so that it sorts to the end

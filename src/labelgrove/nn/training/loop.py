@@ -24,7 +24,7 @@ from labelgrove.core.part import Part
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
-from labelgrove.nn.batches.padded import prefetched
+from labelgrove.nn.batches import prefetched
 from labelgrove.nn.training import devices
 from labelgrove.nn.training.checkpoint import BestWeights, fill, from_part, to_part
 from labelgrove.nn.training.devices import Workers

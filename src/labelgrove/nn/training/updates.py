@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrove.errors import ConfigError
-from labelgrove.nn.batches.padded import BatchLike
+from labelgrove.nn.batches import BatchLike
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.heads.full import ONE_PROCESS, FullDescent, FullHead, full_heads
 from labelgrove.nn.heads.row_step import RowStep
