@@ -99,7 +99,8 @@ def serving(
         process.terminate()
         process.wait(HANG)
     # Many connections at once may reach the limit for a moment, which asyncio logs with one.
-    assert files is not None or "Traceback" not in log.read_text()
+    said = log.read_text()
+    assert files is not None or "Traceback" not in said, said
 
 
 def is_ready(client: Any) -> bool:
