@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,20 +11,27 @@ from typer import Option
 from labelgrove.cli import common, options
 
 
+@dataclass(frozen=True)
+class Page:
+    """The file to write, and what it shows."""
+
+    out: Annotated[Path, Option(help="HTML file to write.")]
+    force: options.Force = False
+    k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10
+    top: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20
+    intervals: Annotated[
+        int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
+    ] = 1000
+
+
 def report(
     model: options.ModelOrFile,
     data: options.Labelled,
     *,
-    out: Annotated[Path, Option(help="HTML file to write.")],
-    force: options.Force = False,
+    page: Page,
     against: Annotated[
         list[Path] | None, Option(help="Compare with this model or file. Repeatable.")
     ] = None,
-    k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
-    top: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20,
-    intervals: Annotated[
-        int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
-    ] = 1000,
     label_facts: options.LabelFacts,
     inputs: options.Inputs,
 ) -> None:
@@ -43,7 +50,7 @@ def report(
 
     check_extra()
     common.check_device(inputs.device)
-    common.refuse_existing([out], force=force)
+    common.refuse_existing([page.out], force=page.force)
     how = inputs.options("test")
     paths = [model, *(against or [])]
     loaded = [
@@ -73,23 +80,23 @@ def report(
     with common.spinner(console, "predicting and measuring"):
         runs = []
         for path, run, name in zip(paths, loaded, _names(paths), strict=True):
-            measured = predicted(run, corpus, k=k, name=name, threads=inputs.threads)
+            measured = predicted(run, corpus, k=page.k, name=name, threads=inputs.threads)
             runs.append(replace(measured, folder=path if path.is_dir() else None))
         written = write_report(
             runs[0],
             corpus,
-            out,
+            page.out,
             against=runs[1:],
-            k=k,
-            intervals=intervals or None,
-            worst=top,
+            k=page.k,
+            intervals=page.intervals or None,
+            worst=page.top,
             data_name=data.name,
             propensity=Propensity(*label_facts.propensity),
             training=training,
         )
     if inputs.as_json:
-        common.print_json({"report": str(out), **written.to_dict()})
-    console.print(f"report: {out}")
+        common.print_json({"report": str(page.out), **written.to_dict()})
+    console.print(f"report: {page.out}")
 
 
 def _names(paths: list[Path]) -> list[str]:
