@@ -103,8 +103,7 @@ enum class PostProcessor : int {
     l2_hinge,
     l3_hinge,
     l4_hinge,
-    sigmoid,
-    log_sigmoid
+    sigmoid
 };
 
 struct BeamOptions {
@@ -118,8 +117,7 @@ struct BeamOptions {
     }
     // Whether final scores are products, kept as logarithms until the end.
     bool product() const {
-        return post_processor != PostProcessor::noop &&
-               post_processor != PostProcessor::log_sigmoid && !raw_last_level;
+        return post_processor != PostProcessor::noop && !raw_last_level;
     }
 };
 
@@ -135,7 +133,6 @@ inline void score_margins(PostProcessor kind, bool own_margin, float parent,
     switch (kind) {
         case PostProcessor::noop: return;
         case PostProcessor::sigmoid:
-        case PostProcessor::log_sigmoid:
             for (int64_t c = 0; c < width; ++c) margins[c] = parent + log_sigmoid(margins[c]);
             return;
         default: break;

@@ -62,31 +62,24 @@ def test_the_loss_is_float32_under_autocast(problem):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
 
 
-def test_a_model_reads_markup_as_it_was_trained() -> None:
-    """CascadeXML's code: /SEP/ is the encoder's separator, and _ a space."""
+@pytest.mark.parametrize(
+    ("setting", "one", "other"),
+    [
+        ({"markup": "sep"}, "red_shoe /SEP/ lamp", "red shoe [SEP] lamp"),  # CascadeXML's code
+        ({"markup": "keep"}, "red_shoe /SEP/ lamp", "red shoe [SEP] lamp"),
+        ({"lowercase": True}, "Red SHOE", "red shoe"),  # LightXML's code
+    ],
+)
+def test_a_model_reads_texts_as_it_was_trained(
+    setting: dict[str, Any], one: str, other: str, tmp_path: Path
+) -> None:
     texts, labels = planted(30)
-    encoder = tiny_training()["encoder"] | {"markup": "sep"}
+    encoder = tiny_training()["encoder"] | setting
     alone = {"enabled": False}  # tf-idf reads the text as it is
     model = new("lightxml", encoder=encoder, training=FEW, rerank=alone).fit(texts, labels)
-    one, other = (
-        model.predict([text], k=3).scores for text in ("red_shoe /SEP/ lamp", "red shoe [SEP] lamp")
-    )
-    assert np.array_equal(one, other)
-    plain = new("lightxml", training=FEW, rerank=alone).fit(texts, labels)
-    one, other = (
-        plain.predict([text], k=3).scores for text in ("red_shoe /SEP/ lamp", "red shoe [SEP] lamp")
-    )
-    assert not np.array_equal(one, other)
-
-
-def test_a_model_reads_lower_case_as_it_was_trained(tmp_path: Path) -> None:
-    """LightXML's code reads every text in lower case."""
-    texts, labels = planted(30)
-    encoder = tiny_training()["encoder"] | {"lowercase": True}
-    model = new("lightxml", encoder=encoder, training=FEW, rerank={"enabled": False})
-    loaded = stored(model.fit(texts, labels), tmp_path / "model")
-    one, other = (loaded.predict([text], k=3).scores for text in ("Red SHOE", "red shoe"))
-    assert np.array_equal(one, other)
+    loaded = stored(model, tmp_path / "model")
+    first, second = (loaded.predict([text], k=3).scores for text in (one, other))
+    assert np.array_equal(first, second) == (setting != {"markup": "keep"})
 
 
 def with_fields(count: int) -> tuple[list[str], list[list[str]], list[dict[str, str]]]:

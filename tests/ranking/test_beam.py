@@ -114,7 +114,6 @@ def test_defaults_and_limits(trained):
         ({}, "product"),
         ({"post_processor": "sigmoid"}, "product"),
         ({"post_processor": "noop"}, "margin"),
-        ({"post_processor": "log-sigmoid"}, "margin"),
         ({"last_level": "noop"}, "margin"),
     ],
 )

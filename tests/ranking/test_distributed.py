@@ -45,7 +45,7 @@ SETTINGS = [
     {"mined_levels": "all", "relevance": "induce", "mined_nodes": 2, "storage": "int8"},
     {"label_weights": "cost", "loss": "hinge", "max_nonzeros": 5},
     {"label_weights": "propensity", "loss": "logistic", "label_C": 2.0},
-    {"bias": 0.0, "relevance": "last-level", "positive_weight": 2.0},
+    {"bias": 0.0, "relevance": "induce", "positive_weight": 2.0},
 ]
 
 

@@ -50,7 +50,7 @@ def predicted(x, ranker, beam):
 @given(
     seed=st.integers(0, 200),
     negatives=st.sampled_from(["tfn", "man", "tfn+man"]),
-    relevance=st.sampled_from(["none", "induce", "last-level"]),
+    relevance=st.sampled_from(["none", "induce"]),
     norm=st.sampled_from(["none", "l1", "l2", "max"]),
     label_weights=st.sampled_from(["ignore", "cost", "propensity"]),
     loss=st.sampled_from(["squared_hinge", "logistic"]),
@@ -91,9 +91,7 @@ def test_training_agrees_with_the_literal_version(
     values = y if label_weights == "cost" else (y > 0).astype(float)
     costs = level_matrices(values, TREE, "sum" if relevance == "induce" else "max")
     if relevance == "induce":
-        costs[0] = row_normalised(costs[0], norm)
-    if relevance != "none":
-        costs[1] = row_normalised(costs[1], norm)
+        costs = [row_normalised(level, norm) for level in costs]
     if label_weights == "propensity":
         costs[1] = costs[1] * np.array(propensity_costs(y, **constants))[TREE.leaf_labels]
     bearers, mined = costs[0] > 0, predicted(x, ranker, 1)
@@ -248,7 +246,6 @@ def test_costs():
     assert dense(label_weights="cost") == [[[0.5, 0], [1, 0.75]], labels.toarray().tolist()]
     assert dense(relevance="induce") == [[[1, 0], [0.5, 0.5]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
     assert dense(relevance="induce", relevance_norm="none") == [[[2, 0], [1, 1]], ones]
-    assert dense(relevance="last-level") == [[[1, 0], [1, 1]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
 
 
 def test_frequencies_of_documents_that_are_gone_count():

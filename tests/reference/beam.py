@@ -23,19 +23,9 @@ def dense_weights(level, children, features, width=0):
 
 
 def transform(name, margin):
-    if name == "noop":
-        return margin
     if name == "sigmoid":
         return 1.0 / (1.0 + np.exp(-margin))
-    if name == "log-sigmoid":
-        return -np.logaddexp(0.0, -margin)
     return np.exp(-(np.maximum(0.0, 1.0 - margin) ** int(name[1])))
-
-
-def combine(name, own, above):
-    if name == "noop":
-        return own
-    return own + above if name == "log-sigmoid" else own * above
 
 
 def search(
@@ -48,7 +38,7 @@ def search(
     tree = ranker.tree
     beams = beam if isinstance(beam, list) else [beam]
     allowed = range(tree.labels) if allowed is None else allowed
-    kept = [(0, 0.0 if post_processor == "log-sigmoid" else 1.0)]
+    kept = [(0, 1.0)]
     leaves = [np.isin(tree.leaf_labels, list(allowed)).astype(int)]
     for level in range(len(tree.parents) - 1, 0, -1):
         leaves.insert(0, np.bincount(tree.parents[level], weights=leaves[0]).astype(int))
@@ -63,7 +53,8 @@ def search(
                 if leaves[level][node] == 0:
                     continue
                 margin = weights[node] @ document + ranker.levels[level].bias[node] * ranker.bias
-                candidates.append((node, combine(name, transform(name, margin), above)))
+                score = margin if name == "noop" else transform(name, margin) * above
+                candidates.append((node, score))
         if last:
             found = [(-score, int(tree.leaf_labels[node])) for node, score in candidates]
             return [(-score, column) for score, column in sorted(found)[:k]]

@@ -22,6 +22,7 @@ REPLACED = {
     "heads.bootstrap=inherit": "none",
     "heads.loss=zlpr": "bce",
     "ranker.negatives=given": "tfn+man",
+    "ranker.relevance=last-level": "none",
     "refined.label_features=pifa,text": "pifa+text",
     "refined.label_features=pii": "pifa",
     "training.average=ema": "swa",

@@ -20,9 +20,7 @@ from labelgrove.evaluation.predictions import ScoreKind
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.weights import ChunkedWeights, check_chunks
 
-PostProcessor = Literal[
-    "noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"
-]
+PostProcessor = Literal["noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid"]
 POST_PROCESSORS = get_args(PostProcessor)
 MANY_CLUSTERS = 1000  # on one level
 
@@ -48,9 +46,8 @@ class SearchParams(Params):
 
     @property
     def score_kind(self) -> ScoreKind:
-        """The kind of the scores: products of per-level scores, or raw margins (and log scores)."""
-        raw = self.last_level == "noop" or self.post_processor in ("noop", "log-sigmoid")
-        return "margin" if raw else "product"
+        """The kind of the scores: products of per-level scores, or raw margins."""
+        return "margin" if "noop" in (self.last_level, self.post_processor) else "product"
 
     def for_upper_levels(self, tree: LabelTree) -> SearchParams:
         """The settings for a search that ends above the labels, at the leaves of ``tree``."""
@@ -67,7 +64,7 @@ def log_transformed(margins: Array | np.float64, kind: str) -> Array | np.float6
     >>> log_transformed(np.array([2.0, 0.0, -1.0]), "l3-hinge").tolist()
     [-0.0, -1.0, -8.0]
     """
-    if kind.endswith("sigmoid"):
+    if kind == "sigmoid":
         return log_expit(margins)
     logarithms: Array = -(np.maximum(0, 1 - margins) ** int(kind[1]))
     return logarithms

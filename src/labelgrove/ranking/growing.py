@@ -54,7 +54,7 @@ def route(ranker: Ranker, documents: Features, search: SearchParams, *, most: in
         )
     upper = ranker.with_levels(ranker.tree.coarsen(depth), ranker.levels[:depth])
     params = search.for_upper_levels(upper.tree)
-    if search.post_processor in ("noop", "log-sigmoid"):
+    if search.post_processor == "noop":
         params.post_processor = "sigmoid"  # only shares can be added up
     clusters, scores, counts = upper(documents.parts(), k=most, params=params)
     empty = np.arange(clusters.shape[1]) >= counts[:, None]

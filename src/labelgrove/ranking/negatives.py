@@ -82,8 +82,6 @@ def costs(
         levels = relevance(weights, tree, norm=params.relevance_norm)
     else:
         levels = lift(weights, tree, np.maximum)
-        if params.relevance == "last-level":
-            levels[-1] = normalised(levels[-1], params.relevance_norm)
     if params.label_weights == "propensity":
         a, b = params.propensity_a, params.propensity_b
         own = label_costs(a, b, frequencies or Frequencies.of(labels))[tree.leaf_labels]

@@ -78,10 +78,8 @@ class RankerParams(Params):
         le=1,
         help="factor on C for mined documents that do not have the parent themselves",
     )
-    relevance: Literal["none", "induce", "last-level"] = param(
-        "none",
-        help="cost of a positive: equal, by its share of the document's labels, or the latter only "
-        "on the last level",
+    relevance: Literal["none", "induce"] = param(
+        "none", help="cost of a positive: equal, or by its share of the document's labels"
     )
     relevance_norm: Literal["none", "l1", "l2", "max"] = param(
         "l1", help="how a document's relevances are scaled"

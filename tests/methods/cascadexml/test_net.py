@@ -220,16 +220,6 @@ def test_layers_of_ones_own():
         cascade_tree_params(1000, params, TreeParams())
 
 
-def test_old_networks_have_the_same_weights():
-    """The names under which a model folder stores them."""
-    tree = random_tree(np.random.default_rng(0), WIDTHS)
-    names = set(CascadeNet(WIDTH, tree).state_dict())
-    tables = {f"tables.{n}.{part}" for n in range(3) for part in ("weight", "bias")}
-    assert names == {"mix.weight", "mix.bias"} | tables
-    single = CascadeNet(WIDTH, tree, CascadeParams(layers=[1, 2, 3]))
-    assert set(single.state_dict()) == tables
-
-
 @pytest.mark.parametrize(
     ("labels", "clusters"),
     [

@@ -133,16 +133,6 @@ def test_other_settings_are_explained_as_well(settings: dict[str, Any]) -> None:
     assert any(span.start < end and span.end > start for span in strong for start, end in REDS)
 
 
-def test_scores_that_are_margins() -> None:
-    model = fitted(search=SearchParams(last_level="noop"))
-    why = explain(model, TEXT, "colour red", top=None)
-    assert why.score_kind == "margin"
-    assert why.score == pytest.approx(why.paths[0].steps[-1].margin, abs=1e-5)
-    listed = sum(reason.contribution for reason in why.reasons)
-    last = why.paths[0].steps[-1]
-    assert listed + last.bias == pytest.approx(last.margin, abs=1e-9)
-
-
 def test_a_dense_block_and_features_without_texts() -> None:
     texts, labels = planted(80)
     names = sorted({label for row in labels for label in row})
