@@ -46,6 +46,14 @@ def test_a_fresh_result_is_just_like_a_stored_one(tmp_path):
         assert not part.arrays["x"].flags.writeable
 
 
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
+    half = tmp_path / "stages" / ".a.labelgrove-tmp-1"
+    RunFolder(tmp_path).close()
+    half.mkdir(parents=True)
+    RunFolder(tmp_path).close()
+    assert not half.exists()
+
+
 def test_what_cannot_be_a_stage(tmp_path):
     with RunFolder(tmp_path) as run:
         run.stage("member0/tree", {"x": 1}, lambda: Part({"v": 0}))
@@ -153,20 +161,6 @@ def test_folders_of_other_people_are_refused(tmp_path):
 def test_strange_run_files_are_refused(tmp_path, content):
     (tmp_path / "run.json").write_text(content)
     pytest.raises(ModelFormatError, RunFolder, tmp_path).match(r"run.json")
-
-
-def test_a_guest_works_in_the_folder_of_another_process(tmp_path):
-    with RunFolder(tmp_path) as host:
-        half = tmp_path / "stages" / ".a.labelgrove-tmp-1"
-        half.mkdir(parents=True)  # of a guest that was killed
-        with RunFolder(tmp_path, guest=True) as guest:
-            assert not half.exists()
-            guest.stage("a", {"x": 1}, lambda: Part({"answer": 2}))
-        pytest.raises(ConfigError, RunFolder, tmp_path).match("in use")
-        assert host.stage("a", {"x": 1}, lambda: Part()).config == {"answer": 2}
-    with pytest.raises(ConfigError, match=r"does not see .* path that all machines share"):
-        RunFolder(tmp_path / "elsewhere", guest=True)
-    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_status_and_log(tmp_path):

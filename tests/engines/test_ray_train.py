@@ -16,6 +16,7 @@ pytest.importorskip("ray", reason="the extra ray is not installed")
 pytest.importorskip("torch", reason="the extra torch is not installed")
 
 from labelgrove import load
+from labelgrove.cli.options import Work
 from labelgrove.cli.together import NetworkTraining
 from labelgrove.cli.training_data import TrainingData
 from labelgrove.disk.run_folder import RunFolder
@@ -117,7 +118,8 @@ def expected(corpus, tables, tmp_path_factory):
 @pytest.fixture
 def training(corpus, tables, tmp_path):
     out = tmp_path / "model"
-    return NetworkTraining("cascadexml", tables, "cpu", 1, TrainingData(corpus=corpus), out)
+    work = Work(device="cpu", threads=1)
+    return NetworkTraining("cascadexml", tables, work, TrainingData(corpus=corpus), out)
 
 
 def assert_same_model(path, expected):
@@ -139,10 +141,10 @@ LOST = "a worker was lost; all start again and continue from the last checkpoint
 @pytest.mark.long_ray
 def test_a_killed_worker_changes_no_bit(together, training, expected, tmp_path):
     events = []
-    with RunFolder(tmp_path / "run") as opened:
+    with RunFolder(tmp_path / "run") as opened, opened.shared():
         act = partial(ray_training.die_once, tmp_path / "died")
-        work = AtUpdate(partial(training.work, opened.path), 5, act)
-        facts, _ = together(work, folder=opened.path, callback=events.append)
+        work = AtUpdate(partial(training.fit, opened.path), 5, act)
+        facts = together(work, folder=opened.path, callback=events.append)
         assert not (opened.path / "ray").exists()
     assert (tmp_path / "died").exists()
     assert facts["documents"] == 60
@@ -171,9 +173,9 @@ def test_a_lost_machine_is_replaced_or_missed(
                 cluster.add_node(**NODE)
             (tmp_path / "go").touch()
 
-    with RunFolder(tmp_path / "run") as opened:
+    with RunFolder(tmp_path / "run") as opened, opened.shared():
         act = partial(ray_training.wait_for, tmp_path / "go")
-        work = AtUpdate(partial(training.work, opened.path), 5, act)
+        work = AtUpdate(partial(training.fit, opened.path), 5, act)
         if replaced:
             run(engine, work, folder=opened.path, callback=lose)
         else:

@@ -14,7 +14,6 @@ import labelgrove
 from labelgrove import LabelIndex, calibrate
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.calibrate import _check_distinct
 from labelgrove.evaluation.calibration import Calibration
 from labelgrove.evaluation.curves import Curve, Scale, fit_curve, reliability
 from labelgrove.evaluation.prediction_files import SCORE_DIGITS
@@ -294,25 +293,6 @@ def test_labels_on_a_flat_piece_are_written_with_different_digits_in_their_order
     written = np.round(found.scores.astype(np.float64), SCORE_DIGITS)
     assert np.array_equal(np.diff(written, axis=1) < 0, np.diff(raw.scores, axis=1) < 0)
     np.testing.assert_allclose(found.scores, calibration.probabilities(raw), atol=20 * 2e-6)
-
-
-def test_scores_that_would_collapse_are_refused(monkeypatch):
-    scores = [1.0, 0.5, 0.25, 0.125, 0.0625]
-    found = Predictions.from_scores([scores], k=5, index=LabelIndex("abcde"))
-
-    def check(probabilities):
-        curve = Curve("isotonic", np.array([scores[::-1], probabilities]))
-        calibration = Calibration("isotonic", "none", "product", 5, Scale(False), (curve,))
-        _check_distinct(calibration, found)
-
-    check([0.1, 0.1, 0.1, 0.2, 0.9])  # two of four neighbours
-    pytest.raises(DataError, check, [0.1, 0.1, 0.1, 0.1, 0.9]).match("3 of 4 neighbouring labels")
-
-    model = Planted(lambda s, _: s, kind="margin")
-    monkeypatch.setattr(Scale, "__call__", lambda self, scores: np.ones(np.shape(scores)))
-    with pytest.raises(DataError, match="the same probability"):
-        calibrate(model, [str(row) for row in range(2000)], model.hits[:2000])
-    assert model.calibration_ is None
 
 
 def test_groups_of_ranks_are_the_documented_ones():

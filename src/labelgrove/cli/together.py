@@ -71,7 +71,7 @@ class NetworkTraining:
     def fit(self, folder: Path, tell: Callback) -> Facts | None:
         """Trains; the first process writes the model and returns its summary."""
         callbacks = [tell] if is_first_process() else []
-        with RunFolder(folder, guest=True) as run:
+        with RunFolder.join(folder) as run:
             data, held_out = self._read(callbacks)
             model = create(self.method, self.tables)
             common.use_device(model, self.work.device)

@@ -274,7 +274,7 @@ class Training:
 
         training = NetworkTraining(method, tables, self.work, self.documents, self.saving.folder)
         training.check(self.model)
-        with self.saving.opened(None) as run:
+        with self.saving.opened(None) as run, run.shared():
             return training.start(run.path, quiet=self.quiet)
 
     def _fit(self, data: Corpus | ShardedCorpus, given: dict[str, Any], run: RunFolder) -> None:

@@ -101,7 +101,9 @@ class Features:
             terms = with_values(terms, unit_values(terms.indptr, terms.data))
         if dense is not None:
             dense = np.asarray(dense, np.float32)
-            dense = dense * _inverse(np.linalg.norm(dense, axis=1))[:, None]
+            lengths, scale = np.linalg.norm(dense, axis=1), np.zeros(len(dense), np.float32)
+            np.divide(1.0, lengths, out=scale, where=lengths > 0, casting="same_kind")
+            dense = dense * scale[:, None]
         return Features(terms, dense)
 
     def to_csr(self) -> CSR:
@@ -201,9 +203,3 @@ def as_dense(matrix: MatrixLike, *, name: str = "features") -> DenseBlock:
     """A 2-d array as float32, or float16 if it is that already, with contiguous rows."""
     array = checked_table(matrix, name=name)
     return np.ascontiguousarray(array, np.float16 if array.dtype == np.float16 else np.float32)
-
-
-def _inverse(lengths: Array) -> npt.NDArray[np.float32]:
-    inverse = np.zeros(len(lengths), np.float32)
-    np.divide(1.0, lengths, out=inverse, where=lengths > 0, casting="same_kind")
-    return inverse

@@ -50,8 +50,7 @@ class RunFolder:
     """A folder for one training run, used by one process at a time unless that one shares it.
 
     Without ``resume``, a folder with a run in it is an error, so that nobody continues an old run
-    by accident. Of several processes that train one model, only the first writes. A ``guest`` works
-    for a process that has the folder open.
+    by accident. Of several processes that train one model, only the first writes.
 
     ``used`` lists the name and the key of each stage that was computed or read, and whether it was
     read. ``unfinished`` says that a model was saved, but that the run can go on to a better one.
@@ -64,7 +63,7 @@ class RunFolder:
     ({'answer': 4}, {'answer': 4})
     """
 
-    def __init__(self, path: str | Path, *, resume: bool = True, guest: bool = False) -> None:
+    def __init__(self, path: str | Path, *, resume: bool = True) -> None:
         self.path = Path(path)
         self.used: list[tuple[str, str, bool]] = []
         self.unfinished = False
@@ -72,12 +71,7 @@ class RunFolder:
         self._lock: atomic.FileLock | None = None
         self._shared = self._guest = False
         self._writes = is_first_process()
-        if guest and not _is_run(self.path):
-            raise ConfigError(
-                f"{path}: {platform.node()} does not see this run folder, which another machine "
-                "made; choose a path that all machines share"
-            )
-        if self._writes and not guest:
+        if self._writes:
             atomic.clean_up(self.path)  # what a killed process had begun to delete
         _check_usable(self.path)
         with storing(self.path):
@@ -85,9 +79,6 @@ class RunFolder:
         if not self._writes:
             return
         self._log = JsonlLog(self.path / _LOG)
-        if guest:
-            self._tidy()
-            return
         try:
             with storing(self.path):
                 lock = self._lock = atomic.FileLock(self.path / _LOCK)
@@ -115,7 +106,7 @@ class RunFolder:
         """A folder that another process has opened and shares, for a task of that process."""
         if _is_run(Path(path)):
             run = cls(path)
-            if run._guest:
+            if run._guest or not run._writes:
                 return run
             run.close()
         raise ConfigError(
@@ -161,14 +152,11 @@ class RunFolder:
             created = datetime.now(UTC).isoformat(timespec="seconds")
             about = {"format": _FORMAT, "format_version": FORMAT_VERSION, "created": created}
             atomic.replace_file(self.path / _RUN, jsonio.dump(about))
-        self._tidy()
-        shutil.rmtree(self.path / _LOCKS, ignore_errors=True)
-
-    def _tidy(self) -> None:
         for kind in ("stages", "checkpoints"):
             # No other process writes here, so a killed one left whatever is half-written.
             for folder in self.path.glob(f"{kind}/**/"):
                 atomic.clean_up_inside(folder)
+        shutil.rmtree(self.path / _LOCKS, ignore_errors=True)
 
     def stage(self, name: str, inputs: Mapping[str, object], compute: Callable[[], Part]) -> Part:
         """The result of ``compute()``, or the stored result for the same inputs.

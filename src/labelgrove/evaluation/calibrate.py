@@ -50,7 +50,6 @@ FEWEST_DOCUMENTS = 10
 FEWEST_PER_LABEL = 3
 FOLDS = 5
 SEED = 0
-FIRST_RANKS = 5  # whose scores must stay distinct
 SET_METRICS = {
     "precision": "micro-P@set",
     "recall": "micro-R@set",
@@ -126,7 +125,6 @@ def calibrate(
     best = min(kinds, key=lambda name: trials[name][0].brier)
     after, quality = trials[best]
     calibration = _fit(data, best, np.ones(len(predictions), bool))
-    _check_distinct(calibration, predictions)
     units = scale(predictions.scores)
     report = {
         "documents": len(predictions),
@@ -240,17 +238,3 @@ def _few(truth: CSR, target: Target) -> str | None:
         "the sets may have too many labels on other documents; give more documents, or choose "
         "micro-F1 or document-F1"
     )
-
-
-def _check_distinct(calibration: Calibration, predictions: Predictions) -> None:
-    """Refuses curves that give most neighbours in a ranking the same probability."""
-    first, used = predictions.scores[:, :FIRST_RANKS], predictions.used[:, :FIRST_RANKS]
-    probabilities = calibration.probabilities(predictions)[:, :FIRST_RANKS].astype(np.float32)
-    differ = used[:, 1:] & (first[:, 1:] < first[:, :-1])
-    collapsed = differ & (probabilities[:, 1:] == probabilities[:, :-1])
-    if collapsed.sum() * 2 > differ.sum():
-        raise DataError(
-            f"calibration would give {collapsed.sum():,} of {differ.sum():,} neighbouring labels "
-            f"with different scores ({predictions.score_kind}) the same probability; the model "
-            "stays as it was. Are its scores almost all equal?"
-        )
