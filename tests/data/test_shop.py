@@ -101,12 +101,6 @@ def test_categories_form_a_tree(number, seed):
         assert category.product is not None and category.path[0] == parent.path[0]
 
 
-def test_columns_and_ids_agree():
-    labels = Shop(777, seed=0)
-    assert [labels.id(column) for column in range(777)] == [row[0] for row in labels.rows()]
-    pytest.raises(IndexError, labels.id, 777)
-
-
 @pytest.mark.parametrize("labels", [10, 11, 25, 50, 400, 1_500_000, 100_000_000])
 def test_any_number_of_labels(labels):
     shop = Shop(labels, seed=9)
