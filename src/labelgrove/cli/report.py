@@ -19,9 +19,7 @@ class Page:
     force: options.Force = False
     k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10
     top: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20
-    intervals: Annotated[
-        int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
-    ] = 1000
+    intervals: Annotated[int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")] = 1000
 
 
 def report(

@@ -33,7 +33,6 @@ from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import inputs
 from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.linear import streaming
-from labelgrove.methods.linear.sharded import sharded_features
 from labelgrove.methods.searching import search_labels, tree_cost_estimate, tree_growth
 from labelgrove.methods.settings import Group, LabelTexts, check_count, group
 from labelgrove.methods.terms import (
@@ -209,7 +208,7 @@ class Linear(Model):
     ) -> tuple[CachedResult[Features] | CachedResult[Blocks], TermReader | None]:
         """The features of the documents, in blocks if workers train on them."""
         if isinstance(corpus, ShardedCorpus):
-            return sharded_features(stages, corpus, self.tfidf)
+            return streaming.sharded_features(stages, corpus, self.tfidf)
         made, reader = inputs.features_stage(
             stages, corpus, self.tfidf, self.dense_norm, scratch, sparse_norm=self.sparse_norm
         )

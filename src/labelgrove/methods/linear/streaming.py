@@ -4,32 +4,48 @@ Texts (``read_corpus(..., scratch=)``), tf-idf rows, the documents of each label
 features, the documents of each node and the weights are in files that the system maps. The process
 itself holds the label matrix, one block of documents, the labels' features while a tree grows, and
 the documents of the clusters that are trained just now; of the first level, these are all.
+
+Of a corpus in shards, workers count terms and make rows of tf-idf, and keep both.
 """
 
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
+from labelgrove.core.arrays import narrow_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.memory import parse_size, require
 from labelgrove.core.scratch import BLOCK_ROWS, Scratch
 from labelgrove.core.strings import StringTable
+from labelgrove.data.blocks import Blocks, ShardedCorpus
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.features import Features
+from labelgrove.data.languages import sample_rows, suited, unspaced_share
+from labelgrove.data.records import joined_names, names_in, plain_texts
+from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.disk.stages import CachedResult, Stages
+from labelgrove.engines import Engine
+from labelgrove.engines.engine import Ref
 from labelgrove.errors import ResourceError
 from labelgrove.labels.tree import TreeParams, tree_widths
-from labelgrove.methods.terms import given_matrix
+from labelgrove.methods.terms import given_matrix, said_of_fields
 from labelgrove.ranking.solver import GROUP_NODES, instance_bytes
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.text.feeding import find_analyzer
+from labelgrove.text.field_terms import FieldTerms, check_weights, count_values
+from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
+from labelgrove.text.tfidf_params import TermCounts, count_terms, merge_counts
 
 # What the interpreter with its libraries takes before any data is there.
 BASE_BYTES = 160 << 20
 MOST_ENTRIES = 2**31 - 1  # SciPy copies the column numbers of a larger matrix, to widen them
 SAMPLE = 500  # documents whose terms are counted
+MERGED_AT_ONCE = 8  # counts, so that no worker holds many vocabularies
 SAMPLED_LABELS = 200  # labels whose documents' terms are counted
 
 
@@ -165,3 +181,57 @@ def terms_per_document(corpus: Corpus, params: TfidfParams) -> float:
     rows = np.random.default_rng(0).permutation(len(corpus))[:SAMPLE]
     sample = [corpus.texts[int(row)] for row in np.sort(rows)]
     return given + float(Tfidf(_all_terms(params)).fit_transform(sample).nnz) / len(sample)
+
+
+def sharded_features(
+    stages: Stages, corpus: ShardedCorpus, params: TfidfParams
+) -> tuple[CachedResult[Blocks], TermReader]:
+    """Rows of tf-idf in the blocks of the texts, with the bits of one machine."""
+    key = ""
+    if stages.run is not None:
+        key = content_hash(list(corpus.map(content_hash)))
+    texts = CachedResult(lambda: corpus, key)
+    tfidf = stages("tfidf", fit_sharded, corpus=texts, params=params)
+    if counts := tfidf.value.field_counts():
+        stages.reporter.message(said_of_fields(counts))
+
+    def rows() -> Blocks:
+        engine = corpus.engine
+        refs = engine.map(tfidf_rows, corpus.texts, engine.put(tfidf.value))
+        return Blocks.of(engine, refs)
+
+    return CachedResult(rows, tfidf.key), TermReader(tfidf.value)
+
+
+def fit_sharded(corpus: ShardedCorpus, params: TfidfParams) -> Tfidf:
+    """tf-idf fitted to all texts: document frequencies are counted block by block and merged."""
+    params = replace(params).validate()
+    engine = corpus.engine
+    names = joined_names(corpus.map(names_in))
+    check_weights(params, names)
+    find_analyzer(params.analyzer)  # workers import what the user has imported here
+    sample = plain_texts(corpus.texts_at(sample_rows(len(corpus))))
+    params.analyzer, params.ngram_range = suited(
+        params.analyzer, params.ngram_range, unspaced_share(sample)
+    )
+    fields = None
+    if names is not None:
+        values = merged(engine, engine.map(count_values, corpus.texts))
+        fields = FieldTerms.from_counter(names, params, values, len(corpus))
+    counts = merged(engine, engine.map(count_terms, corpus.texts, params))
+    return Tfidf.from_counts(params, counts, len(corpus), fields)
+
+
+def merged(engine: Engine, counts: list[Ref]) -> TermCounts:
+    """The counts of all blocks."""
+    while len(counts) > 1:
+        firsts = range(0, len(counts), MERGED_AT_ONCE)
+        counts = [engine.call(merge_counts, *counts[n : n + MERGED_AT_ONCE]) for n in firsts]
+    total: TermCounts = engine.get(counts[0])
+    return total
+
+
+def tfidf_rows(texts: StringTable, tfidf: Tfidf) -> Features:
+    """The features of a block."""
+    rows = tfidf.transform_parts(texts)
+    return Features(narrow_csr(rows.data, rows.indices, rows.indptr, (len(texts), rows.cols)))

@@ -108,7 +108,8 @@ def restore(encoder: Encoder, network: Part) -> Encoder:
 
 def below_root(documents: int) -> CSR:
     """The shortlist above the first level: one node, with certainty."""
-    return _csr(np.zeros(documents, np.float32), np.zeros(documents), np.arange(documents + 1), 1)
+    zeros = np.zeros(documents, np.float32), np.zeros(documents, np.int32)
+    return sparse.csr_array((*zeros, np.arange(documents + 1)), shape=(documents, 1))
 
 
 def best_nodes(margins: Margins, above: CSR, children: Int64, keep: int) -> CSR:
@@ -118,8 +119,7 @@ def best_nodes(margins: Margins, above: CSR, children: Int64, keep: int) -> CSR:
     for rows in entry_ranges(sizes, CANDIDATES):
         pattern = candidates(above[rows], children)
         pattern.data += log_transformed(margins(rows, pattern), "l3-hinge")
-        best = top_k(pattern, keep).to_csr(pattern.shape[1])
-        blocks.append(_csr(best.data, best.indices, best.indptr, pattern.shape[1]))
+        blocks.append(top_k(pattern, keep).to_csr(pattern.shape[1]))
     return stacked_rows(blocks)
 
 
@@ -127,7 +127,8 @@ def candidates(above: CSR, children: Int64) -> CSR:
     """Documents x nodes: the children of the nodes in ``above``, with these nodes' values."""
     nodes, counts = children_of(above.indices, children)
     indptr = offsets(counts)[above.indptr]
-    return _csr(np.repeat(above.data, counts), nodes, indptr, int(children[-1]))
+    shape = above.shape[0], int(children[-1])
+    return sparse.csr_array((np.repeat(above.data, counts), nodes, indptr), shape=shape)
 
 
 def linear_margins(features: Features, ranker: Ranker) -> Margins:
@@ -255,9 +256,3 @@ def found_share(predicted: CSR, counts: CSR) -> float:
     """Share of the documents' labels that are below their predicted nodes."""
     hits = counts.multiply(with_values(predicted, 1)).sum()
     return float(hits / max(counts.sum(), 1))
-
-
-def _csr(data: Array, indices: Array, indptr: Array, columns: int) -> CSR:
-    numbers = np.int64 if len(data) > np.iinfo(np.int32).max else np.int32
-    arrays = (data, np.asarray(indices, numbers), np.asarray(indptr, numbers))
-    return sparse.csr_array(arrays, shape=(len(indptr) - 1, columns))
