@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from labelgrove import Linear
-from labelgrove.cli.predicting import PredictionJob
+from labelgrove.cli.predict import PredictionJob
 from labelgrove.core.callbacks import Event
 from labelgrove.data.formats import ReadOptions
 from labelgrove.data.formats.jsonl import dump_document

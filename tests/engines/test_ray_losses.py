@@ -84,7 +84,7 @@ def test_killed_workers_change_no_bit(lossy, corpora, expected):
 
 def test_predictions_survive_a_lost_machine(lossy, corpora, expected, tmp_path):
     from labelgrove.cli.options import Inputs, Request
-    from labelgrove.cli.predicting import PredictionJob
+    from labelgrove.cli.predict import PredictionJob
     from labelgrove.data.formats import ReadOptions
 
     cluster, node, engine = lossy
