@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from labelgrove import Linear
+from labelgrove.cli.options import Inputs, Request
 from labelgrove.cli.predict import PredictionJob
 from labelgrove.core.callbacks import Event
 from labelgrove.data.formats import ReadOptions
@@ -63,7 +64,9 @@ def main(documents: int, labels: int, folder: Path) -> None:
         say(f"read {len(corpus):,} documents with {len(corpus.index):,} labels")
         Linear().fit(corpus, callbacks=[callback]).save(folder / "model")
         say("saved the model")
-        job = PredictionJob(folder / "model", "cpu", 5, {"threads": 1}, ReadOptions())
+        job = PredictionJob(
+            folder / "model", Request(k=5), Inputs(device="cpu"), ReadOptions(), threads=1
+        )
         shards = sorted((folder / "test").iterdir())
         pairs = [(str(shard), str(folder / f"predicted-{shard.name}")) for shard in shards]
         predicted = sum(done.documents for done in engine.stream(job.worker, pairs))

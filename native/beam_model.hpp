@@ -97,14 +97,7 @@ struct BeamLevel {
 };
 
 // Scores are added as logarithms: products over many levels would underflow and become equal.
-enum class PostProcessor : int {
-    noop = 0,
-    l1_hinge,
-    l2_hinge,
-    l3_hinge,
-    l4_hinge,
-    sigmoid
-};
+enum class PostProcessor : int { noop = 0, l1_hinge, l2_hinge, l3_hinge, l4_hinge, sigmoid };
 
 struct BeamOptions {
     PostProcessor post_processor = PostProcessor::l3_hinge;
@@ -116,9 +109,7 @@ struct BeamOptions {
         return post_processor == PostProcessor::noop || (last_level && raw_last_level);
     }
     // Whether final scores are products, kept as logarithms until the end.
-    bool product() const {
-        return post_processor != PostProcessor::noop && !raw_last_level;
-    }
+    bool product() const { return post_processor != PostProcessor::noop && !raw_last_level; }
 };
 
 inline float log_sigmoid(float margin) {

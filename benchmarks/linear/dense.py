@@ -47,7 +47,7 @@ def main() -> None:
         for part, rows in zip(("train", "dev"), dense, strict=True)
     )
     dense = [rows[: len(part.texts)] for rows, part in zip(dense, (train, dev), strict=True)]
-    chosen = peers(options.pecos_python, None)
+    chosen = peers(options.pecos_python, None, None)
     if options.peers:
         wanted = [name.strip() for name in options.peers.split(";")]
         chosen = {name: peer for name, peer in chosen.items() if name in wanted}
