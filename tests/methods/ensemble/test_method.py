@@ -334,6 +334,6 @@ def test_auto_tries_and_keeps_the_same() -> None:
     one, many = Auto(**settings).fit(corpus), Auto(**settings).fit(corpus, engine=engine)
     assert one.tried_ == many.tried_
     assert_same_bits(one.chosen_, many.chosen_)
-    # Trees, names, the matcher, and with a budget a memory and three more linear models.
-    first = ["linear", "linear", "matcher", "neighbours", "linear", "linear"]
+    # Trees, the matcher, and with a budget a memory and three more linear models.
+    first = ["linear", "matcher", "neighbours", "linear", "linear", "linear"]
     assert engine.called[:6] == first
