@@ -1,6 +1,7 @@
 """info, doctor, demo, explain and the frame around all verbs."""
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def test_doctor_lists_every_extra_and_what_it_lacks(run, monkeypatch):
 @pytest.mark.parametrize("error", ["OSError", "ImportError", "RuntimeError"])
 def test_doctor_survives_a_torch_that_does_not_import(run_process, tmp_path, monkeypatch, error):
     (tmp_path / "torch.py").write_text(f"raise {error}('libcudart.so.13: cannot open')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     found = json.loads(run_process("doctor", "--json").stdout)
     assert f"{error}: libcudart.so.13" in found["torch"]["problem"]
     assert "reinstall" in found["torch"]["problem"]
