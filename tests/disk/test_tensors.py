@@ -149,3 +149,8 @@ def test_what_is_too_short_for_its_header_is_refused(tmp_path, length):
     for content in (file.read_bytes(), b"", b"1234567"):
         file.write_bytes(content)
         pytest.raises(ModelFormatError, read_tensors, file).match("not a safetensors file")
+
+
+def test_a_file_that_is_not_there_is_a_damaged_model(tmp_path):
+    with pytest.raises(ModelFormatError, match=r"gone\.safetensors: cannot be read"):
+        read_tensors(tmp_path / "gone.safetensors")

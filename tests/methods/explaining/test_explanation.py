@@ -88,3 +88,4 @@ def test_a_long_explanation_is_displayed_shortly() -> None:
     one = Explanation("c1", "x" * 9000, "linear", 0.9, "product", reasons, notes=notes)
     many = Explanation("c1", "c1", "ensemble", 0.9, "product", members=(one,) * 100)
     assert len(repr(many)) < 100_000
+    assert "member 8:" in repr(many) and "member 9:" not in repr(many)
