@@ -130,7 +130,7 @@ $(OLDEST)/installed-$(MODULES): pyproject.toml constraints.txt constraints-oldes
 	$(OLDEST)/bin/python $(INSTALL) -c constraints.txt scikit-build-core nanobind cmake ninja
 	$(OLDEST)/bin/python $(INSTALL) -c constraints-oldest.txt --no-build-isolation \
 		--config-settings=build-dir=build/oldest \
-		--editable '.[serve,data,excel,skos,stem,tune,hub,report]' \
+		--editable '.[serve,data,excel,stem,tune,hub,report]' \
 		pytest pytest-timeout pytest-xdist hypothesis httpx 'pandas<3'
 	touch $@
 
@@ -144,7 +144,7 @@ release-check:
 	$(PYTHON) .ci/release_check.py $(RELEASE) $(PYTEST_ARGS)
 
 # Whether pip finds versions for all extras together and for each alone; installs nothing.
-EXTRAS := all torch serve data excel skos stem tune onnx export hub report ray dev
+EXTRAS := all torch serve data excel stem tune onnx export hub report ray dev
 check-install: $(INSTALLED)
 	for extra in $(EXTRAS); do echo "$$extra" && $(BIN)/python -m pip install -qq --dry-run \
 		--ignore-installed --no-build-isolation -c constraints.txt ".[$$extra]" || exit 1; done

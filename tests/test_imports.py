@@ -166,7 +166,7 @@ def test_everything_imports_without_torch_and_the_other_extras() -> None:
     blocked = {"torch", "transformers", "fastapi", "pyarrow", "optuna"}
     blocked |= {"onnx", "onnxruntime", "onnxscript", "huggingface_hub", "tokenizers"}
     blocked |= {"matplotlib", "jinja2", "prometheus_client", "safetensors"}
-    blocked |= {"openpyxl", "pandas", "polars", "rdflib"}
+    blocked |= {"openpyxl", "pandas", "polars"}
     source = BLOCKER.format(blocked=blocked)
     source += "\n".join(f"import {name}" for name in modules)
     done = run(source)

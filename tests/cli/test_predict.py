@@ -79,9 +79,9 @@ def test_a_table_keeps_the_columns_of_its_input(run, model, table, tmp_path):
     frame.to_parquet(tmp_path / "goods.parquet")
     frame.to_excel(tmp_path / "goods.xlsx", index=False)
     frame.to_csv(tmp_path / "goods.tsv", sep="\t", index=False)
-    reads = {"csv": pandas.read_csv, "parquet": pandas.read_parquet, "xlsx": pandas.read_excel}
+    reads = {"csv": pandas.read_csv, "parquet": pandas.read_parquet}
     for source, ending in (
-        ("csv", "xlsx"),
+        ("csv", "csv"),
         ("tsv", "csv"),
         ("parquet", "parquet"),
         ("xlsx", "csv"),

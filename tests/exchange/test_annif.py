@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import gzip
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from labelgrove.cli import app
 from labelgrove.core.params import read_toml
 from labelgrove.data.formats import ReadOptions, ReadReport
 from labelgrove.data.formats.labels import LabelRow
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.exchange.annif import (
     AnnifProject,
     Vocabulary,
@@ -54,14 +53,6 @@ SUBJECTS = f"""uri,notation,label_en,label_de
 <{CATS}>,,cats,Katzen
 {TEA},,"tea, any",
 {OLD},,,
-"""
-TURTLE = """
-@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
-@prefix owl: <http://www.w3.org/2002/07/owl#> .
-@prefix ex: <http://example.org/> .
-ex:cats a skos:Concept ; skos:prefLabel "Katzen"@de, "cats"@en ; skos:altLabel "felines"@en .
-ex:tea a skos:Concept ; skos:prefLabel "tea, any"@en .
-ex:old a skos:Concept ; skos:prefLabel "phlogiston"@en ; owl:deprecated true .
 """
 
 
@@ -125,29 +116,6 @@ def test_language_and_exclusions_are_the_projects(annif: Path) -> None:
     vocabulary = project_vocabulary(project, data=annif / "data")
     assert [row.id for row in vocabulary.rows] == [TEA]
     assert "exclude_type is not applied" in vocabulary.notes[0]
-
-
-def test_skos_gives_the_same_labels_as_the_table(annif: Path) -> None:
-    pytest.importorskip("rdflib")
-    Path("things.ttl").write_text(TURTLE)
-    for language in ("en", "de"):
-        table = read_vocabulary("data/vocabs/things/subjects.csv", language)
-        assert read_vocabulary("things.ttl", language) == table
-    with pytest.raises(DataError, match=r"no names in the language 'fi', only in de, en.*vocab=ID"):
-        read_vocabulary("things.ttl", "fi")
-    Path("broken.ttl").write_text("<a> <b")
-    with pytest.raises(DataError, match=r"broken\.ttl: cannot be read as RDF"):
-        read_vocabulary("broken.ttl", "en")
-    Path("none.ttl").write_text("<http://a> <http://b> <http://c> .")
-    pytest.raises(DataError, read_vocabulary, "none.ttl", "en").match("no concepts in use")
-
-
-def test_skos_without_its_extra(annif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rdflib", None)
-    Path("things.ttl").write_text(TURTLE)
-    with pytest.raises(MissingExtraError, match=r"reading things\.ttl needs the extra `skos`"):
-        imported("projects.cfg:things-en", "--train", "train.tsv.gz", "--labels", "things.ttl")
-    assert not Path("out").exists()
 
 
 def test_a_tsv_vocabulary(annif: Path) -> None:
@@ -300,10 +268,10 @@ def test_hostile_sections(tmp_path: Path, lines: str, message: str) -> None:
     pytest.raises(ConfigError, read_sections, file).match(message)
 
 
-@pytest.mark.parametrize("suffix", ["jsonld", "n3", "rdf", "xml"])
-def test_nothing_is_fetched(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize("suffix", ["ttl", "nt", "jsonld", "n3", "rdf", "xml"])
+def test_rdf_is_refused_and_nothing_is_fetched(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"things.{suffix}").write_text('{"@context": "http://example.org/context"}')
-    with pytest.raises(DataError, match="convert it to Turtle"):
+    with pytest.raises(DataError, match=r"annif load-vocab makes a table of it"):
         read_vocabulary(tmp_path / f"things.{suffix}", "en")
 
 

@@ -24,19 +24,15 @@ from support.forging import forge_arrays, sign
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")  # by native/check.sh attack
 MEMORY = 4000.0 if SANITIZED else 1000.0  # megabytes, with all libraries
 ADDRESSES = 1 << 48 if SANITIZED else 4 << 30  # allocators reserve much more than they use
-SKOS = "http://www.w3.org/2004/02/skos/core#"
 ANNIF = {
     "projects.cfg": "[DEFAULT]\nlanguage=en\n[a]\nvocab=v(en,exclude=x:1)\nbackend=svc\n",
     "projects.toml": '[a]\nvocab = "v(en)"\nbackend = "labelgrove"\nconfig = "a.toml"\n',
-    "things.ttl": f'<x:1> a <{SKOS}Concept> ; <{SKOS}prefLabel> "cats"@en, """tea""" .\n',
-    "things.nt": f'<x:1> <{SKOS}prefLabel> "cats"@en .\n',
     "things.csv": "uri,notation,label_en,label_de\n<x:1>,,cats,Katzen\n",
     "things.tsv": "<x:1>\tcats\n",
 }
 ROW = {"text": "a red hat", "labels": ["red", "hats"], "id": "7", "weights": [1, 0.5]}
 LF_ROW = {"title": "a", "content": "c", "target_ind": [0, 7], "target_rel": [1.0, 2], "uid": "3"}
 ANSWER = {"id": "7", "labels": ["red", "hats"], "label_ids": ["0", "1"], "scores": [0.5, 0.25]}
-TREE = {"red": ["hats", "shoes"], "blue": []}
 FEEDBACK = {
     "time": "2026-03-01T23:30:00-02:00",
     "text": "a red hat",
@@ -57,7 +53,6 @@ TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "annif.tsv": ("a text\t<http://a.org/b> <http://a.org/c>\nd\te\n", "read_file", ("annif",)),
     "plain.txt": ("one\ntwo\r\n", "read_file", ("text",)),
     "answers.jsonl": (json.dumps(ANSWER) + "\n", "evaluate_file", ("corpus.jsonl",)),
-    "labels.json": (json.dumps(TREE), "read_label_file", ()),
     "labels.tsv": ("id\tname\tparent\n0\tred\thats\n1\tblue\thats\n", "read_label_file", ()),
     "feedback.jsonl": (json.dumps(FEEDBACK) + "\n", "read_feedback_file", ()),
     **{name: (content, "read_annif_file", ()) for name, content in ANNIF.items()},

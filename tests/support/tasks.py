@@ -40,7 +40,7 @@ def command(*arguments: str) -> None:
 
 def import_everything(flavour: str) -> None:
     """Runs each command once, here: most imports are inside functions."""
-    for module in ("openpyxl", "pyarrow.parquet", "rdflib.plugins.parsers.notation3"):
+    for module in ("openpyxl", "pyarrow.parquet"):
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     for command_line in commands(flavour):

@@ -135,7 +135,7 @@ def import_(
     test: Annotated[Corpora, Option(help="Corpus that annif eval was given. Repeatable.")] = None,
     labels: Annotated[
         Path | None,
-        Option(help="Vocabulary: TTL, CSV or TSV. Default: the one loaded into Annif."),
+        Option(help="Vocabulary: CSV or TSV. Default: the one loaded into Annif."),
     ] = None,
     data: Annotated[
         Path | None,

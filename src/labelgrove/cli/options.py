@@ -59,7 +59,7 @@ Labelled = Annotated[Path, Argument(metavar="DATA", help="Corpus with labels.")]
 Labels = Annotated[
     Path | None, Option(help="Label table (id, name, text). Default: labels.tsv beside the corpus.")
 ]
-LabelTree = Annotated[Path | None, Option(help="Thesaurus (TSV: id, broader ids) or tree (JSON).")]
+LabelTree = Annotated[Path | None, Option(help="Thesaurus (TSV: id, broader ids) for the tree.")]
 Given = Annotated[
     Path | None,
     Option(

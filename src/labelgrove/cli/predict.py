@@ -39,7 +39,7 @@ def predict(
     *,
     request: options.Request,
     out: Annotated[
-        str, Option(help="Output file: JSON lines, or .csv, .parquet, .xlsx. -: standard output.")
+        str, Option(help="Output file: JSON lines, or .csv, .parquet. -: standard output.")
     ] = "-",
     batch: Annotated[int, Option(min=1, help="Documents at once. 1: line by line.")] = 2048,
     inputs: Annotated[options.Inputs, options.Without("labels_field"), options.Without("as_json")],
@@ -50,8 +50,8 @@ def predict(
     Writes one line of JSON per document, in the order of the input: "labels" (names), "scores",
     "id" if the document has one, and "label_ids" if ids differ from names. --allow and --deny apply
     before the k best labels are chosen, so you get k labels whenever k are allowed. A table (--out
-    x.csv, x.parquet, x.xlsx) has a row per label: document, rank, id, name, score, and the columns
-    of the input if that is a table, too. With --engine,
+    x.csv, x.parquet) has a row per label: document, rank, id, name, score, and the columns of the
+    input if that is a table, too. With --engine,
     INPUT is a folder or pattern of shards, and --out a folder with a file for each of them.
 
     Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3 --deny sale

@@ -74,7 +74,7 @@ def input_columns(names: Iterable[str]) -> dict[str, str]:
 def prediction_writer(out: str, columns: Iterable[str] = ()) -> Iterator[Callable[..., None]]:
     """A function that writes predictions with the ids of their documents, batch by batch.
 
-    A name that ends in .csv, .parquet or .xlsx gives a table with the columns of
+    A name that ends in .csv or .parquet gives a table with the columns of
     ``Predictions.to_frame`` and ``columns`` of the input, whose cells the function takes as
     ``cells``; any other name, and "-" for standard output, JSON lines.
     """

@@ -22,7 +22,7 @@ from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, Re
 from labelgrove.data.formats.files import bare_name, existing, parse_lines, read_all
 from labelgrove.data.formats.labels import LabelRow, read_label_table
 from labelgrove.data.formats.read import iter_documents
-from labelgrove.errors import ConfigError, DataError, needing
+from labelgrove.errors import ConfigError, DataError
 
 # Keys that Annif itself or our backend reads; the others of a section are settings of a method.
 OF_ANNIF = {"access", "allow_learn", "analyzer", "backend", "language", "limit", "name"}
@@ -35,8 +35,7 @@ COMBINING = "has no documents of its own; import the projects behind it"
 ADVICE = dict.fromkeys(("mllm", "stwfsa", "yake"), LEXICAL)
 ADVICE |= dict.fromkeys(("ensemble", "nn_ensemble", "pav", "http"), COMBINING)
 METHODS = {"svc": "ova", "omikuji": "parabel"}
-SKOS_SUFFIXES = (".ttl", ".nt")
-OTHER_RDF = (".rdf", ".xml", ".owl", ".jsonld", ".n3")
+RDF = (".ttl", ".nt", ".rdf", ".xml", ".owl", ".jsonld", ".n3")
 SHARED = "DEFAULT"  # the section whose keys all others have
 LABEL = "label_"  # and a language: the columns of names in a CSV vocabulary
 
@@ -175,13 +174,12 @@ def project_vocabulary(
     vocab = project.vocab
     if file is None:
         folder = project.data(data) / "vocabs" / vocab.name
-        files = [folder / name for name in ("subjects.csv", "subjects.ttl")]
-        file = next((_inside(one, folder) for one in files if one.is_file()), None)
-        if file is None:
+        file = _inside(folder / "subjects.csv", folder)
+        if not file.is_file():
             raise DataError(
                 f"does not exist; run annif load-vocab {vocab.name}, name Annif's data folder "
-                "(--data), or give the vocabulary as a TTL, CSV or TSV file (--labels)",
-                file=files[0],
+                "(--data), or give the vocabulary as a CSV or TSV file (--labels)",
+                file=file,
             )
     rows, notes = read_vocabulary(file, project.language), []
     excluded: set[str] = set()
@@ -203,16 +201,16 @@ def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
     """The concepts in use, named in a language, or else in another one or by their URI."""
     file = existing(path)
     suffix = file.suffix.lower()
-    if suffix in OTHER_RDF:
-        raise DataError("this form of RDF is not read; convert it to Turtle", file=file)
-    if suffix not in (*SKOS_SUFFIXES, ".csv"):
-        return read_label_table(file)
-    rows = (_read_csv if suffix == ".csv" else _read_skos)(file, language)
-    if not rows:
+    if suffix in RDF:
         raise DataError(
-            "has no concepts in use; give the file that annif load-vocab was given (--labels)",
+            "RDF is not read; annif load-vocab makes a table of it, data/vocabs/ID/subjects.csv",
             file=file,
         )
+    if suffix != ".csv":
+        return read_label_table(file)
+    rows = _read_csv(file, language)
+    if not rows:
+        raise DataError("has no concepts in use", file=file)
     return list(rows.values())
 
 
@@ -239,38 +237,6 @@ def _read_csv(file: Path, language: str) -> dict[str, LabelRow]:
         raise DataError(
             f"is not valid CSV: {error}", file=file, line=reader.line_num + 1
         ) from error
-    return rows
-
-
-def _read_skos(file: Path, language: str) -> dict[str, LabelRow]:
-    with needing("skos", f"reading {file.name}"):
-        from rdflib import Graph, Literal, URIRef
-        from rdflib.namespace import OWL, RDF, RDFS, SKOS
-    try:
-        graph = Graph().parse(file, format="turtle", publicID=file.absolute().as_uri())
-    except MemoryError:
-        raise
-    except Exception as error:  # the parser has errors of its own
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise DataError(f"cannot be read as RDF: {reason}", file=file) from error
-    concepts = sorted(
-        concept
-        for concept in graph.subjects(RDF.type, SKOS.Concept)
-        if isinstance(concept, URIRef) and (concept, OWL.deprecated, Literal(True)) not in graph
-    )
-    rows: dict[str, LabelRow] = {}
-    seen: set[str] = set()
-    for concept in concepts:
-        names: dict[str, str] = {}
-        for kind in (SKOS.prefLabel, RDFS.label):
-            for label in sorted(graph.objects(concept, kind), key=str):
-                code = getattr(label, "language", None) or ""
-                names.setdefault(code, str(label))
-        seen |= names.keys()
-        uri = str(concept)
-        rows[uri] = LabelRow(uri, _line(names, language) if names else uri)
-    if "" not in seen:  # names without a language are those of every language
-        _check_language(language, sorted(seen), file)
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Label trees given by the user: parent arrays or a thesaurus.
+"""Label trees given by the user as a thesaurus.
 
 Wide nodes are expensive: a search that visits a node scores all its children, and each child is
 trained on all documents of the node. No node may have more than 65,536 children.
@@ -6,8 +6,6 @@ trained on all documents of the node. No node may have more than 65,536 children
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -22,34 +20,6 @@ from labelgrove.labels.tree import LabelTree
 LOOSE_GROUP = 1000  # size of the groups of labels without relations in a thesaurus
 MAX_LEVELS = 100  # of a given tree; every label has a number on every level
 MAX_MEMBERS = 10_000_000  # of all groups of a thesaurus together
-
-
-def tree_from_parents(parents: Sequence[npt.ArrayLike]) -> LabelTree:
-    """A tree from one array per level, top down: each node's parent, by its number one level up.
-
-    The last array has an entry per label column. Nodes may be in any order; those without labels
-    below are left out. In the first array all parents are the root, 0.
-
-    >>> tree_from_parents([[0, 0, 0], [2, 0, 2]]).leaf_labels.tolist()
-    [1, 0, 2]
-    """
-    if not parents:
-        raise DataError("a label tree needs at least one level")
-    if len(parents) > MAX_LEVELS:
-        raise DataError(f"a label tree can have {MAX_LEVELS} levels, this one has {len(parents):,}")
-    levels, above = [], 1
-    for number, given in enumerate(parents):
-        level = np.asarray(given)
-        if level.ndim != 1 or level.dtype.kind not in "iu" or len(level) == 0:
-            raise DataError(f"tree level {number}: must be a list of parent numbers")
-        if level.min() < 0 or level.max() >= above:
-            raise DataError(f"tree level {number}: parents must lie in 0..{above - 1}")
-        levels.append(level.astype(np.int64))
-        above = len(level)
-    paths = [np.arange(above)]
-    for level in levels[:0:-1]:
-        paths.append(level[paths[-1]])
-    return _tree_from_paths(paths[::-1])
 
 
 def tree_from_thesaurus(
@@ -109,9 +79,11 @@ def tree_from_thesaurus(
     return tree, "; ".join([size, *(f"{n:,} {what}" for what, n in remarks.items() if n)])
 
 
-def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+def read_broader(path: str | Path) -> dict[str, list[str]]:
     """A thesaurus from a TSV file: an id and its broader ids per line, tabs between them."""
     file = existing(path)
+    if bare_name(file).lower().endswith(".json"):
+        raise DataError("is JSON; a thesaurus is a TSV file: id, broader ids", file=file)
     broader: dict[str, dict[str, None]] = {}
     for number, line in read_all(file):
         if not line.strip() or line.startswith("#"):
@@ -151,62 +123,28 @@ def groups_from_thesaurus(
     return {name: np.unique(columns).astype(np.int32) for name, columns in sorted(groups.items())}
 
 
-def read_label_groups(
-    path: str | os.PathLike[str], index: LabelIndex
-) -> dict[str, npt.NDArray[np.int32]]:
-    """The groups of a thesaurus file that :func:`read_label_tree` reads; a tree has none."""
-    file = existing(path)
-    content = _read(file)
+def read_label_groups(path: str | Path, index: LabelIndex) -> dict[str, npt.NDArray[np.int32]]:
+    """The groups of a thesaurus file that :func:`read_label_tree` reads."""
+    broader = read_broader(path)
     try:
-        return groups_from_thesaurus(content, index) if isinstance(content, dict) else {}
+        return groups_from_thesaurus(broader, index)
     except DataError as error:
-        raise DataError(str(error), file=file) from error
+        raise DataError(str(error), file=path) from error
 
 
-def read_label_tree(path: str | os.PathLike[str], index: LabelIndex) -> tuple[LabelTree, str]:
-    """A tree over the labels of ``index`` from a file, and a sentence about it.
-
-    The file is a thesaurus for :func:`read_broader`, or JSON: an object with the broader ids of
-    each id, or a list with one list of parents per level, as in :func:`tree_from_parents`.
-    """
-    file = existing(path)
-    content = _read(file)
+def read_label_tree(path: str | Path, index: LabelIndex) -> tuple[LabelTree, str]:
+    """A tree over the labels of ``index`` from a thesaurus file, and a sentence about it."""
+    broader = read_broader(path)
+    if not any(label in broader for label in index.ids):
+        raise DataError(
+            f"names the broader concepts of none of the {len(index):,} labels; it must use their "
+            f"ids, such as {index.ids[0]!r}",
+            file=path,
+        )
     try:
-        if isinstance(content, dict):
-            if not any(label in content for label in index.ids):
-                raise DataError(
-                    f"names the broader concepts of none of the {len(index):,} labels; it must use "
-                    f"their ids, such as {index.ids[0]!r}"
-                )
-            return tree_from_thesaurus(content, index)
-        if not isinstance(content, list) or not all(isinstance(x, list) for x in content):
-            raise DataError("must hold an object (id: broader ids) or a list of parent lists")
-        tree = tree_from_parents(content)
-        if tree.labels != len(index):
-            raise DataError(f"the tree has {tree.labels:,} labels, the corpus {len(index):,}")
-        return tree, f"{tree.labels:,} labels on {len(tree.parents)} levels"
+        return tree_from_thesaurus(broader, index)
     except DataError as error:
-        raise DataError(str(error), file=file) from error
-
-
-def _read(file: Path) -> object:
-    """A thesaurus as a dict of lists, or whatever else a JSON file has."""
-    if not bare_name(file).lower().endswith(".json"):
-        return read_broader(file)
-    text = "\n".join(line for _, line in read_all(file))
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not valid JSON ({error})", file=file) from error
-    if not isinstance(content, dict):
-        return content
-    for concept, given in content.items():
-        above = [given] if isinstance(given, str) else given
-        if not isinstance(above, list) or not all(isinstance(x, str) for x in above):
-            message = f"{concept!r}: must have a list of broader ids, got {given!r}"
-            raise DataError(message, file=file)
-        content[concept] = above
-    return content
+        raise DataError(str(error), file=path) from error
 
 
 def _cut_cycles(parent: dict[str, str], concepts: Iterable[str]) -> int:

@@ -16,7 +16,6 @@ from labelgrove.data.formats import (
     read_corpus,
     write_corpus,
 )
-from labelgrove.data.formats import write as write_module
 from labelgrove.data.formats import write as writing
 from labelgrove.data.formats.tables import join_labels, split_labels
 from labelgrove.data.formats.write import table_format, table_writer
@@ -108,44 +107,21 @@ def test_a_lone_surrogate_does_not_stop_the_writing(tmp_path):
 
 
 COLUMNS = {"name": "string", "rank": "int64", "score": "float32"}
-ROWS = [("=1+1", 1, 0.5), ("a,\x01 b", 2, 0.25)]
 
 
 def test_formats_by_name():
-    names = ["a.csv", "a.CSV.gz", "a.parquet", "a.xlsx", "a.jsonl", "csv"]
-    assert list(map(table_format, names)) == ["csv", "csv", "parquet", "xlsx", None, None]
-    pytest.raises(ConfigError, table_format, "a.xlsx.gz").match("compressed already; leave out")
+    names = ["a.csv", "a.CSV.gz", "a.parquet", "a.jsonl", "csv"]
+    assert list(map(table_format, names)) == ["csv", "csv", "parquet", None, None]
+    pytest.raises(ConfigError, table_format, "a.pq.gz").match("compressed already; leave out")
+    pytest.raises(ConfigError, table_format, "a.xlsx").match("are read, but not written; use .csv")
 
 
-def test_excel_has_no_formulas_and_no_more_rows_than_it_opens(tmp_path, monkeypatch):
-    openpyxl = pytest.importorskip("openpyxl")
-    path = tmp_path / "a.xlsx"
-    with table_writer(path, COLUMNS, "xlsx") as write:
-        write(ROWS[:1])
-        write(ROWS[1:])
-        write([("x" * 40_000, 3, 0.0)])
-    rows = list(openpyxl.load_workbook(path).worksheets[0].iter_rows())
-    assert [cell.value for cell in rows[1]] == ["=1+1", 1, 0.5]
-    assert rows[1][0].data_type == "s" and rows[1][1].data_type == "n"
-    assert rows[2][0].value == "a,  b" and len(rows[3][0].value) == 32_767
-    monkeypatch.setattr(write_module, "EXCEL_ROWS", 2)
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    path = tmp_path / "a.parquet"
     with (
-        pytest.raises(DataError, match=r"Excel opens 2 rows; write \.csv"),
-        table_writer(tmp_path / "b.xlsx", COLUMNS, "xlsx") as write,
-    ):
-        write(ROWS)
-    assert [file.name for file in tmp_path.iterdir()] == ["a.xlsx"]
-
-
-@pytest.mark.parametrize(
-    ("format", "module", "extra"), [("xlsx", "openpyxl", "excel"), ("parquet", "pyarrow", "data")]
-)
-def test_missing_extras_are_named(tmp_path, monkeypatch, format, module, extra):
-    monkeypatch.setitem(sys.modules, module, None)
-    path = tmp_path / f"a.{format}"
-    with (
-        pytest.raises(MissingExtraError, match=f"needs the extra `{extra}`: pip install '"),
-        table_writer(path, COLUMNS, format),
+        pytest.raises(MissingExtraError, match="needs the extra `data`: pip install '"),
+        table_writer(path, COLUMNS, "parquet"),
     ):
         pass
     assert not path.exists()

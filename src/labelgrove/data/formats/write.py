@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from labelgrove.data.formats.building import label_rows
 from labelgrove.data.formats.documents import Document
 from labelgrove.data.formats.files import bare_name, replacing
 from labelgrove.data.formats.jsonl import document_record, dump_document
-from labelgrove.data.formats.tables import EXCEL_ROWS, join_labels
+from labelgrove.data.formats.tables import join_labels
 from labelgrove.errors import ConfigError, DataError, needing
 
 EXTENSIONS = {
@@ -116,16 +115,17 @@ def corpus_documents(corpus: Corpus) -> Iterator[Document]:
 Kind = Literal["string", "int64", "float32", "strings", "floats"]
 Rows = Iterable[Sequence[object]]
 Writer = Callable[[Rows], None]
-TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".xlsx": "xlsx"}
-EXCEL_CHARACTERS = 32_767  # that Excel can show in a cell
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # XML has no way to write them
+TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
 def table_format(path: str | os.PathLike[str]) -> str | None:
-    """The format of a table by the name of its file: csv, parquet or xlsx; None for others."""
+    """The format of a table by the name of its file: csv or parquet; None for others."""
     file = Path(path)
-    format = TABLES.get(Path(bare_name(file)).suffix.lower())
-    if format in ("parquet", "xlsx") and bare_name(file) != file.name:
+    suffix = Path(bare_name(file)).suffix.lower()
+    if suffix == ".xlsx":
+        raise ConfigError(f"{file}: Excel files are read, but not written; use .csv")
+    format = TABLES.get(suffix)
+    if format == "parquet" and bare_name(file) != file.name:
         raise ConfigError(f"{file}: {format} files are compressed already; leave out {file.suffix}")
     return format
 
@@ -135,7 +135,7 @@ def table_writer(
     path: str | os.PathLike[str], columns: Mapping[str, Kind], format: str
 ) -> Iterator[Writer]:
     """A function that adds rows to a table, whose file appears when all of them are written."""
-    writer = {"csv": _csv, "parquet": _parquet, "xlsx": _excel}[format]
+    writer = {"csv": _csv, "parquet": _parquet}[format]
     with replacing(path) as file, writer(file, columns, Path(path)) as write:
         yield write
 
@@ -182,36 +182,3 @@ def _parquet(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterat
                 raise DataError(f"a text cannot be written in UTF-8: {error}", file=path) from None
 
         yield write
-
-
-@contextmanager
-def _excel(file: IO[bytes], columns: Mapping[str, Kind], path: Path) -> Iterator[Writer]:
-    with needing("excel", "writing Excel files"):
-        from openpyxl import Workbook
-        from openpyxl.cell import WriteOnlyCell
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet("labelgrove")
-    sheet.append(list(columns))
-    count = 1
-
-    def cell(value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        own = WriteOnlyCell(sheet, _CONTROL.sub(" ", value)[:EXCEL_CHARACTERS])
-        own.data_type = "s"  # a label that begins with = is no formula
-        return own
-
-    def write(rows: Rows) -> None:
-        nonlocal count
-        for row in rows:
-            count += 1
-            if count > EXCEL_ROWS:
-                raise DataError(f"Excel opens {EXCEL_ROWS:,} rows; write .csv", file=path)
-            sheet.append([cell(value) for value in row])
-
-    try:
-        yield write
-    except BaseException:
-        sheet.close()  # it writes to a file of its own until the book is saved
-        raise
-    book.save(file)
