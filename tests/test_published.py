@@ -48,15 +48,62 @@ DATA = {
 }
 
 
+# The widths of the levels above the labels, of the tree that is trained: LightXML's groups
+# (cluster.py), CascadeXML's clusters (README; those of Wiki10 and AmazonCat were not published),
+# XR-Transformer's levels (the parameter files of its code), X-Transformer's clusters (its table).
+LEVELS: dict[str, tuple[int, ...]] = {
+    "lightxml-eurlex-4k": (),
+    "lightxml-wiki10-31k": (),
+    "lightxml-amazoncat-13k": (),
+    "lightxml-wiki-500k": (2, 32, 512, 8_192),
+    "lightxml-amazon-670k": (2, 32, 512, 8_192),
+    "cascadexml-wiki10-31k": (512, 4_096),
+    "cascadexml-amazoncat-13k": (256, 2_048),
+    "cascadexml-wiki-500k": (1_024, 8_192, 65_536),
+    "cascadexml-amazon-670k": (1_024, 8_192, 65_536),
+    "cascadexml-amazon-3m": (1_024, 8_192, 65_536),
+    "xrtransformer-eurlex-4k": (16, 256),
+    "xrtransformer-wiki10-31k": (128, 2_048),
+    "xrtransformer-amazoncat-13k": (128, 1_024),
+    "xrtransformer-wiki-500k": (64, 512, 4_096, 32_768),
+    "xrtransformer-amazon-670k": (128, 2_048, 32_768),
+    "xrtransformer-amazon-3m": (128, 2_048, 32_768),
+    "xtransformer-eurlex-4k": (64,),
+    "xtransformer-wiki10-31k": (512,),
+    "xtransformer-amazoncat-13k": (256,),
+    "xtransformer-wiki-500k": (8_192,),
+}
+# XR-Transformer's refined tree, above the labels.
+REFINED = {
+    "eurlex-4k": (4, 32, 256),
+    "wiki10-31k": (8, 128, 2_048),
+    "amazoncat-13k": (128, 1_024),
+    "wiki-500k": (8, 256, 8_192),
+    "amazon-670k": (8, 256, 8_192),
+    "amazon-3m": (32, 1_024, 32_768),
+}
+
+
 def published(method: str, data: str) -> tuple[Any, Data]:
     config = read_toml(CONFIGS / f"{method}-{data}.toml")
     assert config.pop("method") == method
     return create(method, config), DATA[data]
 
 
-def names(method: str) -> set[str]:
-    files = CONFIGS.glob(f"{method}-*.toml")
-    return {p.stem.removeprefix(f"{method}-") for p in files if "gte-small" not in p.stem}
+@pytest.mark.parametrize("name", LEVELS)
+def test_levels(name: str) -> None:
+    method, _, data_set = name.partition("-")
+    model, data = published(method, data_set)
+    assert model.cost_estimate(*data).widths == (*LEVELS[name], data.labels)
+    if method == "xrtransformer":
+        assert tree_widths(data.labels, model.refined) == (*REFINED[data_set], data.labels)
+    if method == "xtransformer":  # as the public code chooses it
+        assert LEVELS[name] == (cluster_count(data.labels),)
+
+
+def test_every_published_config_is_here() -> None:
+    names = {path.stem for path in CONFIGS.glob("*-*.toml") if "gte-small" not in path.stem}
+    assert names == set(LEVELS)
 
 
 def tree_of(widths: tuple[int, ...]) -> LabelTree:
@@ -85,88 +132,46 @@ def rate(model: Any, step: int, total: int, *, head: bool = False) -> float:
     return float(peak * rate_factor(step, total, training))
 
 
-# LightXML: run.sh (epochs and the five that main.py adds, held-out documents, tokens, batch,
-# --eval_step), cluster.py (groups), table 6 of the paper (GB of large models).
-LIGHT = {
-    "eurlex-4k": (25, 0, 512, 16, None, 10, None),
-    "wiki10-31k": (35, 0, 512, 16, None, 10, None),
-    "amazoncat-13k": (10, 0, 512, 16, 20_000, 2, None),
-    "wiki-500k": (15, 4_000, 128, 32, 3_000, 4, 1.47),
-    "amazon-670k": (20, 4_000, 128, 16, 3_000, 4, 1.53),
-}
-# Share of the updates that see dropout.
-SHARES = {"amazoncat-13k": 0.27, "amazon-670k": 0.099, "wiki-500k": 0.054}
-
-
-def test_every_published_config_is_here() -> None:
-    assert names("lightxml") == set(LIGHT)
-    assert names("cascadexml") == set(CASCADE)
-    assert names("xrtransformer") == set(XR)
-    assert names("xtransformer") == set(XT)
-
-
-@pytest.mark.parametrize("name", LIGHT)
-def test_lightxml(name: str) -> None:
-    epochs, held_out, tokens, batch, eval_step, swa_epoch, gigabytes = LIGHT[name]
+@pytest.mark.parametrize(
+    ("name", "swa_epoch", "dropped"),
+    [("eurlex-4k", 10, 1.0), ("wiki-500k", 4, 0.054)],  # of the updates of an epoch
+)
+def test_lightxml(name: str, swa_epoch: int, dropped: float) -> None:
+    """The schedule of run.sh, over all labels and over groups of them."""
     model, data = published("lightxml", name)
-    training = model.training
-    assert round(model.held_out * data.documents) == held_out
-    assert (model.encoder.max_tokens, training.batch_size) == (tokens, batch)
-    assert model.encoder.lowercase  # dataset.py, before every tokenizer
-    per_epoch = batches(model, data)
+    training, per_epoch = model.training, batches(model, data)
     total = math.ceil(training.epochs * per_epoch)
-    assert total == epochs * per_epoch
+    assert total == training.epochs * per_epoch
     assert share_of_steps(training.swa_start, total) == pytest.approx(swa_epoch * per_epoch, abs=1)
-    # The update of batch number eval_step (from 0) is the last one before dropout ends.
-    dropped = per_epoch if eval_step is None else eval_step + 1
-    assert round(training.dropout_share * per_epoch) == dropped
-    assert dropped / per_epoch == pytest.approx(SHARES.get(name, 1.0), abs=5e-4)
+    assert training.dropout_share == pytest.approx(dropped, abs=5e-4)
     assert rate(model, 0, total) == rate(model, total - 1, total, head=True) == 1e-4
     widths = model.cost_estimate(*data).widths
-    if gigabytes is None:
-        assert widths == (data.labels,)
+    if name == "eurlex-4k":
         count = weights(lambda: LightXmlNet(WIDTH, data.labels, None, model.heads))
         assert count == (5 * WIDTH + 1) * data.labels
         return
-    assert widths[-2:] == (8_192, data.labels)
+    assert round(model.held_out * data.documents) == 4_000
+    assert round(training.dropout_share * per_epoch) == 3_001  # --eval_step, from 0
     count = weights(lambda: LightXmlNet(WIDTH, data.labels, tree_of(widths), model.heads))
-    assert (BERT_BASE + count) * 4 / 2**30 == pytest.approx(gigabytes, abs=0.005)
+    gigabytes = (BERT_BASE + count) * 4 / 2**30
+    assert gigabytes == pytest.approx(1.47, abs=0.005)  # table 6 of the paper
 
 
-# CascadeXML: the README's commands and the layers of its code; the widths of Wiki10 and AmazonCat
-# were not published.
-CASCADE = {
-    "wiki10-31k": ((512, 4_096), [(9, 10), (11,), (12,)], 256, [64, 64], 2, "weighted"),
-    "amazoncat-13k": ((256, 2_048), [(7, 8), (10,), (12,)], 256, [64, 64], 1, "level"),
-    "wiki-500k": (
-        *((1_024, 8_192, 65_536), [(5, 6), (8,), (10,), (12,)]),
-        *(128, [128, 256, 512], 1, "level"),
-    ),
-    "amazon-670k": (
-        *((1_024, 8_192, 65_536), [(5, 6), (8,), (10,), (12,)]),
-        *(128, [128, 256, 400], 1, "weighted"),
-    ),
-    "amazon-3m": (
-        *((1_024, 8_192, 65_536), [(5, 6), (8,), (10,), (12,)]),
-        *(128, [128, 256, 400], 1, "weighted"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CASCADE)
-def test_cascadexml(name: str) -> None:
-    clusters, layers, tokens, kept, warmup, score = CASCADE[name]
+@pytest.mark.parametrize(
+    ("name", "layers", "warmup"),
+    [
+        ("wiki10-31k", [(9, 10), (11,), (12,)], 2),
+        ("amazon-670k", [(5, 6), (8,), (10,), (12,)], 1),
+    ],
+)
+def test_cascadexml(name: str, layers: list[tuple[int, ...]], warmup: int) -> None:
+    """The README's commands and the layers of its code."""
     model, data = published("cascadexml", name)
-    shape = cascade_tree_params(data.labels, model.heads, model.tree)
-    widths = (*clusters, data.labels)
-    assert tree_widths(data.labels, shape) == model.cost_estimate(*data).widths == widths
+    widths = model.cost_estimate(*data).widths
+    assert tree_widths(data.labels, cascade_tree_params(data.labels, model.heads, model.tree)) == (
+        widths
+    )
     assert cascade_layers(DEPTH, len(widths), model.heads.layers) == layers
-    assert (model.held_out, model.encoder.max_tokens) == (0, tokens)
-    assert (model.heads.kept, model.heads.score) == (kept, score)
-    assert model.encoder.markup == "sep"
-    assert model.heads.rescale  # the paper; a row of the tables is as the README's commands
-    tree = model.tree
-    assert (tree.label_features, tree.features_per_label) == ("smoothed-sums", 1000)
     per_epoch, training = batches(model, data), model.training
     total = math.ceil(training.epochs * per_epoch)
     assert total == 15 * math.ceil(data.documents / 64)
@@ -176,63 +181,29 @@ def test_cascadexml(name: str) -> None:
     assert rate(model, 12 * per_epoch - per_epoch // 100, total, head=True) == 1e-3
     assert rate(model, total - 1, total) == pytest.approx(1e-7, rel=1e-3)
     count = weights(lambda: CascadeNet(WIDTH, tree_of(widths), model.heads))
-    nodes = sum(widths)
-    assert count == nodes * (WIDTH + 1) + 2 * WIDTH * WIDTH + WIDTH
+    assert count == sum(widths) * (WIDTH + 1) + 2 * WIDTH * WIDTH + WIDTH
 
 
-def test_cascadexml_with_the_papers_own_layers() -> None:
-    """One layer for each level, and nothing joined."""
-    model, data = published("cascadexml", "amazon-670k")
-    model.heads.layers = [6, 8, 10, 12]
-    widths = model.cost_estimate(*data).widths
-    assert cascade_layers(DEPTH, 4, model.heads.layers) == [(6,), (8,), (10,), (12,)]
-    count = weights(lambda: CascadeNet(WIDTH, tree_of(widths), model.heads))
-    assert count == sum(widths) * (WIDTH + 1)
-
-
-# XR-Transformer: the parameter files of its public code, for its (first) BERT: levels that are
-# fine-tuned, the refined tree, steps of each level, learning rate, warm-up, tokens, dropout.
-XR = {
-    "eurlex-4k": ((16, 256), (4, 32, 256), (600, 800, 1200), 5e-5, 100, 128),
-    "wiki10-31k": ((128, 2_048), (8, 128, 2_048), (1000, 1000, 400), 5e-5, 100, 256),
-    "amazoncat-13k": ((128, 1_024), (128, 1_024), (5000, 10_000, 30_000), 5e-5, 1000, 256),
-    "wiki-500k": (
-        *((64, 512, 4_096, 32_768), (8, 256, 8_192), (10_000, 10_000, 20_000, 20_000)),
-        *(1e-4, 5000, 128),
-    ),
-    "amazon-670k": ((128, 2_048, 32_768), (8, 256, 8_192), (4000, 4000, 12_000), 1e-4, 200, 128),
-    "amazon-3m": ((128, 2_048, 32_768), (32, 1_024, 32_768), (10_000,) * 3, 1e-4, 1000, 128),
-}
-XR_STEPS = {  # in the paper's table, where it agrees with the files
-    "amazoncat-13k": 45_000,
-    "wiki-500k": 60_000,
-    "amazon-670k": 20_000,
-    "amazon-3m": 30_000,
-}
-
-
-@pytest.mark.parametrize("name", XR)
-def test_xrtransformer(name: str) -> None:
-    clusters, refined, steps, peak, warmup, tokens = XR[name]
+# The parameter files of the public code, for its (first) BERT.
+@pytest.mark.parametrize(
+    ("name", "steps", "peak", "warmup"),
+    [
+        ("wiki10-31k", (1_000, 1_000, 400), 5e-5, 100),
+        ("wiki-500k", (10_000, 10_000, 20_000, 20_000), 1e-4, 5_000),
+    ],
+)
+def test_xrtransformer(name: str, steps: tuple[int, ...], peak: float, warmup: int) -> None:
     model, data = published("xrtransformer", name)
-    widths = tree_widths(data.labels, model.tree)
-    assert widths == (*clusters, data.labels)
-    assert tree_widths(data.labels, model.refined) == (*refined, data.labels)
+    widths = model.cost_estimate(*data).widths
     tree = tree_of(widths)
     levels = fine_tuned_levels(tree, model.heads.max_clusters)
-    assert levels == len(steps)
     loops = level_training(model.heads, model.training, levels)
     assert tuple(loop.max_steps for loop in loops) == steps
-    assert sum(steps) == XR_STEPS.get(name, sum(steps))
     for loop in loops:  # each level has a schedule of its own
         assert loop.max_steps is not None
         rates = [loop.lr * rate_factor(n, loop.max_steps, loop) for n in range(loop.max_steps)]
         assert max(rates) == peak == rates[warmup - 1] and rates[0] == pytest.approx(peak / warmup)
         assert rates[-1] < peak / 100
-    assert (model.held_out, model.encoder.max_tokens) == (0, tokens)
-    assert model.training.batch_size == 8 * 32
-    assert (model.training.precision, model.training.tf32) == ("fp32", False)
-    assert model.heads.dropout == 0.1
     counts = [
         weights(lambda n=n: XrHead(WIDTH, tree_of_level(tree, n), model.heads))
         for n in range(levels)
@@ -240,9 +211,14 @@ def test_xrtransformer(name: str) -> None:
     assert counts == [width * (WIDTH + 1) for width in widths[:levels]]
     # The first level is dense, the others row by row.
     assert widths[0] < model.heads.row_table_from <= widths[1]
-    # The matcher over a level's clusters has PECOS's own costs (its matcher.py and base.py).
-    assert (model.matcher.C, model.matcher.positive_weight, model.matcher.eps) == (1, 1, 0.1)
-    assert model.heads.max_candidates == (500 if name == "amazon-3m" else None)
+
+
+def test_xtransformer() -> None:
+    """run_transformer_train.sh, which trains on all of X.trn."""
+    model, _ = published("xtransformer", "eurlex-4k")
+    steps, warmup = model.training.max_steps, model.training.warmup
+    assert rate(model, warmup - 1, steps) == 5e-5 and rate(model, steps - 1, steps) < 5e-5 / 100
+    assert weights(lambda: MatcherNet(1024, 64, model.heads)) == 64 * 1025
 
 
 # Labels of each member that an ensemble joins: X-Transformer's evaluation script, and the -k of the
@@ -263,14 +239,13 @@ def test_rows_of_tables(name: str) -> None:
     assert rows["XR-Transformer-3"]["candidates"] == XR_LISTS[name]
     assert rows["X-Transformer-9"].get("candidates", 10) == 10
     assert ("of" in rows["X-Transformer-9"]) == ("candidates" in rows["X-Transformer-9"])
-    for (
-        row
-    ) in rows.values():  # run_preprocess_label.sh: plain sums of the fine-tuned XLNet's vectors
+    # run_preprocess_label.sh: plain sums of the fine-tuned XLNet's vectors
+    for row in rows.values():
         if row.get("indexing", {}).get("vectors") == "pifa-neural":
             assert row["indexing"]["text_encoder"] == "xlnet-large-cased"
             assert row["indexing"]["pifa"] == "sums"
     # The paper rescales the losses of the levels; the README's commands have --rw_loss 1 1 1.
-    if name in CASCADE:
+    if f"cascadexml-{name}" in LEVELS:
         (commands,) = (row for title, row in rows.items() if title.endswith("in its commands"))
         assert commands["heads"]["rescale"] is False
     xlnet = rows.get("LightXML, XLNet", {}).get("training", {})
@@ -310,28 +285,3 @@ def test_levels_of_the_ablations() -> None:
     shares = ["an eighth of the updates", "a quarter of the updates", "half of the updates"]
     assert [found.pop(share)[1] for share in shares] == [2_500, 5_000, 10_000]
     assert set(found.values()) == {((128, 2_048, 32_768), 20_000)}
-
-
-# X-Transformer: table of the paper, run_transformer_train.sh, which trains on all of X.trn.
-XT = {
-    "eurlex-4k": (64, 1_000, 100, 5e-5),
-    "wiki10-31k": (512, 1_400, 100, 5e-5),
-    "amazoncat-13k": (256, 20_000, 2_000, 8e-5),
-    "wiki-500k": (8_192, 80_000, 1_000, 6e-5),
-}
-
-
-@pytest.mark.parametrize("name", XT)
-def test_xtransformer(name: str) -> None:
-    clusters, steps, warmup, peak = XT[name]
-    model, data = published("xtransformer", name)
-    assert cluster_count(data.labels, model.indexing.clusters) == clusters
-    assert cluster_count(data.labels) == clusters  # as the public code chooses it
-    assert model.cost_estimate(*data).widths == (clusters, data.labels)
-    training = model.training
-    assert (training.max_steps, training.warmup) == (steps, warmup)
-    assert training.batch_size * training.accumulate == 8 * 16 * 2
-    assert (training.precision, training.tf32) == ("fp32", False)
-    assert rate(model, warmup - 1, steps) == peak and rate(model, steps - 1, steps) < peak / 100
-    assert model.held_out == 0
-    assert weights(lambda: MatcherNet(1024, clusters, model.heads)) == clusters * 1025
