@@ -129,8 +129,8 @@ def import_(
     ],
     *,
     train: Annotated[
-        Corpora, Option(help="Corpus that annif train was given: file or folder. Repeatable.")
-    ] = None,
+        list[Path], Option(help="Corpus that annif train was given: file or folder. Repeatable.")
+    ],
     dev: Annotated[Corpora, Option(help="Corpus to measure on while tuning. Repeatable.")] = None,
     test: Annotated[Corpora, Option(help="Corpus that annif eval was given. Repeatable.")] = None,
     labels: Annotated[
@@ -157,9 +157,9 @@ def import_(
     source = annif.read_project(project)
     settings, notes = annif.starting_settings(source)
     parts: dict[Part, list[Path]] = {
-        "train": annif.corpus_paths(source, train or (), data),
-        "dev": list(dev or ()),
-        "test": list(test or ()),
+        "train": train,
+        "dev": dev or [],
+        "test": test or [],
     }
     common.refuse_existing([output.out / SETTINGS], force=output.force)
     vocabulary = annif.project_vocabulary(source, data=data, file=labels)

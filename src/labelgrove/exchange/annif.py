@@ -1,7 +1,7 @@
 """Read a project of Annif: its section of the configuration, its vocabulary and its corpora.
 
 Annif saves the vocabulary, but not the corpora that ``annif train`` was given: their paths must be
-given again. A project of our own backend may have saved them (``keep_training_data``).
+given again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from labelgrove.core.params import Settings, merge_settings, overridden, read_toml
+from labelgrove.core.params import Settings, read_toml
 from labelgrove.data.formats.annif import without_brackets
 from labelgrove.data.formats.building import counted
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
@@ -24,9 +24,6 @@ from labelgrove.data.formats.labels import LabelRow, read_label_table
 from labelgrove.data.formats.read import iter_documents
 from labelgrove.errors import ConfigError, DataError
 
-# Keys that Annif itself or our backend reads; the others of a section are settings of a method.
-OF_ANNIF = {"access", "allow_learn", "analyzer", "backend", "language", "limit", "name"}
-OF_ANNIF |= {"project_id", "transform", "vocab", "calibrate", "keep_training_data", "config"}
 # Our backend's linear method: library records gain from both settings.
 TREES: Settings = {"method": "linear", "n_trees": 3, "label_texts": "names"}
 # Backends of Annif without a counterpart, and what to do instead.
@@ -34,7 +31,10 @@ LEXICAL = "finds terms of the vocabulary in texts; the method matcher comes near
 COMBINING = "has no documents of its own; import the projects behind it"
 ADVICE = dict.fromkeys(("mllm", "stwfsa", "yake"), LEXICAL)
 ADVICE |= dict.fromkeys(("ensemble", "nn_ensemble", "pav", "http"), COMBINING)
-METHODS = {"svc": "ova", "omikuji": "parabel"}
+ADVICE["labelgrove"] = "keeps its settings in its model folder, data/projects/ID/labelgrove-model"
+METHODS = {"tfidf": "linear", "svc": "ova", "omikuji": "parabel", "labelgrove": "auto"}
+# Other keys of a section, such as min_df, are left out with a note.
+READ = {"name", "language", "vocab", "backend", "cluster_balanced", "analyzer", "limit", "access"}
 RDF = (".ttl", ".nt", ".rdf", ".xml", ".owl", ".jsonld", ".n3")
 SHARED = "DEFAULT"  # the section whose keys all others have
 LABEL = "label_"  # and a language: the columns of names in a CSV vocabulary
@@ -255,19 +255,6 @@ def _check_language(language: str, languages: list[str], file: Path) -> None:
         )
 
 
-def corpus_paths(project: AnnifProject, paths: Iterable[Path], data: Path | None) -> list[Path]:
-    """The given paths, or the corpus that our backend saved."""
-    if given := list(paths):
-        return given
-    saved = project.data(data) / "projects" / project.id / "labelgrove-train" / "corpus.jsonl"
-    if not saved.is_file():
-        raise ConfigError(
-            "--train is missing: Annif does not keep the corpora of a project; give the files and "
-            "folders that annif train was given (repeat --train)"
-        )
-    return [_inside(saved, project.data(data))]
-
-
 def _inside(file: Path, folder: Path) -> Path:
     """The file, unless dots or links lead out of the folder: it may come from a stranger."""
     if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
@@ -319,51 +306,28 @@ def starting_settings(project: AnnifProject) -> tuple[Settings, list[str]]:
     """Settings for ``labelgrove train`` that come near the project's, and what has no counterpart.
 
     >>> section = {"backend": "omikuji", "cluster_balanced": "False", "ngram": "2"}
-    >>> starting_settings(AnnifProject("a", section, Path("projects.cfg")))[0]
-    {'method': 'bonsai', 'tfidf': {'ngram_range': [1, 2]}}
+    >>> starting_settings(AnnifProject("a", section, Path("projects.cfg")))
+    ({'method': 'bonsai'}, ['left out: ngram=2'])
     """
     section, backend = project.section, str(project.section.get("backend", ""))
     notes: list[str] = []
-    if backend == "labelgrove":
-        settings = _own_settings(project)
-    else:
-        settings = {"method": METHODS.get(backend, "linear")}
-        balanced = str(section.get("cluster_balanced", "true")).lower()
-        if backend == "omikuji" and balanced not in ("1", "yes", "true", "on"):
-            settings["method"] = "bonsai"
-        elif backend in ADVICE:
-            notes.append(f"{backend} {ADVICE[backend]}")
-        elif backend not in ("tfidf", *METHODS):
-            notes.append(f"the backend {backend or '(none)'} has no counterpart; linear is a start")
-        tfidf = Settings()
-        if "min_df" in section:
-            tfidf["min_df"] = _number(project, "min_df")
-        if "ngram" in section:
-            tfidf["ngram_range"] = [1, _number(project, "ngram")]
-        settings |= {"tfidf": tfidf} if tfidf else {}
-    if spec := section.get("analyzer"):
-        tfidf = settings.get("tfidf", {})
-        nearest, note = _analyzer_settings(project, str(spec), tfidf)
-        settings["tfidf"] = nearest | tfidf
-        notes += [note] if note else []
-    if section.get("transform"):
-        notes.append(f"transform={section['transform']} is left out; texts are read whole")
-    return settings, notes
-
-
-def _analyzer_settings(project: AnnifProject, spec: str, tfidf: Settings) -> tuple[Settings, str]:
-    """Settings of tf-idf near an analyzer of Annif, and how they differ."""
-    analyzer = Call.of(spec, "analyzer")
-    if analyzer.name == "snowball" and list(tfidf.get("ngram_range", [1, 1])) == [1, 1]:
-        return {"analyzer": "stem"}, (
+    settings: Settings = {"method": METHODS.get(backend, "linear")}
+    balanced = str(section.get("cluster_balanced", "true")).lower()
+    if backend == "omikuji" and balanced not in ("1", "yes", "true", "on"):
+        settings["method"] = "bonsai"
+    elif backend in ADVICE:
+        notes.append(f"{backend} {ADVICE[backend]}")
+    elif backend not in METHODS:
+        notes.append(f"the backend {backend or '(none)'} has no counterpart; linear is a start")
+    spec = str(section.get("analyzer", ""))
+    if spec.startswith("snowball"):
+        settings["tfidf"] = {"analyzer": "stem"}
+        notes.append(
             f"analyzer={spec}: words are counted beside their stems, in the language of each text; "
             "that needs the extra stem"
         )
-    shortest = analyzer.options.get("token_min_length", "3")
-    if not shortest.isdecimal():
-        raise ConfigError(f"{project.file}: analyzer={spec}: token_min_length is no number")
-    note = f"analyzer={spec} has no counterpart: words stay as they are, in lower case"
-    return {"min_token_length": int(shortest)}, "" if analyzer.name == "simple" else note
+    others = [f"{key}={value}" for key, value in section.items() if key not in READ]
+    return settings, notes + ([f"left out: {', '.join(others)}"] if others else [])
 
 
 def usual_settings(section: Mapping[str, object]) -> Settings:
@@ -375,26 +339,3 @@ def usual_settings(section: Mapping[str, object]) -> Settings:
     if method == "linear" or (method is None and section.get("analyzer")):
         return dict(TREES)
     return Settings() if method else {"method": "auto", "device": "cpu"}
-
-
-def _own_settings(project: AnnifProject) -> Settings:
-    """What the section of a project with our backend says."""
-    section, folder = project.section, project.file.parent
-    settings = usual_settings(section)
-    if file := section.get("config"):
-        settings = {"method": "linear"} | read_toml(_inside(folder / str(file), folder))
-    own = {key: value for key, value in section.items() if key not in OF_ANNIF}
-    tables = {key: value for key, value in own.items() if isinstance(value, Mapping)}
-    plain = [
-        f"{key}={value if isinstance(value, str) else json.dumps(value)}"
-        for key, value in own.items()
-        if key not in tables
-    ]
-    return merge_settings(overridden(settings, tables), plain)
-
-
-def _number(project: AnnifProject, key: str) -> int:
-    value = str(project.section[key])
-    if not value.isdecimal() or int(value) < 1:
-        raise ConfigError(f"{project.file}: {key}={value} must be a whole number of at least 1")
-    return int(value)

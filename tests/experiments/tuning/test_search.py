@@ -178,15 +178,6 @@ def test_without_dev_a_part_of_the_corpus_chooses(parts: Any) -> None:
         tune("linear", train.take(np.arange(12)), trials=1)
 
 
-def test_importances_are_reported(parts: Any) -> None:
-    space = {"ranker.threshold": [0.1, 9.0], "tree.kmeans_iterations": [1, 2]}
-    result = tune("linear", *parts, trials=10, space=space)
-    assert next(iter(result.importances)) == "ranker.threshold"
-    assert sum(result.importances.values()) == pytest.approx(1, abs=0.01)
-    assert "what mattered: ranker.threshold" in result.table()
-    assert result.to_json()["trials"] == 10
-
-
 def test_a_trial_that_fails_does_not_stop_the_others(parts: Any) -> None:
     result = tune("linear", *parts, trials=6, space={"tfidf.min_df": ["auto", 10**6]}, seed=1)
     assert {t.state for t in result.trials} == {"complete", "failed"}

@@ -76,7 +76,6 @@ def to_html(report: Report) -> str:
         "percent": percent,
         "prefixed": lambda name, prefix: prefix + name,
         "cut": cut,
-        "times": lambda value, factor: value * factor + 0.0,  # no minus before zero
         "size": lambda size: "–" if size is None else format_size(size),
     }
     environment.globals["zip"] = zip

@@ -67,7 +67,6 @@ class Tuned:
     value: float
     default_value: float | None
     trials: list[Trial]
-    importances: dict[str, float]
     seconds: float
     folder: Path | None = None
 
@@ -91,10 +90,10 @@ class Tuned:
         return plain
 
     def table(self, best: int = 5) -> str:
-        """The best trials and the importance of each setting, as text."""
+        """The best trials, as text."""
         finished = [t for t in self.trials if t.value is not None]
         finished.sort(key=lambda trial: -(trial.value or 0.0))
-        names = (list(self.importances) or list(self.settings))[:6]
+        names = list(self.settings)[:6]
         head = ["trial", self.metric, "seconds", *names]
         rows = [head]
         for trial in finished[:best]:
@@ -103,11 +102,7 @@ class Tuned:
             cells = [f"{value:.3g}" if isinstance(value, float) else str(value) for value in values]
             rows.append([number, f"{100 * (trial.value or 0):.2f}", f"{trial.seconds:.1f}", *cells])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.rjust, row, widths)) for row in rows]
-        if self.importances:
-            shares = ", ".join(f"{name} {share:.0%}" for name, share in self.importances.items())
-            lines.append(f"what mattered: {shares}")
-        return "\n".join(lines)
+        return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
 
 
 @dataclass(frozen=True)
@@ -287,7 +282,6 @@ class Study:
             value=best.value or 0.0,
             default_value=next((t.value for t in complete if t.defaults), None),
             trials=trials,
-            importances=self._importances(complete),
             seconds=time.perf_counter() - self.started,
             folder=self.folder,
         )
@@ -295,18 +289,6 @@ class Study:
         replace_file(self.file, lines)
         replace_file(self.folder / "best.toml", result.to_toml().encode())
         return result
-
-    def _importances(self, complete: Sequence[Trial]) -> dict[str, float]:
-        """How much each setting explains of the differences; empty for fewer than 8 trials."""
-        if len(complete) < 8 or len({trial.value for trial in complete}) < 2:
-            return {}
-        importance = self.optuna.importance
-        evaluator = importance.FanovaImportanceEvaluator(seed=self.seed)
-        try:
-            shares = importance.get_param_importances(self.study, evaluator=evaluator)
-        except (ValueError, RuntimeError):  # no setting was common to all trials, or none varied
-            return {}
-        return {name: round(float(share), 4) for name, share in shares.items()}
 
 
 def _is_about_settings(error: Exception) -> bool:
