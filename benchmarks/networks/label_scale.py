@@ -1,7 +1,7 @@
 """Cost of CascadeXML's training steps with three million labels and with thirty thousand.
 
     python -m benchmarks.networks.label_scale [--labels 3000000 30000] [--steps 100] [--batch 64]
-        [--tokens 128] [--candidates 4096] [--table-optimizer adam] [--table-state fp32]
+        [--tokens 128] [--candidates 4096] [--table-optimizer adam]
 
 Documents, labels, tree and (without --encoder) the encoder's weights are made up: only time and
 memory are measured, of the loop, network and label table of ``cascadexml``. Every size scores about
@@ -76,7 +76,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--encoder", help="a pretrained encoder instead of a random one")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="auto", choices=["auto", "fp32", "bf16", "fp16"])
-    parser.add_argument("--table-state", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument(
         "--row-table-from",
         type=int,
@@ -117,7 +116,6 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         weight_decay=0.05,
         head_weight_decay=0.005,
         precision=options.precision,
-        table_state=options.table_state,
         keep="last",
         checkpoint_minutes=None,
         compile=options.compile,
@@ -142,7 +140,6 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         "kept": kept,
         "table": "dense" if table is None else "rows",
         "table_optimizer": "adam" if table is not None else "adamw",
-        "table_state": options.table_state,
         "row_kernel": device.type == "cuda" and row_kernel._kernel is not None,
         "compile": options.compile,
         "steps": options.steps,

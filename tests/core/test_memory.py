@@ -93,7 +93,7 @@ def group(folder, files):
         (folder / name).write_text(text)
 
 
-def test_limits_of_control_groups_old_and_new_count(tmp_path):
+def test_limits_of_control_groups_count(tmp_path):
     member, root = tmp_path / "cgroup", tmp_path / "fs"
     assert memory._left_in_container(root, member) is None
     member.write_text("0::/job/step\n")
@@ -106,12 +106,8 @@ def test_limits_of_control_groups_old_and_new_count(tmp_path):
     assert memory._left_in_container(root, member) == 100
     group(root, {"memory.max": "10\n", "memory.current": "20\n"})
     assert memory._left_in_container(root, member) == 0
-
-    member = tmp_path / "cgroup"
-    member.write_text("5:cpu,cpuacct:/x\n4:memory:/elsewhere\n")
-    files = {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "400"}
-    group(tmp_path / "fs/memory", files)
-    assert memory._left_in_container(tmp_path / "fs", member) == 600
+    member.write_text("4:memory:/job\n")  # of version 1
+    assert memory._left_in_container(root, member) is None
 
 
 def test_announcements_are_compared_with_the_file_and_with_memory(monkeypatch):

@@ -4,10 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove import LabelIndex, LabelMask, Linear
-from labelgrove.errors import ConfigError, DataError
-from labelgrove.evaluation.predictions import Predictions
+from labelgrove.errors import DataError
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods.requests import diversify
 from labelgrove.ranking.beam import SearchParams
 
 WORDS = ["red", "blue", "green", "shoe", "hat", "lamp", "chair", "table", "bottle", "cup"]
@@ -73,40 +71,6 @@ def test_a_group_whose_name_is_a_label_needs_a_prefix():
     assert LabelMask(index, allow=["group:animals"]).columns.tolist() == [0, 1, 2]
     with pytest.raises(DataError, match=r"unknown label 'group:plants'.*groups animals"):
         LabelMask(index, allow=["group:plants"])
-
-
-@settings(max_examples=40)
-@given(st.integers(0, 10_000), st.floats(0, 1))
-def test_diversity_is_the_greedy_choice(seed, strength):
-    """The literal rule: again and again the best of what is left, after what was taken."""
-    random = np.random.default_rng(seed)
-    index = LabelIndex([f"l{n}" for n in range(8)])
-    clusters = random.integers(0, 3, 8).astype(np.int32)
-    found = Predictions.from_scores(random.random((2, 8)), k=6, index=index).above(0.2)
-    result = diversify(found, clusters, strength)
-    for row in range(2):
-        count = found.counts[row]
-        listed = found.columns[row, :count].tolist()
-        left = dict(zip(listed, found.scores[row, :count], strict=True))
-        taken = []
-        while left:
-            worth = {
-                c: s * np.float32(1 - strength) ** sum(clusters[t] == clusters[c] for t in taken)
-                for c, s in left.items()
-            }
-            best = max(worth, key=lambda c: (worth[c], -c))
-            assert result.scores[row, len(taken)] == pytest.approx(worth[best], rel=1e-5)
-            taken.append(best)
-            del left[best]
-        assert sorted(result.columns[row].tolist()) == sorted(found.columns[row].tolist())
-        assert (result.scores[row, count:] == -np.inf).all()
-
-
-def test_diversity_needs_clusters_and_scores():
-    flat = Linear().fit(["red", "blue"], [["a"], ["b"]])
-    pytest.raises(ConfigError, flat.predict, ["red"], diversity=0.5).match("no clusters of labels")
-    margins = Predictions.from_scores([[1.0]], k=1, index=LabelIndex("a"), score_kind="margin")
-    pytest.raises(ConfigError, diversify, margins, np.zeros(1, np.int32), 0.5).match("margins")
 
 
 def test_masks_of_columns_refuse_what_is_no_column():

@@ -17,7 +17,6 @@ from labelgrove import (
     Neighbours,
     RankerParams,
     SearchParams,
-    TreeParams,
     calibrate,
 )
 from labelgrove.data.shop import shop_corpus
@@ -94,16 +93,6 @@ def test_label_weights_that_are_not_used_are_said() -> None:
         Linear().fit(texts, [["shoes"], ["hats"]])
 
 
-def test_labels_are_diverse_only_if_asked() -> None:
-    corpus = shop_corpus(300, labels=40)
-    model = Linear(tree=TreeParams(branching=4, max_leaf_size=10)).fit(corpus)
-    plain, best, diverse = (
-        model.predict(corpus, k=4, **asked).columns.tolist()
-        for asked in ({}, {"diversity": 0.0}, {"diversity": 1.0})
-    )
-    assert plain == best != diverse
-
-
 def test_names_of_labels_by_count_and_by_threshold() -> None:
     model = Linear().fit(TEXTS, LABELS)
     assert model.predict_labels(["a hat"], k=2) == model.predict(["a hat"], k=2).names()
@@ -152,32 +141,17 @@ def test_margins_have_no_upper_end() -> None:
 INDEX = LabelIndex("abcdef")
 
 
-def test_diversity_looks_at_more_labels_than_it_returns() -> None:
+def test_an_answer_has_at_most_k_labels_above_the_threshold() -> None:
+    found = Predictions.from_scores([[0.9, 0.8, 0.7, 0.2, 0.1, 0.0]], k=6, index=INDEX)
+    assert PredictionRequest.of(INDEX, 2, None).answer(found).ids() == [["a", "b"]]
     assert PredictionRequest.of(INDEX, 3, None).ranks == 3
-    assert PredictionRequest.of(INDEX, 3, None, diversity=0.5).ranks == 50
-    assert PredictionRequest.of(INDEX, 20, None, diversity=1).ranks == 80
-    for wrong in (-0.01, 1.01):
-        with pytest.raises(ConfigError, match="diversity: must be between 0 and 1"):
-            PredictionRequest.of(INDEX, 3, None, diversity=wrong)
+    above = PredictionRequest.of(INDEX, 5, None, threshold=0.7).answer(found)
+    assert above.ids() == [["a", "b", "c"]]
+    with pytest.raises(ConfigError, match="threshold: auto needs a calibrated model"):
+        PredictionRequest.of(INDEX, 2, None, threshold="auto")
     for wrong in (float("nan"), "x", True):
         with pytest.raises(ConfigError, match="must be a number"):
             PredictionRequest.of(INDEX, 3, None, threshold=wrong)  # type: ignore[arg-type]
-
-
-def test_an_answer_has_at_most_k_labels_above_the_threshold() -> None:
-    found = Predictions.from_scores([[0.9, 0.8, 0.7, 0.2, 0.1, 0.0]], k=6, index=INDEX)
-    clusters = np.zeros(6, np.int32)
-    assert PredictionRequest.of(INDEX, 2, None).answer(found, lambda: clusters).ids() == [
-        ["a", "b"]
-    ]
-    assert PredictionRequest.of(INDEX, 5, None, threshold=0.7).answer(
-        found, lambda: clusters
-    ).ids() == [["a", "b", "c"]]
-    clusters[2] = 1
-    diverse = PredictionRequest.of(INDEX, 2, None, diversity=0.5).answer(found, lambda: clusters)
-    assert diverse.ids() == [["a", "c"]]
-    with pytest.raises(ConfigError, match="threshold: auto needs a calibrated model"):
-        PredictionRequest.of(INDEX, 2, None, threshold="auto")
 
 
 def test_scores_of_given_pairs_are_those_of_predictions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,11 @@ from labelgrove.core.scratch import Scratch
 from labelgrove.data.blocks import Blocks, even_cuts
 from labelgrove.data.features import Features
 from labelgrove.engines import Engine
-from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.errors import DataError
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.ranking import solver
 from labelgrove.ranking.ranker import train_ranker
-from labelgrove.ranking.solver import RankerParams, Start
+from labelgrove.ranking.solver import RankerParams
 
 
 class Workers(Engine):
@@ -42,7 +42,7 @@ SETTINGS = [
     {},
     {"negatives": "tfn", "storage": "float32"},
     {"negatives": "man", "mined_levels": "all", "mined_nodes": None},
-    {"mined_levels": "all", "relevance": "induce", "mined_nodes": 2, "storage": "int8"},
+    {"mined_levels": "all", "relevance": "induce", "mined_nodes": 2},
     {"label_weights": "cost", "loss": "hinge", "max_nonzeros": 5},
     {"label_weights": "propensity", "loss": "logistic", "label_C": 2.0},
     {"bias": 0.0, "relevance": "induce", "positive_weight": 2.0},
@@ -113,8 +113,6 @@ def test_progress_counts_parents():
 def test_what_blocks_cannot_do_is_an_error():
     x, y = problem()
     tree = build_tree((y.T @ x.sparse).tocsr())
-    with pytest.raises(UnsupportedError, match="start"):
-        train_ranker(Blocks.cut(Workers(), x), y, tree, start=Start(np.zeros((23, 60))))
     with pytest.raises(DataError, match="features have 150 rows but labels have 149"):
         train_ranker(Blocks.cut(Workers(), x), y[:149], tree)
     assert even_cuts([1] * 6, 3).tolist() == [0, 2, 4, 6]

@@ -114,7 +114,7 @@ def test_a_label_that_all_documents_of_its_cluster_bear_is_not_taken_for_its_par
     width=st.sampled_from([0, 3, 19]),
     new=st.integers(1, 4),
     retrained=st.sets(st.integers(0, 6), max_size=3),
-    storage=st.sampled_from(["float32", "float16", "int8"]),
+    storage=st.sampled_from(["float32", "float16"]),
     post_processor=st.sampled_from(["l4-hinge", "sigmoid", "noop"]),
 )
 def test_scores_in_other_clusters_keep_their_bits(

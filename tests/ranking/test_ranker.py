@@ -9,7 +9,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import pifa
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.ranker import Ranker, train_ranker
-from labelgrove.ranking.solver import RankerParams, Start, solve_level
+from labelgrove.ranking.solver import RankerParams, solve_level
 from reference.ranker import train_shortlisted
 from reference.solver import level_weights
 from support.threads import on_threads
@@ -107,15 +107,14 @@ def test_progress_moves_within_a_level(threads):
 
 
 def hybrid(seed=0, documents=40, terms=9, width=5):
-    """Sparse and dense features, labels, and weights like those of a network's output layer."""
+    """Sparse and dense features, and labels."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((documents, terms + width)).astype(np.float32)
     x[:, :terms] *= rng.random((documents, terms)) < 0.5
     y = (rng.random((documents, 6)) < 0.3).astype(float)
     y[0] = 1
-    head, bias = rng.standard_normal((6, width)).astype(np.float32), rng.standard_normal(6)
     features = Features(sparse.csr_array(x[:, :terms]), x[:, terms:])
-    return x, features, y, head, bias
+    return x, features, y
 
 
 TREE = LabelTree([[0, 0, 0], [0, 0, 1, 1, 1, 2]], [3, 0, 5, 1, 4, 2])
@@ -123,12 +122,11 @@ TREE = LabelTree([[0, 0, 0], [0, 0, 1, 1, 1, 2]], [3, 0, 5, 1, 4, 2])
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("by", ["labels", "clusters"])
-def test_shortlist_start_and_both_blocks_agree_with_the_literal_version(seed, by):
-    x, features, y, head, bias = hybrid(seed)
+def test_shortlist_and_both_blocks_agree_with_the_literal_version(seed, by):
+    x, features, y = hybrid(seed)
     rng = np.random.default_rng(seed)
     params = RankerParams(
-        C=0.5, dense_C=2.0, positive_weight=1.5, start="centre", threshold=0, eps=1e-5,
-        max_iterations=20_000,
+        C=0.5, dense_C=2.0, positive_weight=1.5, threshold=0, eps=1e-5, max_iterations=20_000
     )  # fmt: skip
     if by == "labels":
         shortlist = (rng.random(y.shape) < 0.4).astype(float)
@@ -137,33 +135,29 @@ def test_shortlist_start_and_both_blocks_agree_with_the_literal_version(seed, by
         shortlist = (rng.random((len(y), 3)) < 0.5).astype(float)
         seen = np.zeros(y.shape)
         seen[:, TREE.leaf_labels] = shortlist[:, TREE.parents[1]]
-    ranker = train_ranker(
-        features, y, TREE, params, shortlist=shortlist, start=Start(head, bias=bias)
-    )
-    centre = np.hstack([np.zeros((6, 9)), head, bias[:, None]])
+    ranker = train_ranker(features, y, TREE, params, shortlist=shortlist)
     scales = np.repeat([1.0, 2.0], [9, 5])
     expected = train_shortlisted(
-        x, y, seen, centre, C=0.5, positive_weight=1.5, scales=scales
+        x, y, seen, C=0.5, positive_weight=1.5, scales=scales
     )[TREE.leaf_labels]  # fmt: skip
     found = level_weights(ranker.levels[-1], TREE.children(1), 9, 5)
     np.testing.assert_allclose(found, expected[:, :-1], atol=5e-3)
     np.testing.assert_allclose(ranker.levels[-1].bias, expected[:, -1], atol=5e-3)
 
 
-def test_a_start_and_a_shortlist_survive_documents_left_out():
-    _, features, y, head, bias = hybrid()
+def test_a_shortlist_survives_documents_left_out():
+    _, features, y = hybrid()
     weight = np.ones(len(y))
     weight[[3, 7]] = 0
     kept = np.flatnonzero(weight)
-    start = Start(head, bias=bias)
-    left_out = train_ranker(features, y, TREE, sample_weight=weight, shortlist=y, start=start)
-    fewer = train_ranker(features.take(kept), y[kept], TREE, shortlist=y[kept], start=start)
+    left_out = train_ranker(features, y, TREE, sample_weight=weight, shortlist=y)
+    fewer = train_ranker(features.take(kept), y[kept], TREE, shortlist=y[kept])
     for name, array in fewer.state().arrays.items():
         assert np.array_equal(array, left_out.state().arrays[name]), name
 
 
 def test_a_shortlist_trains_the_last_level_alone():
-    _, features, y, _, _ = hybrid()
+    _, features, y = hybrid()
     alone = train_ranker(features, y, TREE, shortlist=np.ones(y.shape))
     assert [len(level.values) > 0 for level in alone.levels] == [False, True]
 
@@ -178,12 +172,8 @@ def test_bad_input_is_refused():
         train_ranker(np.eye(2), np.eye(2), tree, RankerParams(C=-1.0))
     pytest.raises(DataError, train_ranker, np.full((2, 2), np.nan), np.eye(2), tree).match("NaN")
 
-    _, features, y, head, bias = hybrid()
+    _, features, y = hybrid()
     for options, message in [
-        ({"start": Start(head[:3])}, "3 rows for 6 labels"),
-        ({"start": Start(head[:, :2])}, "2 dense features, the documents have 5"),
-        ({"start": Start(head, bias=np.full(6, np.nan))}, "NaN"),
-        ({"start": Start(head, bias=bias), "params": RankerParams(bias=0.0)}, "bias is 0"),
         ({"shortlist": np.ones((40, 4))}, "x 3 clusters or x 6 labels"),
         ({"shortlist": np.ones((39, 6))}, "40 documents"),
     ]:

@@ -8,14 +8,13 @@ import numpy as np
 def dense_weights(level, children, features, width=0):
     """Nodes x (sparse and dense) features from chunked weights of any storage."""
     dense = np.zeros((int(children[-1]), features + width))
-    scales = level.scales if level.values.dtype == np.int8 else np.ones(len(dense))
     for parent in range(len(children) - 1):
         first, last = level.chunk_rows[parent], level.chunk_rows[parent + 1]
         starts = level.row_start[first + parent : last + parent + 1].astype(np.int64)
         for row in range(first, last):
             begin, end = level.chunk_entries[parent] + starts[row - first : row - first + 2]
             nodes = children[parent] + level.children[begin:end].astype(np.int64)
-            dense[nodes, level.features[row]] = level.values[begin:end] * scales[nodes]
+            dense[nodes, level.features[row]] = level.values[begin:end]
         left, right = children[parent], children[parent + 1]
         block = level.dense[width * left : width * right].astype(np.float64)
         dense[left:right, features:] = block.reshape(width, right - left).T

@@ -46,24 +46,14 @@ def document_loss(
     reduction="mean",
     rescale=True,
     level_weights=None,
-    costs=None,
 ):
-    """``vectors`` is what each level reads, after mixing; ``kept`` clusters per cluster level.
-
-    ``costs`` are those of the positives of each label, by leaf position; clusters have none.
-    """
+    """``vectors`` is what each level reads, after mixing; ``kept`` clusters per cluster level."""
     truths = true_nodes(positives, parents)
     shortlist = list(range(len(parents[0])))
     losses, sizes = [], []
     for level, (vector, table) in enumerate(zip(vectors, tables, strict=True)):
         logits = logits_of(vector, table, shortlist)
-        last = level + 1 == len(parents)
-        total = sum(
-            softplus(-z) * (costs[node] if last and costs is not None else 1.0)
-            if node in truths[level]
-            else softplus(z)
-            for node, z in logits.items()
-        )
+        total = sum(softplus(-z if node in truths[level] else z) for node, z in logits.items())
         losses.append(total / len(logits) if reduction == "mean" else total)
         sizes.append(len(logits))
         if level + 1 < len(parents):

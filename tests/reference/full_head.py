@@ -22,18 +22,14 @@ class DenseHead:
         self.bias_squares = [0.0] * len(weight)
         self.updates = 0
 
-    def loss(self, text, rows, *, costs=None, scale=1.0):
+    def loss(self, text, rows, *, scale=1.0):
         """The mean over documents of binary cross-entropy summed over labels."""
         logits = text @ self.weight.T + self.bias
         total = 0.0
         for document, positives in enumerate(rows):
             for label in range(len(self.weight)):
                 z = logits[document, label]
-                if label in positives:
-                    cost = 1.0 if costs is None else float(costs[label])
-                    total = total + cost * softplus(-z)
-                else:
-                    total = total + softplus(z)
+                total = total + softplus(-z if label in positives else z)
         return scale * total / len(rows)
 
     def learn(self, loss, *, lr, weight_decay=0.0, beta2=0.999, eps=1e-8):

@@ -12,13 +12,9 @@ import torch
 from torch.nn.functional import softplus
 
 
-def list_loss(logits, targets, reduction, costs=None):
-    """-log p for each positive, times its cost, and -log(1 - p) for each negative."""
-    costs = [1.0] * len(targets) if costs is None else costs
-    total = sum(
-        cost * softplus(-z) if y else softplus(z)
-        for z, y, cost in zip(logits, targets, costs, strict=True)
-    )
+def list_loss(logits, targets, reduction):
+    """-log p for each positive, and -log(1 - p) for each negative."""
+    total = sum(softplus(-z if y else z) for z, y in zip(logits, targets, strict=True))
     return total / len(targets) if reduction == "mean" else total
 
 
@@ -63,9 +59,7 @@ def document_loss(
     reduction="mean",
     bottleneck_sigmoid=False,
     most=None,
-    costs=None,
 ):
-    """``costs`` are those of the positives of each label; groups have none."""
     vector = torch.cat(states)
     group_logits = weights["groups.weight"] @ vector + weights["groups.bias"]
     group_targets = [bool(set(labels) & set(positives)) for labels in groups]
@@ -74,16 +68,14 @@ def document_loss(
     )
     logits = label_logits(vector, weights, listed, bottleneck_sigmoid=bottleneck_sigmoid)
     targets = [label in positives for label in listed]
-    return list_loss(group_logits, group_targets, reduction) + list_loss(
-        logits, targets, reduction, None if costs is None else [costs[label] for label in listed]
-    )
+    return list_loss(group_logits, group_targets, reduction) + list_loss(logits, targets, reduction)
 
 
-def full_document_loss(states, positives, weights, *, reduction="mean", costs=None):
+def full_document_loss(states, positives, weights, *, reduction="mean"):
     """The form for small label sets: every label is its own group."""
     logits = weights["full.weight"] @ torch.cat(states) + weights["full.bias"]
     targets = [c in positives for c in range(len(logits))]
-    return list_loss(logits, targets, reduction, costs)
+    return list_loss(logits, targets, reduction)
 
 
 def predict(states, groups, weights, k, *, groups_kept, bottleneck_sigmoid=False, score="weighted"):

@@ -61,12 +61,12 @@ def train(x, tree, costs, chosen, *, C, positive_weight, sample_weight, loss="sq
     return levels
 
 
-def train_shortlisted(x, costs, seen, centre, *, C, positive_weight, scales):
+def train_shortlisted(x, costs, seen, *, C, positive_weight, scales):
     """Squared hinge, label by label: each learns from the documents that ``seen`` (documents x
-    labels) lists for it and from its positives, regularised towards its row of ``centre``.
+    labels) lists for it and from its positives.
 
     ``scales`` are factors on the features while solving: feature j costs 1 / (2 scales[j]^2) times
-    its squared weight. Rows of the result, like those of ``centre``, end with the bias.
+    its squared weight. Rows of the result end with the bias.
     """
     scales = np.append(scales, 1.0)
     rows = np.hstack([x, np.ones((len(x), 1))]).astype(np.float64) * scales
@@ -76,8 +76,5 @@ def train_shortlisted(x, costs, seen, centre, *, C, positive_weight, scales):
         part = positive | (seen[:, label] > 0)
         factor = np.where(positive, C * positive_weight * costs[:, label], C)
         signs = np.where(positive, 1.0, -1.0)
-        found = solve(
-            rows[part], signs[part], factor[part], "squared_hinge", centre[label] / scales
-        )
-        weights.append(found * scales)
+        weights.append(solve(rows[part], signs[part], factor[part], "squared_hinge") * scales)
     return np.array(weights)

@@ -54,12 +54,9 @@ def cost(node, counts, relevance, alpha):
 
 
 def document_loss(
-    vector, counts, listed, table, *, relevance, alpha, reduction, loss="squared_hinge", costs=None
+    vector, counts, listed, table, *, relevance, alpha, reduction, loss="squared_hinge"
 ):
-    """``counts`` is {true node: labels below}, ``listed`` the nodes that are scored.
-
-    ``costs`` are further factors on the losses of true nodes, for the level of the labels.
-    """
+    """``counts`` is {true node: labels below}, ``listed`` the nodes that are scored."""
     weight, bias = table
     total = torch.zeros(())
     for node in listed:
@@ -69,8 +66,6 @@ def document_loss(
             value = torch.clamp(1 - signed, min=0) ** 2
         else:
             value = torch.log(1 + torch.exp(-signed))
-        if costs is not None and node in counts:
-            value = costs[node] * value
         total = total + cost(node, counts, relevance, alpha) * value
     return total / len(listed) if reduction == "mean" and listed else total
 

@@ -40,7 +40,7 @@ PANELS = {
     "Data": "dev train test data features dense labels all-labels label-tree feedback report "
     "text text-field field labels-field id-field format read skip-bad filter stratify documents "
     "default",
-    "Method": "method config set seed budget trials metric target allow deny label diversity raw "
+    "Method": "method config set seed budget trials metric target allow deny label raw "
     "threshold k propensity intervals precision hub only against",
     "Output": "out force run resume plan no-estimate json quiet verbose by top settings verify",
     "Machine": "threads device memory batch host port host-header token-file",
@@ -279,9 +279,6 @@ class Request:
     label_tree: Annotated[
         Path | None, Option(help="Thesaurus (TSV: id, broader ids). Its concepts become groups.")
     ] = None
-    diversity: Annotated[
-        float, Option(min=0, max=1, help="Move labels down that are like better ones.")
-    ] = 0.0
 
     def __post_init__(self) -> None:
         _ = self.minimum  # refuses a word before a model is loaded

@@ -258,7 +258,6 @@ class Predicting:
             dense=dense,
             allow=self.mask,
             threshold=request.minimum,
-            diversity=request.diversity,
             raw=request.raw,
             threads=self.job.threads,
         )

@@ -182,8 +182,7 @@ def narrow_csr(data: Array, indices: Array, indptr: Int64, shape: tuple[int, int
 
 
 # SciPy's conversions trust their arrays as kernels do: a wrong pointer makes them write out of
-# bounds. SciPy's own check_format does not look at the pointers of a matrix whose last pointer is
-# 0, and some kinds of matrices have no such check.
+# bounds. SciPy's own check_format does not look at the pointers if the last of them is 0.
 def check_structure(matrix: SparseMatrix, *, name: str = "matrix") -> None:
     """Raises DataError unless every conversion of a SciPy matrix stays inside its arrays."""
     try:
@@ -196,47 +195,31 @@ def check_structure(matrix: SparseMatrix, *, name: str = "matrix") -> None:
 
 def _check_kind(matrix: SparseMatrix, rows: int, cols: int) -> None:
     """Raises a ValueError that says what is wrong."""
-    if matrix.format not in ("lil", "dok"):
-        dimensions = {"bsr": 3, "dia": 2}.get(matrix.format, 1)
-        if not isinstance(matrix.data, np.ndarray) or matrix.data.ndim != dimensions:
-            raise ValueError(f"data must be an array of {dimensions} dimensions")
-    match matrix.format:
-        case "csr":
-            _check_pointers(matrix, rows, cols, "CSR row", "a column index")
-        case "csc":
-            _check_pointers(matrix, cols, rows, "CSC column", "a row index")
-        case "bsr":
-            height, width = matrix.data.shape[1:]
-            if not height or not width or rows % height or cols % width:
-                raise ValueError(f"blocks of {height} x {width} do not divide {rows} x {cols}")
-            lines, columns = rows // height, cols // width
-            _check_pointers(matrix, lines, columns, "BSR row", "a block's column")
-        case "coo":
-            row, column = _indices(matrix.row, "row"), _indices(matrix.col, "col")
-            if not len(row) == len(column) == len(matrix.data):
-                raise ValueError("row, col and data must have the same length")
-            _check_range(row, rows, "a row index")
-            _check_range(column, cols, "a column index")
-        case "dia":
-            diagonals = _indices(matrix.offsets, "offsets")
-            if len(diagonals) != len(matrix.data):
-                raise ValueError("data must have one row for each of the offsets")
-            if len(np.unique(diagonals)) != len(diagonals):
-                raise ValueError("a diagonal occurs twice")
-            _check_range(diagonals + rows, rows + cols + 1, "a diagonal")
-        case "lil":
-            if matrix.rows.shape != (rows,) or matrix.data.shape != (rows,):
-                raise ValueError("rows and data must have one list for each row")
-            for own, values in zip(matrix.rows, matrix.data, strict=True):
-                if not (type(own) is type(values) is list and len(own) == len(values)):
-                    raise ValueError("rows and data must contain lists of the same length")
-                _check_range(np.array(own, np.int64), cols, "a column index")
-        case "dok":
-            keys = np.array(list(matrix.keys()), np.int64).reshape(-1, 2)
-            _check_range(keys[:, 0], rows, "a row index")
-            _check_range(keys[:, 1], cols, "a column index")
-        case kind:
-            raise ValueError(f"a matrix of the kind {kind!r} is not supported")
+    kind = matrix.format
+    if kind in ("lil", "dok"):  # Python lists and dicts: only their indices can be wrong
+        return
+    if kind not in ("csr", "csc", "coo", "dia"):
+        raise ValueError(f"a matrix of the kind {kind!r} is not supported; use csr")
+    dimensions = 2 if kind == "dia" else 1
+    if not isinstance(matrix.data, np.ndarray) or matrix.data.ndim != dimensions:
+        raise ValueError(f"data must be an array of {dimensions} dimensions")
+    if kind == "csr":
+        _check_pointers(matrix, rows, cols, "CSR row", "a column index")
+    elif kind == "csc":
+        _check_pointers(matrix, cols, rows, "CSC column", "a row index")
+    elif kind == "dia":
+        diagonals = _indices(matrix.offsets, "offsets")
+        if len(diagonals) != len(matrix.data):
+            raise ValueError("data must have one row for each of the offsets")
+        if len(np.unique(diagonals)) != len(diagonals):
+            raise ValueError("a diagonal occurs twice")
+        _check_range(diagonals + rows, rows + cols + 1, "a diagonal")
+    else:
+        row, column = _indices(matrix.row, "row"), _indices(matrix.col, "col")
+        if not len(row) == len(column) == len(matrix.data):
+            raise ValueError("row, col and data must have the same length")
+        _check_range(row, rows, "a row index")
+        _check_range(column, cols, "a column index")
 
 
 def _check_pointers(matrix: SparseMatrix, lines: int, width: int, kind: str, index: str) -> None:

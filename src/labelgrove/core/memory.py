@@ -13,8 +13,6 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 _ANNOUNCED_PER_BYTE = 64
 _UNPACKED_PER_BYTE, _UNPACKED = 200, 1 << 26  # texts take a tenth of their size, seldom a fiftieth
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_GROUP_FILES_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_GROUP_FILES_2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def parse_size(size: str | int, *, name: str = "memory") -> int:
@@ -156,24 +154,20 @@ def _left_in_container(root: Path, membership: Path) -> int | None:
         return None
     left = []
     for line in lines:
-        controllers, path = line.split(":", 2)[1:]
-        if controllers and "memory" not in controllers.split(","):
+        if not line.startswith("0::"):  # version 1 of control groups
             continue
-        base = root / "memory" if controllers else root  # version 1, or version 2
-        names = _GROUP_FILES_1 if controllers else _GROUP_FILES_2
-        group = base / path.lstrip("/")
-        for folder in (group, *group.parents):
-            if folder.is_relative_to(base):
-                left.append(_left_in_group(folder, *names))
+        group = root / line[3:].lstrip("/")
+        folders = (each for each in (group, *group.parents) if each.is_relative_to(root))
+        left += [_left_in_group(folder) for folder in folders]
     return min((amount for amount in left if amount is not None), default=None)
 
 
-def _left_in_group(folder: Path, limit_file: str, used_file: str, cache_key: str) -> int | None:
+def _left_in_group(folder: Path) -> int | None:
     try:
-        limit = int((folder / limit_file).read_text())  # "max" means no limit
-        used = int((folder / used_file).read_text())
+        limit = int((folder / "memory.max").read_text())  # "max" means no limit
+        used = int((folder / "memory.current").read_text())
     except (OSError, ValueError):
         return None
     # Cached files count as used, but the system frees that memory when it is needed.
-    cache = _proc_value(folder / "memory.stat", cache_key) or 0
+    cache = _proc_value(folder / "memory.stat", "inactive_file") or 0
     return max(limit - used + cache, 0)

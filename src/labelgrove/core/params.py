@@ -18,7 +18,6 @@ import dataclasses
 import difflib
 import functools
 import math
-import re
 import tomllib
 import types
 import typing
@@ -31,10 +30,6 @@ from labelgrove.errors import ArgumentError, ConfigError
 
 Settings: TypeAlias = dict[str, Any]  # values of parameters by name, or tables of them
 T = TypeVar("T")
-# tomllib takes time with the square of the parts of a dotted key: 20 s for 40,000 characters.
-_DEEP_KEY = re.compile(
-    r"""(?:\A|(?<=[\s\[{,]))(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}"""
-)
 
 if TYPE_CHECKING:
     # What reads a setting gets a number: "auto" is replaced before (methods/defaults.py).
@@ -262,16 +257,11 @@ def _check_bounds(value: Any, bounds: Mapping[str, float], where: str) -> None:
 def read_toml(path: str | Path) -> Settings:
     """A TOML file as nested dicts."""
     try:
-        text = Path(path).read_bytes().decode()
-        deep = _DEEP_KEY.search(text)
-        if not deep:
-            return tomllib.loads(text)
+        return tomllib.loads(Path(path).read_bytes().decode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot read config file ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # also bad UTF-8, huge numbers, deep nesting
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
-    line = text.count("\n", 0, deep.start()) + 1
-    raise ConfigError(f"{path}: line {line}: a key has more than 32 parts; shorten it")
 
 
 def parse_setting(setting: str) -> tuple[str, object]:

@@ -25,7 +25,7 @@ from labelgrove.core.aliases import (
     TableView,
     TextInput,
 )
-from labelgrove.core.arrays import CSR, Int32
+from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Callback, StageTiming
 from labelgrove.core.late import sparse
 from labelgrove.core.params import Params, argument_names, refuse_unknown
@@ -37,7 +37,7 @@ from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads, training_corpus, with_fields
 from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.evaluation.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
@@ -276,7 +276,7 @@ class Model:
         By default the words count by what leaving them out costs; a method that knows better says
         what they contribute.
         """
-        from labelgrove.methods.explaining.words import word_paths
+        from labelgrove.methods.explaining.explain import word_paths
 
         def scores(documents: DocumentInput) -> Any:
             return self._label_scores(documents, np.array([question.column]), dense=None)[:, 0]
@@ -326,7 +326,6 @@ class Model:
         allow: requests.Allowed = None,
         deny: Iterable[str] | None = None,
         threshold: requests.Threshold = None,
-        diversity: float = 0.0,
         raw: bool = False,
         threads: int | None = None,
     ) -> Predictions:
@@ -335,11 +334,11 @@ class Model:
         A model that was fitted with ``dense`` rows needs them here, too. ``allow`` and ``deny`` are
         lists of label ids, names or names of the index's groups (or ``allow`` is a ``LabelMask``).
         The search skips labels outside, so you get k labels whenever k remain. Labels below
-        ``threshold`` are dropped afterwards. ``diversity`` (up to 1) moves labels back that are
-        similar to better ones. A calibrated model gives probabilities, unless you ask for ``raw``
-        scores, and takes "auto" as ``threshold`` (see ``labelgrove.calibrate``). It then gives sets
-        of labels, which k may cut: ``k=model.calibration_.places`` gives whole ones. A text whose
-        words tell the model nothing gets the labels of an empty text (``Predictions.same_as``).
+        ``threshold`` are dropped afterwards. A calibrated model gives probabilities, unless you ask
+        for ``raw`` scores, and takes "auto" as ``threshold`` (see ``labelgrove.calibrate``). It
+        then gives sets of labels, which k may cut: ``k=model.calibration_.places`` gives whole
+        ones. A text whose words tell the model nothing gets the labels of an empty text
+        (``Predictions.same_as``).
 
         >>> from labelgrove import Linear
         >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -351,14 +350,12 @@ class Model:
         check_fitted(self)
         self._check_dense(dense)
         calibration = None if raw else self.calibration_
-        request = requests.PredictionRequest.of(
-            self.index_, k, calibration, allow, deny, threshold, diversity
-        )
+        request = requests.PredictionRequest.of(self.index_, k, calibration, allow, deny, threshold)
         threads = self.n_jobs if threads is None else check_threads(threads)
         with using(threads=threads, device=self.device):
             X = self.documents(X)
             predictions = self._best_labels(X, request.ranks, dense=dense, mask=request.mask)
-        return request.answer(predictions, self.label_clusters)
+        return request.answer(predictions)
 
     def predict_labels(
         self, X: DocumentInput, k: int | None = None, **options: Any
@@ -426,17 +423,6 @@ class Model:
     def _check_dense(self, dense: DenseInput) -> None:
         if dense is not None and "dense" not in self.takes:
             raise DataError(f"{self.method} reads text alone and cannot use dense=")
-
-    def label_clusters(self) -> Int32:
-        """The cluster of each label in the first tree of a fitted model."""
-        tree = next(iter(self.trees().values()), None)
-        if tree is None or len(tree.parents) < 2:
-            raise ConfigError(
-                f"diversity: this {self.method} model has no clusters of labels (its label set is "
-                "small, or it was trained without a tree)"
-            )
-        clusters: Int32 = tree.parents[-1][tree.leaf_positions]
-        return clusters
 
     def learns_names(self) -> bool:
         """Whether labels without documents are learnt, from what they are called."""

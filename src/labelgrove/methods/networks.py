@@ -27,7 +27,7 @@ from labelgrove.methods.terms import Terms, without_matrix
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import MakeHeads, Network, Runner, network_part
 from labelgrove.ranking.ranker import Ranker, train_ranker
-from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, Start, refuse_idle
+from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
 
 # The network was fitted to the documents that the ranker learns from: its vectors of these say more
 # about their labels than those of new documents do, so they count less than the terms.
@@ -107,7 +107,7 @@ def rerank(
         examples=data.examples(stages),
         terms=data.terms,
         tree=tree,
-        params=model.rerank.only("shortlist", "start", "normalise"),
+        params=model.rerank.only("shortlist", "normalise"),
         ranker=model.ranker,
         seed=model.random_state,
         **more,
@@ -215,22 +215,14 @@ def train_reranker(
     length = min(params.shortlist, tree.labels)
     more = None if linear is None else reranking.proposed(linear, terms.rows, length)
     columns, _, vectors = runner.read(examples.tokens, length, vectors=True, more=more)
-    settings, start = ranker.get_params(), None
-    if params.start != "none":
-        settings["start"] = params.start
-        weights, bias = runner.network.heads.output_layer()
-        # The layer was trained with longer vectors; this is their mean length.
-        scale = np.linalg.norm(vectors, axis=1).mean() if params.normalise else 1.0
-        start = Start(weights * scale, bias)
     features = reranking.reranker_features(terms.rows, vectors, params)
     del vectors  # large, and the features are a copy
     return train_ranker(
         features,
         examples.labels,
         tree,
-        RankerParams(**settings),
+        ranker,
         shortlist=reranking.shortlist_matrix(columns, tree.labels),
-        start=start,
         seed=seed,
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.aliases import DocumentInput, TableView
-from labelgrove.core.arrays import CSR, Int32, as_csr
+from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.inputs import check_k, documents_of
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 Allowed: TypeAlias = "Iterable[str] | LabelMask | None"
 Threshold: TypeAlias = float | Literal["auto"] | None
 
-# With diversity, this many labels of each document are considered before similar ones move back.
-DIVERSE_RANKS, DIVERSE_FACTOR = 50, 4
 DOCUMENTS_AT_ONCE = 256
 
 
@@ -41,7 +39,6 @@ class PredictionRequest:
     ranks: int
     mask: LabelMask | None
     threshold: Threshold
-    diversity: float
     calibration: Calibration | None
 
     @classmethod
@@ -53,7 +50,6 @@ class PredictionRequest:
         allow: Allowed = None,
         deny: Iterable[str] | None = None,
         threshold: Threshold = None,
-        diversity: float = 0.0,
     ) -> PredictionRequest:
         """The request of the arguments of ``predict``, checked."""
         k = ranks = check_k(k)
@@ -68,18 +64,16 @@ class PredictionRequest:
             if calibration.by_document:
                 ranks = max(ranks, calibration.places)
         elif threshold is not None:
-            least = _number("threshold", threshold)
+            number = isinstance(threshold, (int, float, np.number))
+            if not number or isinstance(threshold, bool) or np.isnan(threshold):
+                raise ConfigError(f"threshold: must be a number, got {threshold!r}")
+            least = float(threshold)
         if calibration is not None and calibration.reorders:
             ranks = max(ranks, calibration.places)
-        if diversity:
-            diversity = _number("diversity", diversity)
-            if not 0 <= diversity <= 1:
-                raise ConfigError(f"diversity: must be between 0 and 1, got {diversity}")
-            ranks = max(ranks, DIVERSE_RANKS, DIVERSE_FACTOR * k)
         mask = LabelMask.of(index, allow, deny)
-        return cls(k, ranks, mask, least, diversity, calibration)
+        return cls(k, ranks, mask, least, calibration)
 
-    def answer(self, predictions: Predictions, clusters: Callable[[], Int32]) -> Predictions:
+    def answer(self, predictions: Predictions) -> Predictions:
         """The predictions as requested."""
         if self.calibration is not None:
             predictions = self.calibration(predictions)
@@ -94,28 +88,7 @@ class PredictionRequest:
                     f"most 1 ({kind})"
                 )
             predictions = predictions.above(self.threshold)
-        if self.diversity:
-            predictions = diversify(predictions, clusters(), self.diversity)
         return predictions if predictions.k <= self.k else predictions.top(self.k)
-
-
-def diversify(predictions: Predictions, clusters: Int32, strength: float) -> Predictions:
-    """Labels in the order of score x (1 - strength)^(labels of the same cluster before them).
-
-    These products are the new scores. 0 changes nothing; with 1, a second label of a cluster comes
-    only after the first of all others.
-    """
-    if predictions.score_kind == "margin":
-        raise ConfigError("diversity: needs scores between 0 and 1, and these are margins")
-    ranks = np.arange(predictions.k)
-    cluster = np.where(predictions.used, clusters[predictions.columns], -1)
-    # Lists are sorted, so the number of labels of a cluster before a label is a count in the list.
-    order = np.argsort(cluster, axis=1, kind="stable")
-    arranged = np.take_along_axis(cluster, order, 1)
-    starts = np.where(np.diff(arranged, axis=1, prepend=-2) != 0, ranks, 0)
-    before = np.empty_like(order)
-    np.put_along_axis(before, order, ranks - np.maximum.accumulate(starts, axis=1), 1)
-    return predictions.with_scores(predictions.scores * np.float32(1 - strength) ** before)
 
 
 def masked_scores(
@@ -167,10 +140,3 @@ def probabilities(model: Fitted, X: DocumentInput, k: int | None, options: Table
         "model.calibrate(X, y) with documents that it was not trained on, or take its scores: "
         "model.predict(X).to_csr()"
     )
-
-
-def _number(name: str, value: Any) -> float:
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or np.isnan(value):
-        raise ConfigError(f"{name}: must be a number, got {value!r}")
-    return float(value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,11 +44,6 @@ class RerankParams(Params):
     linear: bool = param(
         True,
         help="also train the linear method, whose best labels join the shortlist; published: false",
-    )
-    start: Literal["none", "initial", "centre"] = param(
-        "none",
-        help="how the ranker uses the network's output layer: not at all, as the start of the "
-        "solver (published), or as the point to regularise towards",
     )
     normalise: bool = param(True, help="scale text vectors to unit length, like tf-idf rows")
     share: float = param(

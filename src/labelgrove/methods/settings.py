@@ -26,17 +26,24 @@ M = TypeVar("M")
 LabelTexts = Literal["names"] | None  # whether names of labels are learnt as documents
 # Settings that have gone, and values that change nothing: files with these values still load.
 GONE: dict[str, tuple[object, ...]] = {
+    "heads.label_weights": ("ignore",),
     "heads.lr": ([],),
     "heads.logits": ("auto", "union", "full"),
     "heads.matcher": ("linear",),
     "heads.name_logit": (0,),
+    "heads.propensity_a": (0.55,),
+    "heads.propensity_b": (1.5,),
     "heads.sharded": (False, None, "none"),
     "heads.soft_targets": (False,),
+    "matcher.start": ("initial",),
+    "ranker.start": ("initial",),
     "ranking.cluster_transform": ("l4-hinge",),
     "ranking.label_transform": ("l4-hinge",),
+    "rerank.start": ("none",),
     "tfidf.n_buckets": (None, "none"),
     "training.ema_decay": (0.999,),
     "training.table_optimizer": ("adam",),
+    "training.table_state": ("fp32",),
 }
 
 

@@ -17,14 +17,14 @@ from labelgrove.core.late import sparse
 from labelgrove.core.scratch import ColumnLists
 from labelgrove.core.topk import lists_to_csr
 from labelgrove.data.blocks import joined as stacked
-from labelgrove.data.features import Features
+from labelgrove.data.features import FeatureParts, Features
 from labelgrove.errors import DataError
 from labelgrove.labels.features import keep_largest, l2_normalised
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import Frequencies, costs, instance_lists, targets
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.solver import LevelTask, RankerParams, Start, row_lists, solve_level
+from labelgrove.ranking.solver import LevelTask, RankerParams, row_lists, solve_level
 from labelgrove.ranking.weights import WIDEST_CLUSTER, Columns, read_columns, write_columns
 
 STAND_IN_TERMS = 30  # of an artificial document
@@ -136,9 +136,6 @@ def solve_columns(
     regularised towards ``start``. ``frequencies`` count the documents that are gone, too.
     """
     last = len(tree.parents) - 1
-    settings = params.for_labels()
-    if start is not None:
-        settings = replace(settings, start="centre")
     nodes: Int64 = np.sort(tree.leaf_positions[np.asarray(labels)]).astype(np.int64)
     clusters, counts = np.unique(tree.parents[last][nodes], return_counts=True)
     bearers, chosen, mined = _cluster_documents(tree, examples, clusters, params)
@@ -156,8 +153,8 @@ def solve_columns(
         instances=instances,
         positives=ColumnLists(offsets(sizes), own.rows, own.values),
         children=children,
-        params=settings,
-        start=None if start is None else _spread(start, places, len(sizes), params.bias),
+        params=params.for_labels(),
+        centre=None if start is None else _spread(start, places, len(sizes)),
         seed=seed + last,
     )
     level = solve_level(examples.features, task)
@@ -183,15 +180,15 @@ def _cluster_documents(
     return bearers, [] if alone else [bearers], mined
 
 
-def _spread(start: Columns, places: Int64, rows: int, bias: float) -> Start:
-    """Weights to start from with rows of zeros between them."""
+def _spread(start: Columns, places: Int64, rows: int) -> tuple[FeatureParts, Float32]:
+    """Weights and biases with rows of zeros between them."""
     row_of = sparse.csr_array(
         (np.ones(len(places), np.float32), (places, np.arange(len(places)))),
         shape=(rows, len(places)),
     )
     terms = as_csr(row_of @ start.sparse) if start.sparse.shape[1] else None
     dense = row_of @ start.dense if start.dense.shape[1] else None
-    return Start(Features(terms, dense), (row_of @ start.bias) * np.float32(bias))
+    return Features(terms, dense).parts(name="start"), row_of @ start.bias
 
 
 def stand_ins(

@@ -32,14 +32,14 @@ from labelgrove.core.topk import Combine, TopK, merge_lists
 from labelgrove.data.blocks import Blocks
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.disk.run_folder import Checkpoints
-from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.errors import DataError
 from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
 from labelgrove.ranking.distributed import predicted_in_blocks, solve_on_workers
 from labelgrove.ranking.negatives import LevelLists, Miner, NodeMiner, shortlisted
-from labelgrove.ranking.solver import LevelTask, RankerParams, Start, solve_level
-from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
+from labelgrove.ranking.solver import LevelTask, RankerParams, solve_level
+from labelgrove.ranking.weights import ChunkedWeights, Columns, compress, read_columns
 
 Rows: TypeAlias = Features | FeatureParts | CsrParts | MatrixLike  # of documents
 
@@ -127,14 +127,6 @@ class Ranker(BeamSearch):
                 documents = as_csr(documents, name="documents").toarray()
         return as_features(documents, name="documents").parts(name="documents")
 
-    def compressed(self, storage: Storage) -> Ranker:
-        """The same ranker with the weights of sparse features stored in fewer bytes."""
-        levels = [
-            compress(level, self.tree.children(number), storage)
-            for number, level in enumerate(self.levels)
-        ]
-        return self.with_levels(self.tree, levels)
-
     def with_levels(self, tree: LabelTree, levels: list[ChunkedWeights]) -> Ranker:
         """A ranker of the same features with another tree and other weights."""
         return Ranker(tree, levels, features=self.features, bias=self.bias, width=self.width)
@@ -209,7 +201,6 @@ def train_ranker(
     *,
     sample_weight: npt.ArrayLike | None = None,
     shortlist: CSR | None = None,
-    start: Start | None = None,
     search: SearchParams | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -225,7 +216,6 @@ def train_ranker(
     - ``shortlist``: the labels learn only from its documents and their positives, see
       :func:`shortlisted`; nodes above the labels get no weights, because something else makes
       the shortlists.
-    - ``start``: weights to start from, one row per label column; ``params.start`` says how.
     - ``sample_weight``: a factor on each document's costs; 0 leaves it out.
     - ``progress(done, total)``: called several times a second with the number of nodes whose
       children are trained, a fraction where work on some is under way.
@@ -246,12 +236,6 @@ def train_ranker(
     if y.shape[1] != tree.labels:
         raise DataError(f"labels have {y.shape[1]} columns but the tree has {tree.labels} labels")
     listed = None if shortlist is None else shortlisted(shortlist, tree, len(x))
-    if start is not None:
-        if isinstance(x, Blocks):
-            raise UnsupportedError("start: features in blocks cannot be trained from weights")
-        if len(start.features) != tree.labels:
-            raise DataError(f"start has {len(start.features)} rows for {tree.labels} labels")
-        start = start.take(tree.leaf_labels)
     weights = None if sample_weight is None else _document_weights(sample_weight, len(x))
     if weights is not None and (weights == 0).any():
         rows = np.flatnonzero(weights)
@@ -292,7 +276,6 @@ def train_ranker(
             tree.children(number),
             params.for_labels() if last else params,
             own_negatives,
-            start=start if last else None,
             # Mining reads the levels above in full precision.
             storage=params.storage if last else None,
             seed=seed + number,
@@ -320,7 +303,12 @@ def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, Array]:
 
 def _levels_of(part: Part, prefix: str, count: int) -> list[ChunkedWeights]:
     """The levels whose arrays :func:`_level_arrays` named."""
-    return [ChunkedWeights(**_below(part.arrays, f"{prefix}{n}.")) for n in range(count)]
+    levels = []
+    for number in range(count):
+        arrays = _below(part.arrays, f"{prefix}{number}.")
+        arrays.pop("scales", None)  # of weights in bytes, which earlier releases could store
+        levels.append(ChunkedWeights(**arrays))
+    return levels
 
 
 def _below(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:

@@ -8,19 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, MatrixLike
+from labelgrove.core.arrays import CSR, Float32, Int64
 from labelgrove.core.params import Params, param
 from labelgrove.core.resources import thread_count
 from labelgrove.core.scratch import ColumnLists, Scratch, entry_ranges
-from labelgrove.data.features import FeatureParts, Features, as_features
+from labelgrove.data.features import FeatureParts, Features
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.ranking.weights import WIDEST_CLUSTER, ChunkedWeights, Storage, compress
 
 LOSSES = ("squared_hinge", "hinge", "logistic")
-STARTS = ("initial", "centre")
+_NO_START, _CENTRE = 0, 2  # as native/solver.hpp numbers them
 # Nodes that are solved before their weights are compressed and put with the others of the level.
 GROUP_NODES = 1 << 16
 
@@ -52,11 +51,6 @@ class RankerParams(Params):
     )
     dense_max_nonzeros: int | None = param(
         None, ge=1, help="most weights of dense features kept per node; none = all"
-    )
-    start: Literal["initial", "centre"] = param(
-        "initial",
-        help="how weights to start from are used: the solver begins there (the result is the "
-        "same), or regularises towards them",
     )
     negatives: Literal["tfn", "man", "tfn+man"] = param(
         "tfn+man",
@@ -91,14 +85,14 @@ class RankerParams(Params):
     )
     propensity_a: float = param(0.55, ge=0, help="A of the propensity model")
     propensity_b: float = param(1.5, gt=0, help="B of the propensity model")
-    storage: Literal["float32", "float16", "int8"] = param(
-        "float16", help="how the weights of sparse features are stored; see Ranker.compressed"
-    )
+    storage: Storage = param("float16", help="how the weights of sparse features are stored")
 
     def validate(self, path: str = "") -> Self:
         """Also checks fields against each other."""
         super().validate(path)
-        refuse_idle_propensity(self, path)
+        if self.label_weights != "propensity":
+            why = "label_weights is not propensity"
+            refuse_idle(self, path, ("propensity_a", "propensity_b"), why)
         return self
 
     def for_labels(self) -> RankerParams:
@@ -115,13 +109,6 @@ def refuse_idle(params: Params, group: str, names: Sequence[str], why: str) -> N
         raise ConfigError(f"{', '.join(idle)}: has no effect, {why}")
 
 
-def refuse_idle_propensity(params: Params, group: str) -> None:
-    """Refuses constants of a propensity model that no loss reads."""
-    if params.get_params()["label_weights"] != "propensity":
-        why = "label_weights is not propensity"
-        refuse_idle(params, group, ("propensity_a", "propensity_b"), why)
-
-
 def row_lists(matrix: CSR, factors: Float32 | None = None) -> ColumnLists:
     """The columns of a rows x nodes matrix as lists; ``factors`` on the values are per row."""
     columns = matrix.tocsc()
@@ -133,31 +120,15 @@ def row_lists(matrix: CSR, factors: Float32 | None = None) -> ColumnLists:
 
 
 @dataclass(frozen=True)
-class Start:
-    """Weights that a level's nodes start from, a row and a bias each, such as a head's."""
-
-    weights: Features | MatrixLike
-    bias: npt.ArrayLike | None = None
-
-    @property
-    def features(self) -> Features:
-        return as_features(self.weights, name="start")
-
-    def take(self, rows: Int32) -> Start:
-        """Some nodes, in the order given."""
-        bias = None if self.bias is None else np.asarray(self.bias)[rows]
-        return Start(self.features.take(rows), bias)
-
-
-@dataclass(frozen=True)
 class LevelTask:
     """What the classifiers of a level learn from, and how.
 
     ``children[p] .. children[p+1]`` are the nodes below parent p. ``instances`` has a list for each
     parent and ``positives`` one for each child; their weights are factors on the costs of errors,
     and an instance of weight 0 is never a negative. ``negatives`` may have a list for each child of
-    the instances that are its negatives; then the weights of ``instances`` do not count. ``start``
-    has a row for each child. Weights are compressed to ``storage``, if it is given.
+    the instances that are its negatives; then the weights of ``instances`` do not count. ``centre``
+    has weights and a bias for each child, to regularise towards. Weights are compressed to
+    ``storage``, if it is given.
     """
 
     instances: ColumnLists
@@ -165,7 +136,7 @@ class LevelTask:
     children: Int64
     params: RankerParams
     negatives: ColumnLists | None = None
-    start: Start | None = None
+    centre: tuple[FeatureParts, Float32] | None = None
     storage: Storage | None = None
     seed: int = 0
 
@@ -218,11 +189,8 @@ def solve_level(
         dense_scale=math.sqrt((params.dense_C or params.C) / params.C),
         dense_threshold=params.dense_threshold,
         dense_max_nonzeros=params.dense_max_nonzeros or 0,
-        start=0 if task.start is None else 1 + STARTS.index(params.start),
+        start=_NO_START if task.centre is None else _CENTRE,
     )
-    start = None
-    if task.start is not None:
-        start = _start_parts(task.start, nodes, features, params.bias)
 
     def solved(first: int, last: int) -> ChunkedWeights:
         """The weights of the children of parents ``first .. last - 1``."""
@@ -237,7 +205,7 @@ def solve_level(
             instances=instances._replace(indptr=instances.indptr[first : last + 1]),
             positives=positives,
             negatives=negatives,
-            start=start,
+            start=task.centre,
             children=own,
             options=options,
             seed=task.seed,
@@ -264,27 +232,3 @@ def instance_bytes(terms: float, children: int) -> float:
     """What the solver holds of a document while it trains the children of a node."""
     lanes = min(16, 4 * -(-children // 4))
     return 8 * terms + 16 * lanes + 32
-
-
-def _start_parts(
-    start: Start, nodes: int, like: Features, bias: float
-) -> tuple[FeatureParts, Float32]:
-    """Weights to start from, checked, as the kernel reads them."""
-    weights = start.features
-    widths = {"sparse": (weights.terms, like.terms), "dense": (weights.width, like.width)}
-    for kind, (columns, expected) in widths.items():
-        if columns not in (0, expected):
-            raise DataError(f"start has {columns} {kind} features, the documents have {expected}")
-    added = np.zeros(0, np.float32) if start.bias is None else np.asarray(start.bias, np.float32)
-    if len(weights) != nodes or (start.bias is not None and added.shape != (nodes,)):
-        raise DataError(
-            f"start needs one row of weights and one bias for each of {nodes} nodes, "
-            f"got {len(weights)} rows and {added.shape} biases"
-        )
-    if not np.isfinite(added).all():
-        raise DataError("start: the bias contains NaN or infinity")
-    if added.any():
-        if bias == 0:
-            raise DataError("start has a bias, but ranker.bias is 0: there is no constant feature")
-        added = added / np.float32(bias)
-    return weights.parts(name="start"), added

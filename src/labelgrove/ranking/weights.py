@@ -10,8 +10,8 @@ than the chunk has features.
 (the children of one feature side by side) that begins at d times the number of p's first child.
 
 Compressed, ``children`` are bytes if no parent has more than 256 of them, and ``values`` are
-halves, or bytes to be multiplied by their node's number in ``scales``. Kernels read every form in
-place, so a model takes the same space on disk, in memory and in the caches.
+halves. Kernels read every form in place, so a model takes the same space on disk, in memory and in
+the caches.
 
 ``children`` arguments say which nodes belong to a parent: parent p has the nodes
 ``children[p] .. children[p+1]``.
@@ -32,11 +32,10 @@ from labelgrove.core.late import sparse
 from labelgrove.core.scratch import Scratch
 from labelgrove.errors import ConfigError, DataError
 
-Storage = Literal["float32", "float16", "int8"]
+Storage = Literal["float32", "float16"]
 
 WIDEST_CLUSTER = 2**16  # children are stored as offsets of 16 bits
 LARGEST_HALF = 65504.0
-LARGEST_BYTE = 127
 
 _TYPES = {
     "chunk_rows": ("int64",),
@@ -44,10 +43,9 @@ _TYPES = {
     "features": ("int32",),
     "row_start": ("uint32",),
     "children": ("uint8", "uint16"),
-    "values": ("float32", "float16", "int8"),
+    "values": ("float32", "float16"),
     "bias": ("float32",),
     "dense": ("float16",),
-    "scales": ("float32",),
 }
 
 
@@ -60,10 +58,9 @@ class ChunkedWeights:
     features: Int32
     row_start: npt.NDArray[np.uint32]
     children: Array  # uint16 or uint8
-    values: Array  # float32, float16 or int8
+    values: Array  # float32 or float16
     bias: Float32
     dense: npt.NDArray[np.float16] = field(default_factory=lambda: np.zeros(0, np.float16))
-    scales: Float32 = field(default_factory=lambda: np.zeros(0, np.float32))
 
     def arrays(self) -> dict[str, Array]:
         """The arrays by name."""
@@ -154,7 +151,6 @@ class ChunkedWeights:
             values=self.values[entry],
             bias=self.bias[node],
             dense=self.dense[width * node.start : width * node.stop],
-            scales=self.scales[node],
         )
 
     def entries(self, parent: int) -> tuple[Int64, Int64, Array]:
@@ -187,7 +183,6 @@ def check_chunks(
         and len(weights.row_start) == rows + parents
         and len(weights.bias) == children[-1]
         and len(weights.dense) == children[-1] * width
-        and len(weights.scales) == (children[-1] if weights.values.dtype == np.int8 else 0)
         # Differences could overflow.
         and bool((weights.chunk_rows[1:] >= weights.chunk_rows[:-1]).all())
         and bool((weights.chunk_entries[1:] >= weights.chunk_entries[:-1]).all())
@@ -222,32 +217,18 @@ def compress(
         raise ConfigError(
             f"storage: must be one of {', '.join(get_args(Storage))}, got {storage!r}"
         )
-    nodes = np.zeros(0, np.int64)  # of each weight; takes much memory, so only if scales need it
-    if storage == "int8" or len(weights.scales):
-        nodes = np.repeat(children[:-1], np.diff(weights.chunk_entries))
-        nodes += weights.children
-    values = weights.values.astype(np.float32, copy=False)
-    if len(weights.scales):
-        values = values * weights.scales[nodes]
-    stored, scales = _stored(values, nodes, int(children[-1]), storage)
+    stored = _stored(weights.values, storage)
     widest = int(np.diff(children).max(initial=0)) if widest is None else widest
     child_type = np.uint8 if widest <= 256 else weights.children.dtype
     offset = weights.children.astype(child_type, copy=False)
-    return replace(weights, children=offset, values=stored, scales=scales)
+    return replace(weights, children=offset, values=stored)
 
 
-def _stored(values: Float32, nodes: Int64, count: int, storage: str) -> tuple[Array, Float32]:
-    """Values of ``nodes``, from 0, as ``storage`` says, and the scales of ``count`` nodes."""
+def _stored(values: Array, storage: str) -> Array:
+    """Values as ``storage`` says."""
     if storage == "float32":
-        return values, np.zeros(0, np.float32)
-    if storage == "float16":
-        halves = np.clip(values, -LARGEST_HALF, LARGEST_HALF).astype(np.float16)
-        return halves, np.zeros(0, np.float32)
-    largest = np.zeros(count, np.float32)
-    np.maximum.at(largest, nodes, np.abs(values))
-    scales = largest / np.float32(LARGEST_BYTE)
-    scale = np.where(largest > 0, scales, np.float32(1))[nodes]
-    return np.rint(values / scale).astype(np.int8), scales
+        return values.astype(np.float32, copy=False)
+    return np.clip(values, -LARGEST_HALF, LARGEST_HALF).astype(np.float16)
 
 
 def dense_weights(level: ChunkedWeights, children: Int64, width: int) -> Float32:
@@ -303,11 +284,8 @@ def read_columns(
         values.append(value[row >= 0].astype(np.float32))
         block = level.dense[width * first : width * last].reshape(width, last - first)
         dense[places] = block[:, chosen[places] - first].T
-    row, data = np.concatenate(rows), np.concatenate(values)
-    if len(level.scales):
-        data = data * level.scales[chosen[row]]
-    shape = (len(chosen), features)
-    matrix = sparse.coo_array((data, (row, np.concatenate(columns))), shape=shape)
+    entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
+    matrix = sparse.coo_array(entries, shape=(len(chosen), features))
     return Columns(chosen, as_csr(matrix), level.bias[chosen], dense)
 
 
@@ -324,7 +302,7 @@ def write_columns(
     matrix = columns.sparse.copy()
     matrix.eliminate_zeros()
     matrix_rows = entry_rows(matrix)
-    stored, scales = _stored(matrix.data, matrix_rows, len(columns.nodes), level.values.dtype.name)
+    stored = _stored(matrix.data, level.values.dtype.name)
     parts: list[ChunkedWeights] = []
     done = 0
     for parent, places in _by_parent(after, columns.nodes):
@@ -336,33 +314,24 @@ def write_columns(
         terms, child, value = old.entries(0)
         keeps = ~np.isin(child, offset)
         children = np.array([0, after[parent + 1] - after[parent]])
+        bias = np.zeros(children[1], np.float32)
+        bias[: len(old.bias)] = old.bias
+        bias[offset] = columns.bias[places]
         new = ChunkedWeights.from_entries(
             np.concatenate([child[keeps], own_nodes]),
             np.concatenate([terms[keeps], matrix.indices[own]]),
             np.concatenate([value[keeps], stored[own]]),
             children,
-            bias=_extended(old.bias, children[1], offset, columns.bias[places]),
+            bias=bias,
         )
         table = np.zeros((width, children[1]), np.float16)
         table[:, : len(old.bias)] = old.dense.reshape(width, len(old.bias))
         table[:, offset] = columns.dense[places].T.astype(np.float16)
         child_type = np.uint16 if children[1] > 256 else level.children.dtype
-        own_scales = old.scales
-        if len(level.scales):
-            own_scales = _extended(old.scales, children[1], offset, scales[places])
         offsets_within = new.children.astype(child_type)
-        new = replace(new, children=offsets_within, dense=table.ravel(), scales=own_scales)
-        parts.append(new)
+        parts.append(replace(new, children=offsets_within, dense=table.ravel()))
         done = parent + 1
     return ChunkedWeights.concat([*parts, level.chunks(done, len(before) - 1, before, width=width)])
-
-
-def _extended(old: Float32, count: int, places: Int64, values: Float32) -> Float32:
-    """A longer copy of ``old`` with ``values`` at some places."""
-    numbers = np.zeros(count, np.float32)
-    numbers[: len(old)] = old
-    numbers[places] = values
-    return numbers
 
 
 def _by_parent(children: Int64, nodes: Int64) -> Iterator[tuple[int, Int64]]:

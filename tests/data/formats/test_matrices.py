@@ -121,7 +121,7 @@ def test_what_is_no_matrix_is_refused(tmp_path):
 HUGE = 2**31 - 2
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "bsr", "coo", "dia"])
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "dia"])
 @pytest.mark.parametrize("compressed", [True, False])
 def test_what_scipy_wrote_is_read(kind, compressed, tmp_path):
     matrix = sparse.coo_array(np.diag(np.arange(1.0, 5.0))).asformat(kind)

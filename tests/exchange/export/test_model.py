@@ -87,13 +87,6 @@ def test_calibration_travels_and_can_be_made_anew(tmp_path: Path, quick_graphs: 
     assert_alike(again.predict(TEXTS, k=3), model.predict(TEXTS, k=3, raw=True))
 
 
-def test_diversity_uses_the_tree(tmp_path: Path, quick_graphs: None) -> None:
-    model = trained("cascadexml with a ranker")
-    labelgrove.export(model, tmp_path / "out")
-    found = labelgrove.load(tmp_path / "out").predict(TEXTS, k=3, diversity=0.5)
-    assert_alike(found, model.predict(TEXTS, k=3, diversity=0.5))
-
-
 def test_travels_to_other_processes(tmp_path: Path, quick_graphs: None) -> None:
     labelgrove.export(trained("lightxml"), tmp_path / "out")
     out = labelgrove.load(tmp_path / "out")

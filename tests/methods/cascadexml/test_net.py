@@ -19,7 +19,6 @@ from labelgrove.methods.cascadexml.method import (  # noqa: E402
 from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams  # noqa: E402
 from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from reference import cascadexml as reference  # noqa: E402
-from reference.metrics import propensity_costs  # noqa: E402
 from support.nn_problems import (  # noqa: E402
     cascade_problem,
     random_tree,
@@ -28,7 +27,6 @@ from support.nn_problems import (  # noqa: E402
 
 pytestmark = pytest.mark.slow
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 5
-PROPENSITY = {"label_weights": "propensity", "propensity_a": 0.8, "propensity_b": 0.4}
 
 FORMS = [
     pytest.param({"rescale": False}, id="code"),
@@ -41,8 +39,7 @@ FORMS = [
     pytest.param({"kept": [100, 100]}, id="everything kept"),
     pytest.param({"layers": [5, 8, 12], "truth": "joined"}, id="the paper's layers"),
     pytest.param({"layers": [3, [7, 8, 9], [11, 12]]}, id="layers joined below"),
-    pytest.param(PROPENSITY, id="rare labels cost more"),
-    pytest.param(PROPENSITY | {"truth": "joined", "reduction": "sum"}, id="rare in sums"),
+    pytest.param({"truth": "joined", "reduction": "sum"}, id="sums"),
 ]
 
 
@@ -64,14 +61,6 @@ def tables_of(net):
 @pytest.mark.parametrize("seed", range(3))
 def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
     net, tree, rows, states = cascade_problem(seed, **switches)
-    costs = None
-    if "label_weights" in switches:
-        labels = np.zeros((DOCUMENTS, WIDTHS[-1]), np.float32)
-        for document, columns in enumerate(rows):
-            labels[document, columns] = 1
-        net.start_from(sparse.csr_array(labels))
-        by_column = propensity_costs(labels, net.params.propensity_a, net.params.propensity_b)
-        costs = [by_column[column] for column in tree.leaf_labels]
     loss, stats = net.loss(states, RaggedLabels.from_rows(rows))
     expected = sum(
         reference.document_loss(
@@ -84,7 +73,6 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
             reduction=net.params.reduction,
             rescale=net.params.rescale,
             level_weights=net.params.level_weights,
-            costs=costs,
         )
         for d in range(DOCUMENTS)
     ) / len(rows)

@@ -13,7 +13,6 @@ from labelgrove.labels.tree import LabelTree  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
 from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from reference import lightxml as reference  # noqa: E402
-from reference.metrics import propensity_costs  # noqa: E402
 from support.nn_problems import (  # noqa: E402
     light_problem,
     random_labels,
@@ -25,7 +24,6 @@ from support.nn_problems import (  # noqa: E402
 
 pytestmark = pytest.mark.slow
 LABELS, GROUPS, WIDTH, LAYERS, DOCUMENTS = 40, 9, 6, 3, 5
-PROPENSITY = {"label_weights": "propensity", "propensity_a": 0.8, "propensity_b": 0.4}
 
 FORMS = [
     pytest.param({"reduction": "mean"}, id="code"),
@@ -37,8 +35,7 @@ FORMS = [
     pytest.param({"max_candidates": 6}, id="limited"),
     pytest.param({"max_candidates": 2, "truth": "joined"}, id="limit below the positives"),
     pytest.param({"groups_kept": 100}, id="all groups"),
-    pytest.param(PROPENSITY, id="rare labels cost more"),
-    pytest.param(PROPENSITY | {"reduction": "mean", "max_candidates": 6}, id="rare and limited"),
+    pytest.param({"reduction": "mean", "max_candidates": 6}, id="mean and limited"),
 ]
 
 
@@ -51,22 +48,10 @@ def weights_of(net):
     }
 
 
-def weighed(net, rows):
-    """Gives the network the costs of these documents' labels; the reference's are the result."""
-    labels = np.zeros((len(rows), LABELS), np.float32)
-    for document, columns in enumerate(rows):
-        labels[document, columns] = 1
-    net.weigh(sparse.csr_array(labels))
-    if net.params.label_weights == "ignore":
-        return None
-    return propensity_costs(labels, net.params.propensity_a, net.params.propensity_b)
-
-
 @pytest.mark.parametrize("switches", FORMS)
 @pytest.mark.parametrize("seed", range(3))
 def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
     net, groups, rows, states = light_problem(seed, **switches)
-    costs = weighed(net, rows)
     loss, stats = net.loss(states, RaggedLabels.from_rows(rows))
     weights = weights_of(net)
     expected = sum(
@@ -80,7 +65,6 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
             reduction=net.params.reduction,
             bottleneck_sigmoid=net.params.bottleneck_sigmoid,
             most=net.params.max_candidates,
-            costs=costs,
         )
         for d in range(DOCUMENTS)
     ) / len(rows)
@@ -89,22 +73,18 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
     assert float(stats["loss.groups"] + stats["loss.labels"]) == pytest.approx(loss.item())
 
 
-@pytest.mark.parametrize("weights", [{}, PROPENSITY], ids=["plain", "propensity"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("tree", [None, LabelTree([np.zeros(LABELS)], np.arange(LABELS))])
-def test_full_head(reduction, tree, weights):
+def test_full_head(reduction, tree):
     rng = np.random.default_rng(0)
-    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction, **weights)
+    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction)
     net = LightXmlNet(WIDTH, LABELS, tree, params)
     randomise(net, rng)
     rows, states = random_labels(rng, 4, LABELS, 5), random_states(rng, 2, 4, WIDTH)
-    costs = weighed(net, rows)
     loss, _ = net.loss(states, RaggedLabels.from_rows(rows))
     weights = dict(net.named_parameters())
     expected = sum(
-        reference.full_document_loss(
-            [s[d] for s in states], rows[d], weights, reduction=reduction, costs=costs
-        )
+        reference.full_document_loss([s[d] for s in states], rows[d], weights, reduction=reduction)
         for d in range(4)
     ) / len(rows)
     assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
@@ -117,11 +97,10 @@ def test_full_head(reduction, tree, weights):
     assert net.shortlist_recall(states, RaggedLabels.from_rows(rows)).tolist() == [[count, count]]
 
 
-@pytest.mark.parametrize("weights", [{}, PROPENSITY], ids=["plain", "propensity"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_a_full_head_in_chunks_is_the_same_head(reduction, weights):
+def test_a_full_head_in_chunks_is_the_same_head(reduction):
     rng = np.random.default_rng(0)
-    options = {"layers": 2, "dropout": 0.0, "reduction": reduction, **weights}
+    options = {"layers": 2, "dropout": 0.0, "reduction": reduction}
     plain, full = (
         LightXmlNet(WIDTH, LABELS, None, LightXmlParams(full=f, chunk=7, **options))
         for f in (False, True)
@@ -130,7 +109,6 @@ def test_a_full_head_in_chunks_is_the_same_head(reduction, weights):
     full.load_state_dict(plain.state_dict())
     rows, states = random_labels(rng, 4, LABELS, 5), random_states(rng, 2, 4, WIDTH)
     positives = RaggedLabels.from_rows(rows)
-    weighed(plain, rows), weighed(full, rows)
     losses = [net.loss(states, positives)[0] for net in (plain, full)]
     assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-5)
     for one, other in zip(*(torch.autograd.grad(loss, states) for loss in losses), strict=True):

@@ -154,7 +154,6 @@ def test_everything_else_goes_on_working(model: Linear) -> None:
     masked = model.predict(["a red sofa"], k=2, allow=["kind sofa", "kind hat"])
     assert masked.names()[0][0] == "kind sofa"
     assert "kind sofa" not in model.predict(["a red sofa"], k=3, deny=["kind sofa"]).names()[0]
-    model.predict(QUESTIONS[0], k=3, diversity=0.5)
     corpus = Corpus.from_lists(*QUESTIONS, index=model.index_)
     result = evaluate(
         found,

@@ -37,7 +37,7 @@ def ragged(matrix):
     return RaggedLabels.from_arrays(matrix.indptr, matrix.indices)
 
 
-def problem(seed, level, costs=None, **switches):
+def problem(seed, level, **switches):
     """A level of a random tree with documents, their true nodes and what was predicted above."""
     rng = np.random.default_rng(seed)
     tree = problems.random_tree(rng, WIDTHS)
@@ -46,7 +46,7 @@ def problem(seed, level, costs=None, **switches):
     for document, columns in enumerate(rows):
         labels[document, columns] = 1
     params = net_module.XrParams(dropout=0.0, **switches)
-    head = net_module.XrHead(WIDTH, net_module.level_tree(tree, level), params, costs=costs)
+    head = net_module.XrHead(WIDTH, net_module.level_tree(tree, level), params)
     problems.randomise(head, rng)
     true = ragged(net_module.nodes_of_labels(labels.tocsr(), tree, level))
     counts = [
@@ -61,15 +61,11 @@ def problem(seed, level, costs=None, **switches):
     return head, tree, counts, true, predicted, problems.random_states(rng, 1, DOCUMENTS, WIDTH)
 
 
-@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "costs"])
 @pytest.mark.parametrize("negatives", ["tfn", "man", "tfn+man"])
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("switches", FORMS)
-def test_loss_and_gradients_are_those_of_the_equations(switches, level, negatives, weighted):
-    costs = None
-    if weighted:
-        costs = np.random.default_rng(9).uniform(0.5, 3.0, WIDTHS[level]).astype(np.float32)
-    head, tree, counts, true, predicted, states = problem(level, level, costs, **switches)
+def test_loss_and_gradients_are_those_of_the_equations(switches, level, negatives):
+    head, tree, counts, true, predicted, states = problem(level, level, **switches)
     above = None
     if level:
         chosen = [
@@ -95,7 +91,6 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, level, negative
             alpha=head.params.alpha,
             reduction=head.params.reduction,
             loss=head.params.loss,
-            costs=costs,
         )
     expected = expected / DOCUMENTS
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-4)

@@ -90,15 +90,8 @@ def test_tables_are_saved_and_states_have_the_promised_sizes():
     assert sorted(model.state_dict()) == ["labels.bias", "labels.weight"]
     assert row_tables(model) == {"labels": model.labels}
 
-    table = RowTable(10, 4, bias=True)
-
-    def numbers(**options):
-        state = RowOptimizer({"t": table}, **options).state()
-        return {name: (tuple(s.shape), s.dtype) for name, s in state.items()}
-
-    half = numbers(state_dtype=torch.bfloat16)
-    assert half["t.weight.second"] == ((10, 4), torch.bfloat16)
-    assert numbers()["t.bias.first"] == ((10,), torch.float32)
+    state = RowOptimizer({"t": RowTable(10, 4, bias=True)}).state()
+    assert state["t.weight.second"].shape == (10, 4) and state["t.bias.first"].shape == (10,)
 
 
 def test_gradients_of_several_readings_add_up():
@@ -130,22 +123,6 @@ def test_gradients_of_several_readings_add_up():
     unique, total = sum_by_row(ids, torch.tensor([1.0, 2.0, 3.0, 4.0]))
     assert unique.tolist() == [0, 4]
     assert total.tolist() == [3.0, 7.0]
-
-
-def test_bfloat16_moments_learn_nearly_as_float32_ones_do():
-    ends = []
-    for dtype in (torch.float32, torch.bfloat16):
-        table = RowTable(50, 4, std=0)
-        optimizer = RowOptimizer({"t": table}, state_dtype=dtype)
-        for step in range(200):
-            rows = table.rows(torch.arange(0, 50, 2))
-            (rows - 1).square().sum().backward()
-            optimizer.collect()
-            optimizer.step(RowStep(lr=0.02, seed=step))
-        ends.append(table.weight[::2])
-        assert not table.weight[1::2].any()
-    assert (ends[0] - 1).abs().max() < 0.05
-    assert (ends[1] - 1).abs().max() < 0.1
 
 
 def test_no_operation_of_a_step_has_the_size_of_the_table():

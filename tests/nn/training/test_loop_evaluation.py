@@ -9,10 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.core.callbacks import Reporter  # noqa: E402
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.training.loop import Task, train  # noqa: E402
-from support.toy_training import PARAMS, Batches, Model, loss_of, run, stopped_after  # noqa: E402
+from support.toy_training import PARAMS, Batches, Model, loss_of, run  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -153,17 +152,3 @@ def test_patience_waits_for_averaging_to_begin():
     params = replace(PARAMS, max_steps=24, evaluations_per_epoch=12, patience=3, average="swa")
     result = run(Model(), replace(params, swa_start=10), evaluate=lambda: next(scores))
     assert (result.step, result.stopped_early) == (12, True)  # 10, 11 and 12 were no better
-
-
-def test_best_weights_that_were_damaged_are_forgotten(tmp_path):
-    params = replace(PARAMS, checkpoint_minutes=0, evaluations_per_epoch=6)
-    scores = iter([0.9, 0.1])
-    with pytest.raises(KeyboardInterrupt), stopped_after(4):
-        run(Model(), params, folder=tmp_path, evaluate=lambda: next(scores))
-    (file,) = (tmp_path / "best").rglob("*.safetensors")
-    file.write_bytes(file.read_bytes()[:-1] + b"?")
-    messages = []
-    reporter = Reporter([lambda event: messages.append(event.values.get("text"))])
-    result = run(Model(), params, folder=tmp_path, evaluate=lambda: 0.3, reporter=reporter)
-    assert (result.step, result.best_score, result.best_step) == (24, 0.3, 6)
-    assert any("of update 2, cannot be read" in str(text) for text in messages)

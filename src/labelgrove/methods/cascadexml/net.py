@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Float32
-from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, fixed, param
+from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, Params, fixed, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.heads import candidates as lists
 from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads.candidates import RaggedLabels
-from labelgrove.nn.heads.losses import LabelHeadParams, document_losses, label_weights
+from labelgrove.nn.heads.losses import document_losses
 from labelgrove.nn.heads.rows import RowTable
 
 ROWS_PER_COPY = 1 << 16
@@ -34,7 +34,7 @@ Layers: TypeAlias = Literal["spread", "last"] | list[int | list[int]]
 
 
 @dataclass
-class CascadeParams(LabelHeadParams):
+class CascadeParams(Params):
     """CascadeXML's levels; a list has one value per level, a single value serves all."""
 
     standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
@@ -104,8 +104,6 @@ class CascadeNet(nn.Module):
     A large label table is created on ``device``.
     """
 
-    costs: Tensor | None  # of the labels' positives, by leaf
-
     def __init__(
         self,
         width: int,
@@ -126,7 +124,6 @@ class CascadeNet(nn.Module):
         large = tree.labels >= self.params.row_table_from
         table = RowTable(tree.labels, width, bias=True, device=device) if large else None
         self.index = lists.TreeIndex(tree)
-        self.register_buffer("costs", None, persistent=False)
         levels = len(tree.widths)
         self.kept = scoring.per_level(params.kept, levels - 1, "kept")
         self.dropout = scoring.per_level(_dropouts(params.dropout, levels), levels, "dropout")
@@ -151,9 +148,6 @@ class CascadeNet(nn.Module):
         On the first level every document is scored on every node. Below it, a node is scored where
         its parent is kept, so in an average share of the documents, and where it is true.
         """
-        costs = self.params.positive_costs(labels)
-        if costs is not None:
-            self.costs = torch.from_numpy(costs[self.index.leaf_labels.cpu().numpy()])
         if not self.params.priors:
             return
         kept = [1.0] + [k / w for k, w in zip(self.kept, self.index.widths, strict=False)]
@@ -177,14 +171,8 @@ class CascadeNet(nn.Module):
         stats: dict[str, Tensor] = {}
         losses, sizes = [], []
         for number, level in enumerate(levels):
-            nodes, mask, _, targets = level.listed
-            costs = self.costs if number == len(self.kept) else None
-            weights = label_weights(costs, nodes, targets)
-            losses.append(
-                document_losses(
-                    level.logits, targets, mask=mask, weights=weights, reduction=reduction
-                )
-            )
+            _, mask, _, targets = level.listed
+            losses.append(document_losses(level.logits, targets, mask=mask, reduction=reduction))
             sizes.append(mask.sum(1))
             stats[f"loss.{number + 1}"] = losses[-1].detach().mean()
             stats[f"candidates.{number + 1}"] = sizes[-1].float().mean()

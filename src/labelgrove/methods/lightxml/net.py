@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Float32
-from labelgrove.core.params import AutoBool, AutoFloat, fixed, param
+from labelgrove.core.params import AutoBool, AutoFloat, Params, fixed, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.heads import candidates as lists
 from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads.candidates import RaggedLabels
 from labelgrove.nn.heads.full import FullHead
-from labelgrove.nn.heads.losses import LabelHeadParams, document_losses, full_losses, label_weights
+from labelgrove.nn.heads.losses import document_losses, full_losses
 from labelgrove.nn.heads.rows import RowTable
 
 # Settings that one head without groups ignores.
@@ -37,7 +37,7 @@ OF_GROUPS = (
 
 
 @dataclass
-class LightXmlParams(LabelHeadParams):
+class LightXmlParams(Params):
     """LightXML's heads: the forms of the paper and of its code; defaults are what did better.
 
     The defaults of ``standardise``, ``priors`` and ``score`` are in neither.
@@ -100,8 +100,6 @@ class LightXmlNet(nn.Module):
     head scores every label. A large label table is created on ``device``.
     """
 
-    costs: Tensor | None  # of positives, by column or by leaf
-
     def __init__(
         self,
         width: int,
@@ -115,7 +113,6 @@ class LightXmlNet(nn.Module):
         self.params = (params or LightXmlParams()).validate("lightxml")
         wide = width * self.params.layers
         self.index: lists.TreeIndex | None = None
-        self.register_buffer("costs", None, persistent=False)
         if tree is None or len(tree.parents) == 1:
             chunk = self.params.chunk
             self.full: nn.Linear | FullHead = (
@@ -133,13 +130,6 @@ class LightXmlNet(nn.Module):
         self.bottleneck = nn.Linear(wide, self.params.bottleneck)
         self.table = table or scoring.LabelTable(labels, self.params.bottleneck, bias=False)
 
-    def weigh(self, labels: CSR) -> None:
-        """Sets what positives cost, from the labels of the training documents."""
-        costs = self.params.positive_costs(labels)
-        if costs is not None:
-            order = slice(None) if self.index is None else self.index.leaf_labels.cpu().numpy()
-            self.costs = torch.from_numpy(costs[order])
-
     @torch.no_grad()
     def start_from(self, labels: CSR, *, groups_only: bool = False) -> None:
         """Sets the biases from the labels of the training documents, unless ``priors`` is off.
@@ -147,7 +137,6 @@ class LightXmlNet(nn.Module):
         Labels behind a bottleneck have no biases. So the bottleneck's first unit starts as a
         constant, and the labels' weights for it as their log odds where their group is kept.
         """
-        self.weigh(labels)
         if not self.params.priors:
             return
         documents = labels.shape[0]
@@ -172,8 +161,7 @@ class LightXmlNet(nn.Module):
         text = self._text(states, dropout=self.training)
         if index is None:
             truth = positives.padded().sort(dim=1).values
-            weights = label_weights(self.costs, truth, lists.valid_nodes(truth))
-            total = self._full_loss(text, truth, weights)
+            total = self._full_loss(text, truth)
             return total, {"loss": total.detach()}
         groups, labels = index.true_nodes(positives)
         group_logits = self.groups(text)
@@ -311,13 +299,11 @@ class LightXmlNet(nn.Module):
         mask = None if allowed is None else allowed.levels[0]
         return logits, *lists.best(logits, mask, max(self.params.groups_kept, at_least))
 
-    def _full_loss(self, text: Tensor, truth: Tensor, weights: Tensor | None) -> Tensor:
+    def _full_loss(self, text: Tensor, truth: Tensor) -> Tensor:
         if isinstance(self.full, FullHead):
             scale = 1.0 if self.params.reduction == "sum" else 1 / self.full.out_features
-            return self.full.loss(text, truth, weights=weights, scale=scale)
-        reduction = self.params.reduction
-        logits = self.full(text)
-        return full_losses(logits, truth, positive_weights=weights, reduction=reduction).mean()
+            return self.full.loss(text, truth, scale=scale)
+        return full_losses(self.full(text), truth, reduction=self.params.reduction).mean()
 
     def _group_loss(self, logits: Tensor, groups: Tensor) -> Tensor:
         return full_losses(logits, groups, reduction=self.params.reduction).mean()
@@ -331,11 +317,7 @@ class LightXmlNet(nn.Module):
         listed = lists.shortlist(self.index, 1, kept, kept_mask, truth, most=params.max_candidates)
         logits = self._label_logits(text, listed.ids, listed.mask)
         losses = document_losses(
-            logits,
-            listed.targets,
-            mask=listed.mask,
-            weights=label_weights(self.costs, listed.ids, listed.targets),
-            reduction=params.reduction,
+            logits, listed.targets, mask=listed.mask, reduction=params.reduction
         )
         return losses.mean(), listed.mask.sum(1).float().mean()
 

@@ -107,7 +107,6 @@ def train_labels(
     above = best_groups(network, examples, shared.training.precision)
     if network.heads.params.truth == "forced":
         above = above.maximum(targets(examples.labels, two_levels(tree))[0])
-    network.heads.weigh(examples.labels)
     history = _learn(shared, network, _label_loss, above, session)
     return network_part(network, history)
 

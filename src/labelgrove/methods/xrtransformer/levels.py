@@ -33,7 +33,6 @@ from labelgrove.methods.xrtransformer.vectors import Standard, restore
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.heads.layers import per_level
-from labelgrove.nn.heads.losses import LABEL_WEIGHTS
 from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
 from labelgrove.nn.training.loop import LoopParams, Task
@@ -175,7 +174,6 @@ def go_down(
     shortlists, histories = [], []
     for level, loop in enumerate(loops, 1):
         negatives = () if above is None else ("negatives",)
-        weights = LABEL_WEIGHTS if level == len(inputs.value.tree.parents) else ()
         start = None
         if heads.bootstrap != "none" and vectors is not None:
             costs = ("alpha",) if heads.bootstrap == "cost-linear" else ()
@@ -200,7 +198,7 @@ def go_down(
             above=above,
             heads=heads.only(
                 *("loss", "relevance", "alpha", "reduction", "l2", "dropout"),
-                *("max_candidates", "row_table_from", *negatives, *weights),
+                *("max_candidates", "row_table_from", *negatives),
             ),
             training=loop,
         )
@@ -268,16 +266,13 @@ def fine_tune(
     encoder = inputs.encoder if before is None else restore(inputs.encoder, before)
     true = net.nodes_of_labels(examples.labels, inputs.tree, level - 1)
     chosen = inputs.chosen(level, above, heads)
-    scored = costs = None
+    scored = None
     if heads.l2:
         scored = net.documents_scoring(true, chosen, inputs.tree.parents[level - 1])
-    if level == len(inputs.tree.parents):  # that of the labels
-        by_column = heads.positive_costs(examples.labels)
-        costs = None if by_column is None else by_column[inputs.tree.leaf_labels]
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         nodes_below = level_tree(inputs.tree, level - 1)
-        head = net.XrHead(encoder.width, nodes_below, heads, scored=scored, costs=costs)
+        head = net.XrHead(encoder.width, nodes_below, heads, scored=scored)
     if start is not None:
         head.start_from(start.arrays["weights"], start.arrays["bias"])
     network = reading.network_of(encoder, head, inputs.standard)

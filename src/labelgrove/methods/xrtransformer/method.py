@@ -90,7 +90,7 @@ class XRTransformer(Model):
     _best_labels = best_labels
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
-        self._check(len(corpus.index))
+        self._check()
         data = preparation.prepare(self, corpus, stages, baseline=self.baseline)
         seed = self.random_state
         tree = data.tree(stages, self.tree, seed=seed)
@@ -138,19 +138,13 @@ class XRTransformer(Model):
             ]
             self.report_ = neural.compared(self.method, data, stages, predictions, recall)
 
-    def _check(self, labels: int) -> None:
+    def _check(self) -> None:
         """Refuses settings that contradict each other, before hours of training."""
         why = "nodes learn from the documents that heads.kept brings them"
         refuse_idle(self.matcher, "matcher", NEGATIVE_SETTINGS, why)
         refuse_idle(self.matcher, "matcher", ["label_C"], "nodes of one level have the same C")
         why = "matcher.relevance says what nodes cost"
         refuse_idle(self.matcher, "matcher", ["label_weights"], why)
-        if labels > self.heads.max_clusters:
-            why = (
-                f"heads.max_clusters={self.heads.max_clusters} leaves {labels} labels "
-                "to the ranker: set ranker.label_weights"
-            )
-            refuse_idle(self.heads, "heads", ["label_weights"], why)
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
         # Its ranker reads what the encoder was fitted to: the longer the fit, the less that is like

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, entry_rows
 from labelgrove.core.late import sparse
-from labelgrove.core.params import param
+from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.batches import Batches, PackedBatches
@@ -25,7 +25,6 @@ from labelgrove.nn.heads import candidates as lists
 from labelgrove.nn.heads import layers as scoring
 from labelgrove.nn.heads import losses as costing
 from labelgrove.nn.heads.candidates import RaggedLabels
-from labelgrove.nn.heads.losses import LabelHeadParams
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.network import LabelledBatch, LabelledBatches, labels_of
 from labelgrove.nn.training.params import LoopParams
@@ -34,7 +33,7 @@ FIRST_STD = 0.02  # of random weights
 
 
 @dataclass
-class XrParams(LabelHeadParams):
+class XrParams(Params):
     """XR-Transformer's levels; defaults follow the published code, switches give the paper's forms.
 
     A list has one value per level that is fine-tuned.
@@ -174,11 +173,9 @@ class XrHead(nn.Module):
     """The head of one level: a weight vector and a bias for each of its nodes.
 
     ``tree`` is a :func:`level_tree`; ``scored`` is from :func:`documents_scoring`, for ``l2``.
-    ``costs`` multiply the losses of nodes where they are true.
     """
 
     scored: Tensor
-    costs: Tensor | None
 
     def __init__(
         self,
@@ -187,11 +184,8 @@ class XrHead(nn.Module):
         params: XrParams | None = None,
         *,
         scored: Int64 | None = None,
-        costs: Float32 | None = None,
     ) -> None:
         super().__init__()
-        own = None if costs is None else torch.from_numpy(costs)
-        self.register_buffer("costs", own, persistent=False)
         counts = torch.ones(1) if scored is None else torch.from_numpy(np.maximum(scored, 1))
         self.register_buffer("scored", counts, persistent=False)
         self.params = (params or XrParams()).validate("heads")
@@ -226,9 +220,7 @@ class XrHead(nn.Module):
             losses = costing.full_losses(
                 scoring.full_logits(text, self.table),
                 truth[0],
-                positive_weights=self._costs(
-                    _counts(truth[0]), truth[0], lists.valid_nodes(truth[0])
-                ),
+                positive_weights=self._costs(_counts(truth[0])),
                 negative_weight=params.alpha,
                 kind=params.loss,
                 reduction=params.reduction,
@@ -251,7 +243,7 @@ class XrHead(nn.Module):
                 logits,
                 listed.targets,
                 mask=listed.mask,
-                weights=self._costs(counts, listed.ids, listed.targets),
+                weights=self._costs(counts),
                 kind=params.loss,
                 reduction=params.reduction,
             )
@@ -271,14 +263,12 @@ class XrHead(nn.Module):
         squares = self.table.rows(nodes).float().square().sum(1)
         return 0.5 * self.params.l2 * squares / self.scored[nodes]
 
-    def _costs(self, counts: Tensor, nodes: Tensor, targets: Tensor) -> Tensor:
+    def _costs(self, counts: Tensor) -> Tensor:
         """Costs of nodes by the number of true labels below them; rows have all true nodes."""
         norm: Literal["l1", "none"] = "l1" if self.params.relevance == "l1" else "none"
         if self.params.relevance == "none":
             counts = counts.clamp(max=1)
-        costs = costing.relevance_weights(counts, norm=norm, negative_weight=self.params.alpha)
-        own = costing.label_weights(self.costs, nodes, targets)
-        return costs if own is None else costs * own
+        return costing.relevance_weights(counts, norm=norm, negative_weight=self.params.alpha)
 
     def weights(self) -> tuple[Float32, Float32]:
         """Weights (nodes x width) and biases of the nodes."""

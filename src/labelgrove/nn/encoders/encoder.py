@@ -40,8 +40,12 @@ try:
 
     from labelgrove.nn.batches import PackedBatch
     from labelgrove.nn.encoders import setup
-    from labelgrove.nn.encoders.packed_bert import PackedPass, packed_states, packing_obstacle
-    from labelgrove.nn.encoders.replay import Recording
+    from labelgrove.nn.encoders.packed_bert import (
+        PackedPass,
+        Recording,
+        packed_states,
+        packing_obstacle,
+    )
 except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
 

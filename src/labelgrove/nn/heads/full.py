@@ -50,19 +50,16 @@ class FullHead(nn.Module):
         self.in_features, self.out_features, self.chunk = width, labels, chunk
         self.change: Change | None = None
 
-    def loss(
-        self, text: Tensor, truth: Tensor, *, weights: Tensor | None = None, scale: float = 1.0
-    ) -> Tensor:
+    def loss(self, text: Tensor, truth: Tensor, *, scale: float = 1.0) -> Tensor:
         """The mean over documents of ``scale`` times the loss summed over all labels.
 
-        ``truth`` lists the true labels, sorted and padded; ``weights`` says what they cost. The
-        result has gradients for ``text`` alone: the head's own are used up by ``change`` before
-        this returns.
+        ``truth`` lists the true labels, sorted and padded. The result has gradients for ``text``
+        alone: the head's own are used up by ``change`` before this returns.
         """
         change = self.change if torch.is_grad_enabled() else None
         if change is not None and not text.requires_grad:
             text = text.detach().requires_grad_()  # of a frozen encoder; a loss needs a backward
-        loss: Tensor = _ChunkedLoss.apply(text, self, truth, weights, scale, change)  # type: ignore[no-untyped-call]
+        loss: Tensor = _ChunkedLoss.apply(text, self, truth, scale, change)  # type: ignore[no-untyped-call]
         return loss
 
     @torch.no_grad()
@@ -85,18 +82,12 @@ class FullHead(nn.Module):
             yield slice(start, min(start + self.chunk, len(self.weight)))
 
     def visit(
-        self,
-        text: Tensor,
-        truth: Tensor,
-        weights: Tensor | None,
-        scale: float,
-        change: Change | None,
+        self, text: Tensor, truth: Tensor, scale: float, change: Change | None
     ) -> tuple[Tensor, Tensor]:
         """The loss and its gradient for ``text``; ``change`` gets that of each chunk in turn."""
         scale /= max(1, len(text))
         hidden = text.to(self.weight.dtype)
         real = valid_nodes(truth) & first_occurrences(truth)
-        costs = torch.ones_like(truth, dtype=torch.float32) if weights is None else weights.float()
         total = text.new_zeros((len(text), 1), dtype=torch.float32)
         gradient = torch.zeros_like(text, dtype=torch.float32)
         for rows in self._chunks():
@@ -108,13 +99,13 @@ class FullHead(nn.Module):
             here = real & (truth >= rows.start) & (truth < rows.stop)
             places = (truth - rows.start).masked_fill(~here, 0)
             picked = logits.gather(1, places)
-            correction = costs * functional.softplus(-picked) - functional.softplus(picked)
+            correction = functional.softplus(-picked) - functional.softplus(picked)
             correction = correction.masked_fill(~here, 0.0)
             total += functional.softplus(logits).sum(1, True) + correction.sum(1, True)
             slopes = logits.sigmoid_()
             probabilities = picked.sigmoid_()
             slopes.scatter_add_(
-                1, places, (costs * (probabilities - 1) - probabilities).masked_fill(~here, 0)
+                1, places, ((probabilities - 1) - probabilities).masked_fill(~here, 0)
             )
             slopes *= scale
             rounded = slopes.to(self.weight.dtype)
@@ -176,19 +167,18 @@ class _ChunkedLoss(torch.autograd.Function):
         text: Tensor,
         head: FullHead,
         truth: Tensor,
-        weights: Tensor | None,
         scale: float,
         change: Change | None,
     ) -> Tensor:
         with torch.autocast(text.device.type, enabled=False):
-            loss, gradient = head.visit(text, truth, weights, scale, change)
+            loss, gradient = head.visit(text, truth, scale, change)
         ctx.save_for_backward(gradient.to(text.dtype))
         return loss
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
-        return outer[0] * gradient, None, None, None, None, None
+        return outer[0] * gradient, None, None, None, None
 
 
 def weight_type(device: torch.device | None) -> torch.dtype:

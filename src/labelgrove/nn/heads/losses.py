@@ -6,46 +6,16 @@ so a document's loss does not depend on its batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from labelgrove.core.arrays import CSR, Float32
-from labelgrove.core.params import Params, param
 from labelgrove.nn.heads.candidates import first_occurrences, valid_nodes
-from labelgrove.ranking.negatives import Frequencies, label_costs
-from labelgrove.ranking.solver import refuse_idle_propensity
 
 LossKind: TypeAlias = Literal["bce", "squared_hinge"]
 Reduction: TypeAlias = Literal["mean", "sum"]
-# For stages whose loss has labels in it.
-LABEL_WEIGHTS = ("label_weights", "propensity_a", "propensity_b")
-
-
-@dataclass
-class LabelHeadParams(Params):
-    """What positives cost on the level of the labels; clusters are not weighted."""
-
-    label_weights: Literal["ignore", "propensity"] = param(
-        "ignore", help="propensity: positives of rare labels cost more in the loss"
-    )
-    propensity_a: float = param(0.55, ge=0, help="A of the propensity model")
-    propensity_b: float = param(1.5, gt=0, help="B of the propensity model")
-
-    def validate(self, path: str = "") -> Self:
-        """Also checks fields against each other."""
-        super().validate(path)
-        refuse_idle_propensity(self, path)
-        return self
-
-    def positive_costs(self, labels: CSR) -> Float32 | None:
-        """The cost of a positive of each label column of the training documents, if it counts."""
-        if self.label_weights == "ignore":
-            return None
-        return label_costs(self.propensity_a, self.propensity_b, Frequencies.of(labels))
 
 
 def document_losses(
@@ -108,13 +78,6 @@ def relevance_weights(
     if norm == "l1":
         costs = costs / costs.sum(1, keepdim=True).clamp(min=1.0)
     return torch.where(counts > 0, costs, negative_weight)
-
-
-def label_weights(costs: Tensor | None, nodes: Tensor, targets: Tensor) -> Tensor | None:
-    """Weights of entries: a target costs what ``costs`` says for its node, other entries 1."""
-    if costs is None:
-        return None
-    return torch.where(targets, costs[nodes.masked_fill(~targets, 0)], 1.0)
 
 
 def entry_loss(logits: Tensor, kind: LossKind) -> Tensor:

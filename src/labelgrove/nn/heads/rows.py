@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from labelgrove.nn.heads.row_step import RowStep, stochastically_rounded
+from labelgrove.nn.heads.row_step import RowStep
 
 Combine = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of row ids and gradients
 
@@ -95,26 +95,20 @@ def row_tables(model: nn.Module) -> dict[str, RowTable]:
 
 
 class RowOptimizer:
-    """Adam on the rows that have gradients; float32 moments, or randomly rounded bfloat16."""
+    """Adam on the rows that have gradients."""
 
-    def __init__(
-        self, tables: Mapping[str, RowTable], *, state_dtype: torch.dtype = torch.float32
-    ) -> None:
+    def __init__(self, tables: Mapping[str, RowTable]) -> None:
         self.updates = 0
         self._values: dict[str, Tensor] = {}
         self._state: dict[str, dict[str, Tensor]] = {}
         self._tables = dict(tables)
         self._gradients: dict[str, tuple[Tensor, Tensor]] = {}
-        self._random: dict[torch.device, torch.Generator] = {}
         for name, table in self._tables.items():
             for part in ("weight", "bias") if table.bias is not None else ("weight",):
                 values = table.get_buffer(part)
                 self._values[f"{name}.{part}"] = values
-                self._state[f"{name}.{part}"] = {
-                    key: torch.zeros_like(values, dtype=state_dtype) for key in ("first", "second")
-                }
-                if state_dtype == torch.bfloat16:
-                    self._random[values.device] = torch.Generator(values.device)
+                moments = {key: torch.zeros_like(values) for key in ("first", "second")}
+                self._state[f"{name}.{part}"] = moments
 
     def collect(self, combine: Combine | None = None) -> None:
         """Takes over gradients; ``combine`` joins those of all processes."""
@@ -135,7 +129,6 @@ class RowOptimizer:
         self.updates += 1
         step = replace(step, update=self.updates)
         without_decay = replace(step, weight_decay=0.0)
-        self._random = {device: g.manual_seed(step.seed) for device, g in self._random.items()}
         with torch.no_grad():
             for name, (ids, gradient) in self._gradients.items():
                 if len(ids):
@@ -168,7 +161,7 @@ class RowOptimizer:
         # The rows of a batch may be a gigabyte. This kernel reads and writes them once; separate
         # operations would do so a dozen times.
         tables = values, state["first"], state["second"]
-        rows, first, second = (table.index_select(0, ids).float() for table in tables)
+        rows, first, second = (table.index_select(0, ids) for table in tables)
         torch._fused_adamw_(
             [rows],
             [gradient],
@@ -184,11 +177,5 @@ class RowOptimizer:
             amsgrad=False,
             maximize=False,
         )
-        self._write(state["first"], ids, first)
-        self._write(state["second"], ids, second)
-        values.index_copy_(0, ids, rows)
-
-    def _write(self, target: Tensor, ids: Tensor, rows: Tensor) -> None:
-        if target.dtype == torch.bfloat16:
-            rows = stochastically_rounded(rows, self._random[rows.device])
-        target.index_copy_(0, ids, rows)
+        for table, changed in zip(tables, (rows, first, second), strict=True):
+            table.index_copy_(0, ids, changed)

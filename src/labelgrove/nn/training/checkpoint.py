@@ -111,14 +111,6 @@ class BestWeights:
         part = read_bundle(path, kind="weights").parts["m"]
         fill(model.state_dict(), from_part(part, "model"), str(path))
 
-    def readable(self, step: int) -> bool:
-        """Whether the folder has the weights of ``step``, undamaged."""
-        try:
-            read_bundle(self._path(step), kind="weights")
-        except ModelFormatError:
-            return False
-        return True
-
     def named_by_checkpoint(self, step: int | None) -> None:
         """Drops all weights but those of ``step`` and of the step that was named before it."""
         self._named = [*self._named[-1:], *([] if step is None else [step])]

@@ -165,10 +165,6 @@ class Workers:
         torch.distributed.broadcast(shared, src=0)
         return float(shared.item())
 
-    def all(self, flag: bool) -> bool:
-        """Whether the flag is true in every process."""
-        return bool(self.mean(torch.tensor(float(flag), device=self.device)).item() == 1.0)
-
     def mean(self, value: Tensor) -> Tensor:
         """The mean of a tensor over all processes."""
         if self.count == 1:

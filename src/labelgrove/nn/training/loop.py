@@ -135,7 +135,6 @@ class _Run:
             if progress.step:
                 done = f"{progress.step:,} of {self.total:,} updates"
                 reporter.message(f"{stage_name}: continues after {done}")
-                self._check_best(reporter)
             # Ctrl-C waits for the end of an update if a checkpoint can be saved then.
             delays = self.checkpoints is not None and self.workers.count == 1
             with (
@@ -324,19 +323,6 @@ class _Run:
             if progress.best_score is not None:
                 self.best.named_by_checkpoint(progress.best_step)
         return progress
-
-    def _check_best(self, reporter: Reporter) -> None:
-        """Forgets the best weights if they cannot be read; later evaluations choose new ones."""
-        progress = self.progress
-        if self.params.keep != "best" or progress.best_score is None:
-            return
-        if self.workers.all(self.best.readable(progress.best_step)):
-            return
-        reporter.message(
-            f"the best weights so far, of update {progress.best_step:,}, cannot be read any more; "
-            "the best ones are chosen from the rest of the training"
-        )
-        progress.best_score, progress.best_step, progress.not_better = None, 0, 0
 
     def _latest(self) -> Part | None:
         if self.checkpoints is None:

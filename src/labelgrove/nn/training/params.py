@@ -54,7 +54,6 @@ class LoopParams(Params):
     tf32: bool = param(
         True, help="GPUs may round factors of float32 products to 10 bits; false = strict float32"
     )
-    table_state: Literal["fp32", "bf16"] = param("fp32", help="storage of adam's moments of tables")
     average: Literal["none", "swa"] = param(
         "none", help="which weights are evaluated and saved: the last ones, or a running mean"
     )

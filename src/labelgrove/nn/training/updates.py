@@ -109,9 +109,7 @@ class Updates:
         cast = _WithLoss(model, loss_of, lambda: devices.autocast(self.precision, device))
         self.module = workers.wrap(cast)
         self.optimizer = optim.adamw(model, params)
-        half = params.table_state == "bf16"
-        dtype = torch.bfloat16 if half else torch.float32
-        self.rows = RowOptimizer(self.tables, state_dtype=dtype)
+        self.rows = RowOptimizer(self.tables)
         self.descents = {name: FullDescent(head) for name, head in self.full.items()}
         self.full_updates = 0
         self.scale = optim.LossScale() if self.precision == "fp16" else None
@@ -199,8 +197,7 @@ class Updates:
                 group["lr"] = group["peak"] * factor
                 group["betas"] = (beta1, params.beta2)
             self.optimizer.step()
-        seed = derived_seed(self.seed, step)  # the same in every process
-        self.rows.step(replace(self._row_step(step), beta1=beta1, seed=seed))
+        self.rows.step(replace(self._row_step(step), beta1=beta1))
 
     def _row_step(self, step: int) -> RowStep:
         params = self.params
@@ -274,18 +271,13 @@ class Average:
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
         """A context in which the tensors hold the mean; afterwards they are as before."""
-        originals: dict[str, Tensor] = {}
+        originals = {name: self._live[name].clone() for name in self._mean}
         try:
-            for name, mean in self._mean.items():
-                originals[name] = self._exchange(name, mean)
+            self.apply()
             yield
         finally:
             for name, original in originals.items():
-                mean = self._mean[name]
-                if original is mean:  # they were exchanged: exchange them back
-                    self._exchange(name, mean)
-                else:
-                    self._live[name].copy_(original)
+                self._live[name].copy_(original)
 
     def apply(self) -> None:
         """Puts the mean into the tensors for good."""
@@ -300,19 +292,6 @@ class Average:
         """Continues from the means that :meth:`state` returned."""
         self.samples = samples
         self._mean = {n: means[n].to(self._live[n].device, copy=True) for n in means}
-
-    def _exchange(self, name: str, mean: Tensor) -> Tensor:
-        """Puts the mean into a tensor and returns the tensor that now has its former content.
-
-        Float32 tensors swap content with the mean, so only one of them is held twice at a time.
-        """
-        live = self._live[name]
-        before = live.clone()
-        live.copy_(mean)
-        if live.dtype != torch.float32:
-            return before
-        mean.copy_(before)
-        return mean
 
 
 class _WithLoss(nn.Module):
