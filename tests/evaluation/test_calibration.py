@@ -43,15 +43,14 @@ class Planted:
         self.facts_ = TrainingFacts(rows, np.where(columns < 15, 500, 3), True)
 
     def predict(self, X, k=5, *, raw=False, threads=None, **options):
-        asked = PredictionRequest.of(self.index_, k, None if raw else self.calibration_, **options)
+        asked = PredictionRequest(self.index_, k, None if raw else self.calibration_, **options)
         scores = self.scores[[int(x) for x in X]]
         if self.kind == "margin":
             scores = np.log(scores / (1 - scores))
         if asked.mask is not None:
             scores = np.where(asked.mask.allowed, scores, -np.inf)
         return asked.answer(
-            Predictions.from_scores(scores, k=asked.ranks, index=self.index_, score_kind=self.kind),
-            lambda: np.zeros(LABELS, np.int32),
+            Predictions.from_scores(scores, k=asked.ranks, index=self.index_, score_kind=self.kind)
         )
 
     def half(self, first):

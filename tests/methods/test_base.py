@@ -143,15 +143,15 @@ INDEX = LabelIndex("abcdef")
 
 def test_an_answer_has_at_most_k_labels_above_the_threshold() -> None:
     found = Predictions.from_scores([[0.9, 0.8, 0.7, 0.2, 0.1, 0.0]], k=6, index=INDEX)
-    assert PredictionRequest.of(INDEX, 2, None).answer(found).ids() == [["a", "b"]]
-    assert PredictionRequest.of(INDEX, 3, None).ranks == 3
-    above = PredictionRequest.of(INDEX, 5, None, threshold=0.7).answer(found)
+    assert PredictionRequest(INDEX, 2, None).answer(found).ids() == [["a", "b"]]
+    assert PredictionRequest(INDEX, 3, None).ranks == 3
+    above = PredictionRequest(INDEX, 5, None, threshold=0.7).answer(found)
     assert above.ids() == [["a", "b", "c"]]
     with pytest.raises(ConfigError, match="threshold: auto needs a calibrated model"):
-        PredictionRequest.of(INDEX, 2, None, threshold="auto")
+        PredictionRequest(INDEX, 2, None, threshold="auto")
     for wrong in (float("nan"), "x", True):
         with pytest.raises(ConfigError, match="must be a number"):
-            PredictionRequest.of(INDEX, 3, None, threshold=wrong)  # type: ignore[arg-type]
+            PredictionRequest(INDEX, 3, None, threshold=wrong)  # type: ignore[arg-type]
 
 
 def test_scores_of_given_pairs_are_those_of_predictions(monkeypatch: pytest.MonkeyPatch) -> None:

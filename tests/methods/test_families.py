@@ -20,11 +20,10 @@ import torch
 
 import labelgrove
 from labelgrove.errors import ConfigError, UnsupportedError
-from labelgrove.methods import create, preparation
+from labelgrove.methods import create
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.files import layer_count, longest_text, states_width
 from labelgrove.nn.encoders.tokens import tokenize
-from labelgrove.nn.training.params import LoopParams
 from support.small_models import COLOURS, THINGS, planted, stored
 from support.tiny_encoders import FAMILIES, LAYERS, WIDTH, make_encoder
 
@@ -177,14 +176,3 @@ def test_packing_is_refused_where_a_family_has_no_pass_for_it(family: str) -> No
     }
     with pytest.raises(ConfigError, match=rf"training\.packed: {family} encoders"):
         create("lightxml", settings).fit(*planted(30))
-
-
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f in ("bert", "modernbert")])
-def test_a_gpu_run_says_why_texts_are_padded(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder, half = encoder_of(family, pooling="mean"), LoopParams(precision="bf16")
-    monkeypatch.setattr(preparation, "choose_device", lambda: torch.device("cuda"))
-    note = preparation.padding_note(encoder, half)
-    assert (note is None) if family == "bert" else (note is not None and family in note)
-    assert preparation.padding_note(encoder, LoopParams(precision="bf16", packed=False)) is None
-    monkeypatch.setattr(preparation, "choose_device", lambda: torch.device("cpu"))
-    assert preparation.padding_note(encoder, half) is None

@@ -80,37 +80,10 @@ def test_a_coarse_level_of_cascadexml_reaches_no_layer_above_its_own() -> None:
     assert reached == [True, True, False]
 
 
-def test_memory_counts_as_many_states_as_a_label_reads() -> None:
-    corpus = Corpus.from_lists(["red hat"] * 100, [[str(n)] for n in range(100)])
-    one, five = (new("lightxml", heads={"layers": n}).estimate_memory(corpus) for n in (1, 5))
-    assert five - one == 5 * 4 * 4 * 512 * 100
-
-
-def test_a_full_head_says_its_size_and_takes_no_memory_for_gradients() -> None:
-    said = messages(brief("lightxml", heads={"full": True, "chunk": 4, "layers": 2}), 40)
-    assert "heads.full: 11 labels x 32 in float32, 1.4 KiB, scored 4 labels at a time" in said
-    corpus = Corpus.from_lists(["red hat"] * 100, [[str(n)] for n in range(100)])
-    plain, full = (
-        new("lightxml", heads={"full": f}, rerank={"enabled": False}).estimate_memory(corpus)
-        for f in (False, True)
-    )
-    assert plain - full == 2 * 5 * 4 * 512 * 100  # gradients and two moments, but a mean
-
-
 def test_a_full_head_learns_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("labelgrove.methods.lightxml.method.process_count", lambda: 2)
     with pytest.raises(ConfigError, match=r"heads\.full: a full head learns in one process"):
         brief("lightxml", heads={"full": True}).fit(*planted(20))
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_memory_counts_the_vectors_that_a_reranker_learns_from(method: str) -> None:
-    corpus = Corpus.from_lists(["red hat"] * 50_000, [["hats"]] * 50_000)
-    off, on = (
-        new(method, rerank={"enabled": enabled}).estimate_memory(corpus)
-        for enabled in (False, True)
-    )
-    assert on - off > 2 * 4 * 64 * 50_000  # the tiny encoder's width, twice
 
 
 def test_lists_for_other_levels_are_refused_before_the_work() -> None:

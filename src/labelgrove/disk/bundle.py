@@ -1,10 +1,9 @@
 """A folder of parts with a manifest: the format of models, finished stages and checkpoints.
 
 ``manifest.json`` has the format, the kind of folder, the library versions and, for each file, its
-size and two SHA-256 digests: one of the whole file, one of sampled blocks for files too large to
-read at every start. The manifest has a digest of itself. Every part is ``NAME.json`` (its settings)
-and ``NAME.safetensors`` (its arrays). Nothing from a folder is used before it is checked, and
-nothing in it can name a class or run code.
+size and SHA-256 digest. The manifest has a digest of itself. Every part is ``NAME.json`` (its
+settings) and ``NAME.safetensors`` (its arrays). Nothing from a folder is used before it is checked,
+and nothing in it can name a class or run code.
 """
 
 from __future__ import annotations
@@ -34,11 +33,10 @@ FORMAT_VERSION = 1
 VERSIONS = {"model": 2}  # of kinds with another one; methods/folders.py reads older settings
 MANIFEST = "manifest.json"
 UNCHECKED = "README.md"  # people edit a model's card, so it is neither listed nor checked
-Verify = Literal["auto", "full", "quick", "none"]
+Verify = Literal["auto", "full", "none"]
 
 _FULL_CHECK_LIMIT = 512 << 20
 _MAX_MANIFEST = 64 << 20
-_SAMPLE_BLOCKS, _SAMPLE_BLOCK = 64, 64 << 10
 _PART_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")
 
 
@@ -111,16 +109,16 @@ def read_bundle(path: str | Path, *, kind: str, verify: Verify = "auto") -> Bund
     """Checks a folder and maps its arrays into memory.
 
     Sizes and array headers are always checked. ``full`` compares every byte with the manifest,
-    ``quick`` sampled blocks, ``none`` no content; ``auto`` is full up to 512 MiB, else quick.
+    ``none`` no content; ``auto`` is full up to 512 MiB, else none.
     """
-    if verify not in ("auto", "full", "quick", "none"):
-        raise ConfigError(f"verify: must be auto, full, quick or none, got {verify!r}")
+    if verify not in ("auto", "full", "none"):
+        raise ConfigError(f"verify: must be auto, full or none, got {verify!r}")
     folder = Path(path)
     manifest = read_manifest(folder, kind=kind)
     files = manifest["files"]
     if verify == "auto":
         total = sum(entry["size"] for entry in files.values())
-        verify = "full" if total <= _FULL_CHECK_LIMIT else "quick"
+        verify = "full" if total <= _FULL_CHECK_LIMIT else "none"
     check_files(folder, manifest, verify)
     parts = {}
     for name in manifest["parts"]:
@@ -198,11 +196,10 @@ def _check_lists(manifest: JsonObject, file: Path) -> None:
     for name, entry in files.items():
         if not _is_safe(name):
             raise ModelFormatError(f"{file}: refers to {name!r}, which is outside the folder")
-        digests = ("sha256", "sample_sha256")
         if (
             not isinstance(entry, dict)
             or type(entry.get("size")) is not int
-            or not all(isinstance(entry.get(digest), str) for digest in digests)
+            or not isinstance(entry.get("sha256"), str)
         ):
             raise ModelFormatError(f"{file}: does not state size and checksums of {name!r}")
     for name in parts:
@@ -244,12 +241,7 @@ def check_files(folder: Path, manifest: JsonObject, verify: Verify) -> None:
                 f"{file}: has {size:,} bytes but {entry['size']:,} were written; {_RESTORE}"
             )
         try:
-            if verify == "full":
-                same = file_hash(file) == entry["sha256"]
-            elif verify == "quick":
-                same = _sample_sha256(file, size) == entry["sample_sha256"]
-            else:
-                same = True
+            same = verify != "full" or file_hash(file) == entry["sha256"]
         except OSError as error:
             raise ModelFormatError(f"{file}: cannot be read ({error.strerror})") from error
         if not same:
@@ -274,19 +266,4 @@ def _listed(file: Path) -> JsonObject:
 
 
 def _described(file: Path, sha256: str) -> JsonObject:
-    size = file.stat().st_size
-    return {"size": size, "sha256": sha256, "sample_sha256": _sample_sha256(file, size)}
-
-
-def _sample_sha256(file: Path, size: int) -> str:
-    """Digest of evenly spread blocks including both ends; of everything when the file is small."""
-    last = max(size - _SAMPLE_BLOCK, 0)
-    starts = {last * i // (_SAMPLE_BLOCKS - 1) for i in range(_SAMPLE_BLOCKS)}
-    if size <= _SAMPLE_BLOCKS * _SAMPLE_BLOCK:
-        starts = set(range(0, size, _SAMPLE_BLOCK))
-    digest = hashlib.sha256()
-    with file.open("rb") as opened:
-        for start in sorted(starts):
-            opened.seek(start)
-            digest.update(opened.read(_SAMPLE_BLOCK))
-    return digest.hexdigest()
+    return {"size": file.stat().st_size, "sha256": sha256}

@@ -196,9 +196,7 @@ def published_files(folder: str | Path) -> dict[str, bytes | Path]:
     for name, content in files.items():
         if isinstance(content, bytes):
             digest = hashlib.sha256(content).hexdigest()
-            # The file is so small that the sample is the whole.
-            sums = {"size": len(content), "sha256": digest, "sample_sha256": digest}
-            manifest["files"][name] = sums
+            manifest["files"][name] = {"size": len(content), "sha256": digest}
     manifest["checksum"] = manifest_checksum(manifest)
     return files | {MANIFEST: jsonio.dump(manifest)}
 

@@ -350,7 +350,7 @@ class Model:
         check_fitted(self)
         self._check_dense(dense)
         calibration = None if raw else self.calibration_
-        request = requests.PredictionRequest.of(self.index_, k, calibration, allow, deny, threshold)
+        request = requests.PredictionRequest(self.index_, k, calibration, allow, deny, threshold)
         threads = self.n_jobs if threads is None else check_threads(threads)
         with using(threads=threads, device=self.device):
             X = self.documents(X)

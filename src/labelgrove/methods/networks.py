@@ -184,13 +184,6 @@ def search_space(model: LabelNetwork) -> Table:
     return TRAINING_SPACE | (RERANK_SPACE if model.rerank.reranks else {})
 
 
-def memory(model: LabelNetwork, corpus: Corpus, **options: int) -> int:
-    """Bytes of main memory for fitting; options as for :func:`neural.estimate_memory`."""
-    params = model.rerank
-    shortlist = (1 + params.proposes) * params.shortlist if params.reranks else None
-    return neural.estimate_memory(model, corpus, shortlist=shortlist, **options)
-
-
 def parts(self: LabelNetwork) -> dict[str, Part]:
     """The network, its tree, and the ranker over its shortlists."""
     parts = {"network": network_part(self.network_, self.history_ or {}, dict(self.report_))}

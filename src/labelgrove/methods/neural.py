@@ -169,29 +169,19 @@ def encoder_work(
     return EncoderWork(model.encoder, training, model.device, trainings * epochs, reads)
 
 
-def estimate_memory(
-    model: Neural, corpus: Corpus, *, layers: int = 1, copies: int = 5, shortlist: int | None = None
-) -> int:
-    """Bytes of main memory for fitting: tf-idf and the baseline, or the network with its optimiser.
+def estimate_memory(model: Neural, corpus: Corpus, *, layers: int = 1) -> int:
+    """Bytes of main memory for fitting, roughly: tf-idf and linear, the network, text vectors.
 
-    A label's vector is as wide as ``layers`` states of the encoder, and training has so many
-    ``copies`` of it; ``shortlist`` is the length of a reranker's lists. The memory of a GPU is not
-    counted.
+    A label's vector is as wide as ``layers`` states of the encoder. A GPU's memory is not counted.
     """
     linear = Linear(tfidf=model.tfidf, features=model.features).estimate_memory(corpus)
     folder = model.encoder.folder()
-    weights = 4 * parameter_count(folder)
-    tokens = 4 * fixed(model.encoder.max_tokens, MOST_TOKENS) * len(corpus)
-    label = 4 * layers * max(512, states_width(folder))
+    width = 4 * layers * max(512, states_width(folder))
     # Weights, their gradients, two moments, a copy for the best checkpoint; twice the encoder's for
-    # all that passes through it.
-    training = 5 * 2 * weights + copies * label * len(corpus.index)
-    if shortlist is None:
-        return int(linear + tokens + training)
-    # The documents' vectors, twice and with temporaries, their shortlists, the ranker's weights.
-    document = 3 * label + 40 * shortlist
-    reranking = 2 * weights + document * len(corpus) + 2 * label * len(corpus.index)
-    return int(linear + tokens + max(training, reranking))
+    # all that passes through it. Vectors of documents with temporaries, and their shortlists.
+    network = 40 * parameter_count(folder) + 5 * width * len(corpus.index)
+    document = 4 * fixed(model.encoder.max_tokens, MOST_TOKENS) + 3 * width + 4000
+    return int(linear + network + document * len(corpus))
 
 
 def comparison(name: str, ours: Mapping[str, float], linear: Mapping[str, float]) -> str:

@@ -43,8 +43,8 @@ from labelgrove.methods.terms import (
 from labelgrove.nn.encoders import files
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder, load_tokenizer
 from labelgrove.nn.encoders.tokens import Tokens, read_record, tokenize
-from labelgrove.nn.training.devices import choose_device, choose_precision
-from labelgrove.nn.training.params import LoopParams, TrainingParams
+from labelgrove.nn.training.devices import choose_device
+from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
@@ -184,8 +184,6 @@ def prepare(
     if model.label_texts is not None:
         learnt_from = with_label_documents(learnt_from)
     reader = load_encoder(model.encoder)
-    if note := padding_note(reader, model.training):
-        stages.reporter.message(note)
     source = choose_features(model.features, corpus).source
     terms = terms_stage(stages, learnt_from, model.tfidf, source, held_out=held_out)
     compares = baseline and held_out is not None
@@ -241,14 +239,6 @@ def tokenized(
 def has_idle_cores() -> bool:
     """Whether training leaves cores to other work: a GPU does, unless processes go in step."""
     return choose_device().type != "cpu" and process_count() == 1
-
-
-def padding_note(encoder: Encoder, params: LoopParams) -> str | None:
-    """Why texts are padded on a GPU, where most encoders read packed ones; None if they are not."""
-    packs, device = encoder.packs or params.packed is False, choose_device()
-    if packs or device.type != "cuda" or choose_precision(params.precision, device) == "fp32":
-        return None
-    return f"texts are padded, in batches of similar length: {encoder.packing_obstacle}"
 
 
 def situation(

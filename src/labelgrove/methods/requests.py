@@ -28,50 +28,37 @@ Threshold: TypeAlias = float | Literal["auto"] | None
 DOCUMENTS_AT_ONCE = 256
 
 
-@dataclass(frozen=True)
+@dataclass
 class PredictionRequest:
-    """The number of labels, which are allowed, and what happens to their scores.
+    """The arguments of ``predict``: how many labels, which are allowed, what becomes of scores.
 
     A method searches for ``ranks`` labels within ``mask``; :meth:`answer` does the rest.
     """
 
+    index: LabelIndex
     k: int
-    ranks: int
-    mask: LabelMask | None
-    threshold: Threshold
     calibration: Calibration | None
+    allow: Allowed = None
+    deny: Iterable[str] | None = None
+    threshold: Threshold = None
 
-    @classmethod
-    def of(
-        cls,
-        index: LabelIndex,
-        k: int,
-        calibration: Calibration | None,
-        allow: Allowed = None,
-        deny: Iterable[str] | None = None,
-        threshold: Threshold = None,
-    ) -> PredictionRequest:
-        """The request of the arguments of ``predict``, checked."""
-        k = ranks = check_k(k)
-        least: Threshold = None
-        if threshold == "auto":
-            if calibration is None:
-                raise ConfigError(
-                    "threshold: auto needs a calibrated model and no raw scores; calibrate it "
-                    "first: labelgrove calibrate MODEL DEV"
-                )
-            least = "auto"
-            if calibration.by_document:
-                ranks = max(ranks, calibration.places)
-        elif threshold is not None:
+    def __post_init__(self) -> None:
+        calibration, threshold = self.calibration, self.threshold
+        self.k = self.ranks = check_k(self.k)
+        self.mask = LabelMask.of(self.index, self.allow, self.deny)
+        if threshold == "auto" and calibration is None:
+            raise ConfigError(
+                "threshold: auto needs a calibrated model and no raw scores; calibrate it "
+                "first: labelgrove calibrate MODEL DEV"
+            )
+        if threshold is not None and threshold != "auto":
             number = isinstance(threshold, (int, float, np.number))
             if not number or isinstance(threshold, bool) or np.isnan(threshold):
                 raise ConfigError(f"threshold: must be a number, got {threshold!r}")
-            least = float(threshold)
-        if calibration is not None and calibration.reorders:
-            ranks = max(ranks, calibration.places)
-        mask = LabelMask.of(index, allow, deny)
-        return cls(k, ranks, mask, least, calibration)
+        if calibration is not None:
+            by_document = threshold == "auto" and calibration.by_document
+            if by_document or calibration.reorders:
+                self.ranks = max(self.ranks, calibration.places)
 
     def answer(self, predictions: Predictions) -> Predictions:
         """The predictions as requested."""

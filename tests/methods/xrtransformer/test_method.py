@@ -184,12 +184,3 @@ def test_scores_are_margins_unless_the_search_multiplies() -> None:
     found = model.predict(TEXTS, k=3)
     assert found.score_kind == "product"
     assert (found.scores <= 1).all()
-
-
-def test_more_memory_is_needed_for_vectors() -> None:
-    from labelgrove import Corpus
-    from labelgrove.methods.neural import estimate_memory
-
-    corpus = Corpus.from_lists(*planted(40))
-    model = new()
-    assert model.estimate_memory(corpus) > estimate_memory(model, corpus)

@@ -68,6 +68,7 @@ class CascadeXML(Model):
     fit = neural.fit
     _best_labels = networks.best_labels
     parts = networks.parts
+    estimate_memory = neural.estimate_memory
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
         networks.check(self)
@@ -132,9 +133,6 @@ class CascadeXML(Model):
     def search_space(self) -> Table:
         dropout, kept = ["auto", None, 0.1, 0.2, 0.3, 0.5], ["auto", 32, 64, 128, 256]
         return networks.search_space(self) | {"heads.dropout": dropout, "heads.kept": kept}
-
-    def estimate_memory(self, corpus: Corpus) -> int:
-        return networks.memory(self, corpus)
 
     def _restore(self, parts: Mapping[str, Part]) -> None:
         self.tree_ = tree = LabelTree.from_state(parts["tree"])

@@ -10,7 +10,6 @@ import torch
 
 from labelgrove.core.aliases import Table
 from labelgrove.core.callbacks import Reporter
-from labelgrove.core.memory import format_size
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
@@ -32,9 +31,8 @@ from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams
-from labelgrove.nn.heads.full import ONE_PROCESS, weight_type
+from labelgrove.nn.heads.full import ONE_PROCESS
 from labelgrove.nn.network import network_part
-from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
@@ -83,8 +81,6 @@ class LightXML(Model):
             tree = data.tree(stages, self.tree, seed=self.random_state)
         groups = tree.value if tree is not None and grouped else None
         heads = LightXmlHeads(labels, groups, self.heads)
-        if self.heads.is_full:
-            stages.reporter.message(size_of_full(heads, data.encoder.value))
         if groups is None or self.heads.negatives == "dynamic":
             trained = networks.train_network(self, data, stages, heads)
         else:
@@ -175,10 +171,8 @@ class LightXML(Model):
         return networks.search_space(self) | {"heads.dropout": {"low": 0.0, "high": 0.6}}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        if self.heads.groups_labels(len(corpus.index)):
-            return networks.memory(self, corpus, layers=1)
-        copies = 3 if self.heads.is_full else 5  # no gradients and moments
-        return networks.memory(self, corpus, layers=self.heads.layers, copies=copies)
+        grouped = self.heads.groups_labels(len(corpus.index))
+        return neural.estimate_memory(self, corpus, layers=1 if grouped else self.heads.layers)
 
     def parts(self) -> dict[str, Part]:
         parts = networks.parts(self)
@@ -225,15 +219,3 @@ def say_what_is_idle(params: LightXmlParams, labels: int, depth: int, reporter: 
         )
     if params.layers > max(depth, LightXmlParams().layers):
         reporter.message(f"heads.layers: the encoder has {depth} layers, and all of them are read")
-
-
-def size_of_full(heads: LightXmlHeads, encoder: Encoder) -> str:
-    """A sentence on the head over all labels."""
-    labels, params = heads.labels, heads.params
-    width = encoder.width * min(params.layers, encoder.depth)
-    kind = weight_type(choose_device())
-    size = format_size(labels * (width * kind.itemsize + 4))
-    return (
-        f"heads.full: {labels:,} labels x {width:,} in {str(kind).removeprefix('torch.')}, "
-        f"{size}, scored {min(params.chunk, labels):,} labels at a time"
-    )

@@ -90,6 +90,7 @@ class LinearVectors(Model):
     n_jobs: int | None = None
 
     fit = neural.fit
+    estimate_memory = neural.estimate_memory
     _best_labels = best_labels
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
@@ -179,9 +180,6 @@ class LinearVectors(Model):
 
     def search_space(self) -> Table:
         return linear_space(self.tree) | {"ranker.dense_C": [None, 0.3, 1.0, 3.0, 10.0]}
-
-    def estimate_memory(self, corpus: Corpus) -> int:
-        return neural.estimate_memory(self, corpus) + matching.BYTES_PER_VECTOR * len(corpus)
 
     def _ranking_parts(self) -> dict[str, Part]:
         parts = {f"ranker-{n}": ranker.state() for n, ranker in enumerate(self.rankers_)}

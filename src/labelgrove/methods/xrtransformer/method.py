@@ -34,7 +34,7 @@ from labelgrove.methods.xrtransformer import vectors as reading
 from labelgrove.methods.xrtransformer.levels import go_down, make_descent
 from labelgrove.methods.xrtransformer.net import XrParams
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import EncoderParams, states_width
+from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import SearchParams
@@ -87,6 +87,7 @@ class XRTransformer(Model):
     n_jobs: int | None = None
 
     fit = neural.fit
+    estimate_memory = neural.estimate_memory
     _best_labels = best_labels
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
@@ -200,12 +201,6 @@ class XRTransformer(Model):
     def search_space(self) -> Table:
         own = {"heads.kept": [10, 20, 40], "search.beam": [10, 20, 40]}
         return TRAINING_SPACE | C_SPACE | own
-
-    def estimate_memory(self, corpus: Corpus) -> int:
-        width = states_width(self.encoder.folder())
-        # Vectors as they are and scaled; what describes the labels, and their weights.
-        vectors = width * (8 * len(corpus) + 10 * len(corpus.index))
-        return neural.estimate_memory(self, corpus) + vectors
 
     def parts(self) -> dict[str, Part]:
         encoder = self.encoder_.state()

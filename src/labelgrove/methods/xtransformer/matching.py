@@ -47,9 +47,6 @@ from labelgrove.ranking.negatives import targets
 
 # Best clusters that are remembered of a document: fewer can be tried without the encoder.
 REMEMBERED = 100
-# While text vectors are made: 1,024 numbers (of the widest encoders) in single precision, scaled,
-# and in half precision.
-BYTES_PER_VECTOR = 10 * 1024
 
 
 @dataclass

@@ -72,6 +72,7 @@ class XTransformer(Model):
     n_jobs: int | None = None
 
     fit = neural.fit
+    estimate_memory = neural.estimate_memory
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
         data = preparation.prepare(self, corpus, stages, baseline=self.baseline)
@@ -221,9 +222,6 @@ class XTransformer(Model):
     def search_space(self) -> Table:
         heads = {"heads.dropout": {"low": 0.0, "high": 0.5}}
         return TRAINING_SPACE | C_SPACE | heads | {"ranking.clusters_kept": [5, 10, 20, 40]}
-
-    def estimate_memory(self, corpus: Corpus) -> int:
-        return neural.estimate_memory(self, corpus) + matching.BYTES_PER_VECTOR * len(corpus)
 
     def _ranking_parts(self) -> dict[str, Part]:
         learnt = self.orderer_.learnt
