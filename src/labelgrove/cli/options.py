@@ -38,7 +38,7 @@ PANELS = {
     FIRST: "out dev method k threshold text-field labels-field budget metric target intervals text "
     "train feedback allow deny against",
     "Data": "dev train test data features dense labels all-labels label-tree feedback report "
-    "text text-field field labels-field id-field format read skip-bad filter stratify documents "
+    "text text-field field labels-field id-field format read skip-bad filter documents "
     "default",
     "Method": "method config set seed budget trials metric target allow deny label raw "
     "threshold k propensity intervals precision hub only against",
@@ -169,7 +169,7 @@ class LabelFacts:
 
 
 READ_OPTIONS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("encoding", "part", "delimiter", "label_separator", "weights_field"), str),
+    **dict.fromkeys(("encoding", "part", "delimiter", "label_separator"), str),
     "column_names": lambda value: value.split(","),
     **dict.fromkeys(("quoted", "features"), lambda value: value == "true"),
     "n_features": int,

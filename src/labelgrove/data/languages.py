@@ -37,7 +37,6 @@ _COMMON_WORDS = {
     "Russian": "и в не на что с по как это для из",
     "Ukrainian": "і в не на що з та до як це для",
 }
-UNSPACED_SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
 _OF_SCRIPT = {
     "Hangul": "Korean",
     "Hiragana": "Japanese",

@@ -15,14 +15,13 @@ from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import merged_labels
 from labelgrove.data.formats.documents import Document
-from labelgrove.data.languages import UNSPACED_SCRIPTS, language_of, scripts_of
+from labelgrove.data.languages import are_english, unspaced_share
 from labelgrove.data.records import words_of
 from labelgrove.data.splits import string_hash
 
 # Labels by number of documents: more than 100, 11 to 100, 1 to 10.
 BINS = {"head": (101, np.inf), "torso": (11, 100), "tail": (1, 10)}
 _SAMPLED_TEXTS, _SAMPLED_CHARACTERS = 2000, 2000
-_SMALLEST_SHARE = 0.005
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,8 @@ class Overlap:
 class CorpusStats:
     """Counts of a corpus; ``top`` has the most frequent labels with their numbers of documents.
 
-    ``languages`` are shares of texts and ``scripts`` are shares of letters, largest first, from a
-    sample. ``similar_labels`` are groups of labels that differ only by case or white space.
+    ``english`` says whether a sample of the texts is, ``unspaced`` is its share of letters in
+    scripts without spaces. ``similar_labels`` differ only by case or white space.
     """
 
     documents: int
@@ -81,8 +80,8 @@ class CorpusStats:
     duplicate_ids: int
     bins: dict[str, Bin]
     top: list[tuple[str, int]]
-    languages: dict[str, float]
-    scripts: dict[str, float]
+    english: bool
+    unspaced: float
     similar_labels: list[list[str]]
     respelled_labels: str  # a sentence about those that differ only in the spelling of accents
     other: Overlap | None = None
@@ -145,8 +144,8 @@ def corpus_stats(
         duplicate_ids=repeated_ids,
         bins={name: _bin(counts, low, high) for name, (low, high) in BINS.items()},
         top=most,
-        languages=_shares(Counter(map(language_of, sample.texts))),
-        scripts=_shares(sum(map(scripts_of, sample.texts), Counter())),
+        english=not sample.texts or are_english(sample.texts),
+        unspaced=round(unspaced_share(sample.texts), 4),
         similar_labels=_similar_labels(frequency),
         respelled_labels=merged_labels(spellings),
         other=None if other is None else _overlap(texts, folded, other),
@@ -167,13 +166,6 @@ class _Sample:
                 del self.texts[1::2]
                 self._step *= 2
         self._seen += 1
-
-
-def _shares(counts: Counter[str]) -> dict[str, float]:
-    """Shares of the whole, largest first; tiny ones are left out."""
-    total = counts.total()
-    shares = {name: round(count / total, 4) for name, count in counts.most_common()}
-    return {name: share for name, share in shares.items() if share >= _SMALLEST_SHARE}
 
 
 def _similar_labels(labels: Iterable[str]) -> list[list[str]]:
@@ -211,9 +203,8 @@ def _folded(text: str) -> str:
     return "".join(filter(str.isalnum, nfc(text).casefold())) or text
 
 
-_SHARE = 0.1  # of texts or letters: a language or script that counts
+_SHARE = 0.1  # of letters in scripts without spaces
 _SHOWN = 3
-_INFLECTED = ("German", "Finnish", "Hungarian", "Turkish", "Russian", "Polish", "Czech")
 
 
 def advice(stats: CorpusStats) -> list[str]:
@@ -221,11 +212,6 @@ def advice(stats: CorpusStats) -> list[str]:
     other = stats.other or Overlap(0, 0, 0)
     groups = stats.similar_labels
     examples = "; ".join(" and ".join(map(repr, group)) for group in groups[:_SHOWN])
-    unspaced = sum(stats.scripts.get(script, 0.0) for script in UNSPACED_SCRIPTS)
-    languages = {name: share for name, share in stats.languages.items() if share >= _SHARE}
-    languages.pop("unknown", None)
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in languages.items())
-    inflected = [name for name in _INFLECTED if name in languages]
     findings: list[tuple[object, str]] = [
         (
             other.same + other.similar,
@@ -261,20 +247,16 @@ def advice(stats: CorpusStats) -> list[str]:
         ),
         (stats.respelled_labels, f"{stats.respelled_labels}; you need not do anything"),
         (
-            unspaced >= _SHARE,
-            f"{unspaced:.0%} of the letters are in scripts without spaces between words: tf-idf "
-            "reads these by characters unless you set tfidf.analyzer, and the matcher cannot read "
-            "them",
+            stats.unspaced >= _SHARE,
+            f"{stats.unspaced:.0%} of the letters are in scripts without spaces between words: "
+            "tf-idf reads these by characters unless you set tfidf.analyzer, and the matcher "
+            "cannot read them",
         ),
         (
-            languages.keys() - {"English"},
-            f"the texts are not only in English ({shares}): neural methods need an encoder that "
-            "knows these languages; auto looks for one, others need encoder.encoder",
-        ),
-        (
-            inflected,
-            f"words of {' and '.join(inflected)} have many endings: see on held-out documents "
-            "whether linear gains from stems, with --set tfidf.analyzer=stem",
+            not stats.english,
+            "the texts are not in English: neural methods need an encoder that knows their "
+            "language; auto looks for one, others need encoder.encoder. If its words have many "
+            "endings, see whether linear gains from stems, with --set tfidf.analyzer=stem",
         ),
     ]
     return [sentence for found, sentence in findings if found]

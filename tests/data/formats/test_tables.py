@@ -174,12 +174,12 @@ def test_parquet_with_lists_maps_and_separated_strings(tmp_path):
 
 
 def test_parquet_columns_that_are_missing_or_named_otherwise(tmp_path):
-    path = parquet(tmp_path, {"title": ["x"], "body": ["y"], "tags": [["a"]], "w": [[0.5]]})
+    path = parquet(tmp_path, {"title": ["x"], "body": ["y"], "tags": [["a"]], "weights": [[0.5]]})
     report = ReadReport()
     options = ReadOptions(text_field="title,body")
     assert read_corpus(path, options=options, report=report).labels.shape == (1, 0)
     assert "there is no column 'labels', so documents have no labels" in report.notes[0]
-    options = ReadOptions(text_field="title,body", labels_field="tags", weights_field="w")
+    options = ReadOptions(text_field="title,body", labels_field="tags")
     corpus = read_corpus(path, options=options)
     assert list(corpus.texts) == ["x\ny"] and corpus.labels.toarray().tolist() == [[0.5]]
     with pytest.raises(DataError, match="standard input"):

@@ -45,7 +45,6 @@ class ReadOptions:
     text_field: str | Sequence[str] = "text"
     fields: str | Sequence[str] | None = None
     labels_field: str = "labels"
-    weights_field: str = "weights"
     id_field: str = "id"
     delimiter: str | None = None  # between CSV fields; None: comma, or what the header line uses
     label_separator: str | None = None
@@ -77,7 +76,7 @@ class ReadOptions:
         if self.fields is None:
             return None
         names = FieldNames(self.text_fields(default), listed(self.fields))
-        for other in (self.labels_field, self.weights_field, self.id_field):
+        for other in (self.labels_field, "weights", self.id_field):
             if other in names.fields:
                 raise ConfigError(
                     f"field: {other!r} is read as labels, weights or ids of documents; it cannot "

@@ -72,7 +72,7 @@ def record_parser(options: ReadOptions, report: ReadReport) -> Callable[[JsonObj
                 f"some documents have no field {options.labels_field!r} (the first of them has "
                 f"{_field_list(record)}). Set labels_field (--labels-field) if it is another one"
             )
-        weights = record.get(options.weights_field)
+        weights = record.get("weights")
         return Document(
             text,
             document_labels(labels, weights, options.labels_field, report),

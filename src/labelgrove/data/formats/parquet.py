@@ -31,7 +31,7 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
             names = file.schema_arrow.names
             options = for_columns(names, path, options, report)
             wanted = [*options.text_fields(), *listed(options.fields or ()), options.labels_field]
-            wanted += [options.weights_field, options.id_field]
+            wanted += ["weights", options.id_field]
             columns = [name for name in names if options.columns or name in wanted]
             # A dictionary makes a value that the file has once a value of every row.
             largest = _largest(path)
