@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 # The tests share the cores among processes, so torch and BLAS get one thread each, here and in the
 # processes that tests start. They read this when they are imported.
@@ -75,20 +80,68 @@ def _scale_examples(item: pytest.Item) -> None:
 _NAMED: dict[tuple[Path, str], int] = {}
 
 
-@pytest.fixture
-def call_both(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Runs the command in this process: exit code, standard output, standard error."""
+@pytest.fixture(scope="session")
+def run_process() -> Run:
+    """Runs the command in a process of its own, which costs a second or two."""
+
+    def run_command(*arguments, check=True, stdin=None, cwd=None):
+        done = subprocess.run(
+            [sys.executable, "-m", "labelgrove", *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            cwd=cwd,
+            check=False,
+        )
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def run(run_process: Run) -> Run:
+    """Runs the command in this process, unless it would limit this process's memory."""
     from labelgrove.cli import main
 
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["labelgrove", *map(str, arguments)])
+    def run_command(*arguments, check=True, stdin=None, cwd=None):
+        if "--memory" in arguments:
+            return run_process(*arguments, check=check, stdin=stdin, cwd=cwd)
+        command = ["labelgrove", *map(str, arguments)]
+        streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n") for _ in range(2)]
+        given = io.TextIOWrapper(io.BytesIO((stdin or "").encode()), "utf-8")
         code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(streams[0]),
+            contextlib.redirect_stderr(streams[1]),
+        ):
+            patch.setattr(sys, "argv", command)
+            patch.setattr(sys, "stdin", given)
+            if cwd is not None:
+                patch.chdir(cwd)
+            try:
+                main()
+            except SystemExit as end:
+                code = int(end.code or 0)
+        texts = []
+        for stream in streams:
+            stream.flush()
+            texts.append(stream.buffer.getvalue().decode())
+        if check:
+            assert code == 0, texts[1]
+        return subprocess.CompletedProcess(command, code, *texts)
 
-    return run
+    return run_command
+
+
+@pytest.fixture
+def call_both(run: Run) -> Callable[..., tuple[int, str, str]]:
+    """Exit code, standard output, standard error."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        done = run(*arguments, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    return call

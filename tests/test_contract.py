@@ -347,7 +347,7 @@ def test_labels_without_documents_do_no_harm(kind: str, tmp_path: Path) -> None:
 
 
 def grows(model: Any) -> bool:
-    return model.method not in ("lightxml", "cascadexml", "neighbours")
+    return model.method not in small.NEVER_GROW
 
 
 def test_strange_label_names_come_back_unchanged(kind: str, tmp_path: Any) -> None:

@@ -119,10 +119,8 @@ def test_the_workflow_builds_for_every_system():
     workflow = yaml.safe_load((ROOT / ".github/workflows/wheels.yml").read_text("utf-8"))
     names = {entry["name"] for entry in workflow["jobs"]["wheels"]["strategy"]["matrix"]["include"]}
     assert names >= {"linux-x86_64", "linux-aarch64", "macos-arm64", "windows-x86_64"}
-    settings = PROJECT["tool"]["cibuildwheel"]
-    assert settings["build"] == ["cp311-*", "cp312-*"]  # the floor, and the stable ABI
-    assert PROJECT["tool"]["scikit-build"]["wheel"]["py-api"] == "cp312"
-    for folder in re.findall(r"\{project\}/(\S+)", settings["test-command"]):
+    command = PROJECT["tool"]["cibuildwheel"]["test-command"]
+    for folder in re.findall(r"\{project\}/(\S+)", command):
         assert (ROOT / folder).is_dir()
     steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     targets = re.findall(r"make (\S+)", " ".join(steps))

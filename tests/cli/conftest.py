@@ -1,16 +1,8 @@
 """A small corpus on disk, a model trained on it, and a way to run the real command."""
 
-import contextlib
-import io
-import subprocess
-import sys
-from collections.abc import Callable
-
 import pytest
 
 from support.json_lines import write_jsonl
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 COLOURS = ["red", "blue", "green", "black"]
 THINGS = ["shoe", "hat", "lamp", "chair", "table"]
@@ -28,62 +20,6 @@ def documents(n, start=0):
             }
         )
     return rows
-
-
-@pytest.fixture(scope="session")
-def run_process():
-    """Runs the command in a process of its own, which costs a second or two."""
-
-    def run_command(*arguments, check=True, stdin=None, cwd=None):
-        done = subprocess.run(
-            [sys.executable, "-m", "labelgrove", *map(str, arguments)],
-            input=stdin,
-            capture_output=True,
-            encoding="utf-8",
-            cwd=cwd,
-            check=False,
-        )
-        if check:
-            assert done.returncode == 0, done.stderr
-        return done
-
-    return run_command
-
-
-@pytest.fixture(scope="session")
-def run(run_process):
-    """Runs the command in this process, unless it would limit this process's memory."""
-    from labelgrove.cli import main
-
-    def run_command(*arguments, check=True, stdin=None, cwd=None):
-        if "--memory" in arguments:
-            return run_process(*arguments, check=check, stdin=stdin, cwd=cwd)
-        command = ["labelgrove", *map(str, arguments)]
-        streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n") for _ in range(2)]
-        given = io.TextIOWrapper(io.BytesIO((stdin or "").encode()), "utf-8")
-        code = 0
-        with (
-            pytest.MonkeyPatch.context() as patch,
-            contextlib.redirect_stdout(streams[0]),
-            contextlib.redirect_stderr(streams[1]),
-        ):
-            patch.setattr(sys, "argv", command)
-            patch.setattr(sys, "stdin", given)
-            if cwd is not None:
-                patch.chdir(cwd)
-            try:
-                main()
-            except SystemExit as end:
-                code = int(end.code or 0)
-        texts = []
-        for stream in streams:
-            stream.flush()
-            texts.append(stream.buffer.getvalue().decode())
-        if check:
-            assert code == 0, texts[1]
-        return subprocess.CompletedProcess(command, code, *texts)
-
-    return run_command
 
 
 @pytest.fixture(scope="session")
@@ -105,11 +41,11 @@ def model(folder, run_process):
 
 
 @pytest.fixture
-def call(call_both):
-    """The same, without standard output."""
+def call(run):
+    """The exit code, and what standard error says."""
 
-    def run(*arguments):
-        code, _, said = call_both(*arguments)
-        return code, said
+    def call(*arguments):
+        done = run(*arguments, check=False)
+        return done.returncode, done.stderr
 
-    return run
+    return call

@@ -1,15 +1,12 @@
 """What is probably a mistake is said on the command line, with a remedy that works."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from labelgrove import cli
 from support.json_lines import write_jsonl
-
-Call = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(autouse=True)

@@ -45,34 +45,20 @@ def test_other_names_and_links_out_of_the_folder_are_refused(model, tmp_path, wo
             assert client.get("/v1/model", headers={"host": host}).status_code == status
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_several_workers_answer_as_one(model, tmp_path):
-    token = tmp_path / "token"
-    token.write_text("a long secret\n", encoding="utf-8")
-    flags = ("--workers", "2", "--token-file", str(token))
-    with serving(model, token="a long secret", arguments=flags) as server:
-        client = server.client
-        assert client.get("/v1/model", headers={"authorization": ""}).status_code == 401
-        before = server.metric('texts_total{model="model"}')
-        client.headers["connection"] = "close"  # so that both workers get some
-        for _ in range(40):
-            response = client.post("/v1/predict", json={"texts": ["a red shoe"]})
-            assert response.status_code == 200
-        for _ in range(5):
-            assert server.metric('texts_total{model="model"}') == before + 40
-
-
 def test_several_models_over_several_workers(model, tmp_path):
     (tmp_path / "models").mkdir()
     for name in ("a", "b"):
         shutil.copytree(model, tmp_path / "models" / name)
     (tmp_path / "b.html").write_text("<p>about b</p>", encoding="utf-8")
-    said = tmp_path / "said"
+    said, token = tmp_path / "said", tmp_path / "token"
+    token.write_text("a long secret\n", encoding="utf-8")
     arguments = ("--default", "b", "--report", f"b={tmp_path}/b.html", "--workers", "2")
-    arguments += (f"c={model}", "--feedback", str(said))
-    with serving(tmp_path / "models", "max_k=2", arguments=arguments) as server:
+    arguments += (f"c={model}", "--feedback", str(said), "--token-file", str(token))
+    models = tmp_path / "models"
+    with serving(models, "max_k=2", token="a long secret", arguments=arguments) as server:
         client = server.client
         client.headers["connection"] = "close"  # so that both workers get some
+        assert client.get("/v1/model", headers={"authorization": ""}).status_code == 401
         listed = client.get("/v1/models").json()
         assert listed["default"] == "b"
         assert [one["name"] for one in listed["models"]] == ["a", "b", "c"]
@@ -81,9 +67,16 @@ def test_several_models_over_several_workers(model, tmp_path):
         for name, k, status in (("a", 3, 422), ("a", 2, 200), ("c", 2, 200), ("d", 2, 404)):
             body = {"texts": ["a red shoe"], "k": k}
             assert client.post(f"/v1/models/{name}/predict", json=body).status_code == status
+        before = server.metric('texts_total{model="b"}')
         for _ in range(20):
             given = {"text": "a red shoe", "labels": ["c:red"]}
             assert client.post("/v1/feedback", json=given).status_code == 200
+            assert (
+                client.post("/v1/predict", json={"texts": ["a red shoe"], "k": 1}).status_code
+                == 200
+            )
+        for _ in range(5):  # whichever worker answers
+            assert server.metric('texts_total{model="b"}') == before + 20
     assert len((said / "b.jsonl").read_text(encoding="utf-8").splitlines()) == 20
 
 

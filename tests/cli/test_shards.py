@@ -1,8 +1,6 @@
 """Corpora in shards, worked on in this process; tests/engines has the same with Ray."""
 
 import json
-import subprocess
-from collections.abc import Callable
 
 import pytest
 
@@ -10,8 +8,6 @@ from labelgrove import Ensemble, Linear, load
 from labelgrove.cli.common import asks_for_gpu
 from labelgrove.methods import create
 from support.sharding import assert_same_bits
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")

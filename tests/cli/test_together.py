@@ -1,9 +1,7 @@
 """Networks with --engine in this process (tests/engines has Ray), and by several processes."""
 
 import json
-import subprocess
 import sys
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,14 +10,12 @@ pytest.importorskip("torch")
 
 import labelgrove
 from labelgrove import load
-from support.ray_training import arrays, flags, settings
+from support.ray_work import arrays, flags, settings
 from support.run_logs import computed
 from support.sharding import write_shards
 from support.small_models import planted
 from support.tiny_encoders import make_encoder
 from support.together import run_together
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,6 @@
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,6 @@ import pytest
 
 from labelgrove import cli
 from support.json_lines import write_jsonl
-
-Call = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
@@ -139,11 +136,9 @@ def test_places_that_cannot_be_written(call, place, arguments):
         ("predict model dev.jsonl --threshold auto", 1, "labelgrove calibrate"),
         ("evaluate nowhere dev.jsonl", 1, "nowhere: does not exist; the folder contains"),
         ("data convert dev.jsonl dev.xlsx", 1, ".parquet"),
-        ("predict model dev.jsonl --allow nobody", 1, "nobody"),
         ("predict model dev.jsonl --deny @missing.txt", 1, "missing.txt"),
         ("predict model dev.jsonl --threshold high", 1, "a number or auto"),
         ("predict model dev.jsonl --deny 'red thing'", 1, "did you mean 'red things'"),
-        ("evaluate model dev.jsonl --metric Q@1", 1, "Q"),
         ("evaluate train.jsonl dev.jsonl", 1, "train.jsonl"),
         ("train train.jsonl", 2, "--out"),
         ("train train.jsonl --out o --config missing.toml", 1, "missing.toml"),
@@ -153,11 +148,8 @@ def test_places_that_cannot_be_written(call, place, arguments):
         ("train train.jsonl --out o --labels binary.jsonl", 1, "binary.jsonl"),
         ("train train.jsonl --out o --format word", 1, "word"),
         ("train train.jsonl --out o --text-field body", 1, "body"),
-        ("train train.jsonl --out o --set ranker.treshold=1", 1, "did you mean"),
         ("train train.jsonl --out o --set nonsense", 1, "table.key=value"),
-        ("train train.jsonl --out o --method liner", 1, "did you mean 'linear'?"),
         ("train train.jsonl --out o --memory 1K", 1, "memory"),
-        ("train train.jsonl --out o --memory much", 1, "8G"),
         ("train train.jsonl --out o --device abacus", 1, "auto, cpu or cuda"),
         ("train train.jsonl --out o --labels no-such.tsv", 1, "no-such.tsv"),
         ("export model", 1, "give --out FOLDER or --hub NAME"),
@@ -167,7 +159,6 @@ def test_places_that_cannot_be_written(call, place, arguments):
         ("nonsense", 2, "nonsense"),
         ("info", 2, "MODEL"),
         ("calibrate model dev.jsonl --out model", 1, "exists"),
-        ("calibrate model dev.jsonl --target F1", 1, "target: must be micro-F1"),
         ("calibrate model dev.jsonl --target high", 1, "--target high: must be a number"),
         ("evaluate model dev.jsonl --metric P@1,F1@set", 1, "F1@set: the model must be calib"),
         ("update model --out o", 1, "nothing to learn"),
@@ -176,9 +167,6 @@ def test_places_that_cannot_be_written(call, place, arguments):
         ("update model dev.jsonl --set cautoin=1 --out o", 1, "caution"),
         ("update model train.jsonl --feedback said.jsonl --out o", 1, "brings its own texts"),
         ("update model --feedback train.jsonl --out o", 1, "is no file with feedback"),
-        ("update model --feedback nothing --out o", 1, "does not exist"),
-        ("data feedback train.jsonl", 1, "is no file with feedback"),
-        ("explain model --text red --label pink", 1, "unknown label 'pink'"),
         ("explain model --text '' ", 1, "no text to explain"),
         ("explain model --text red --dense rows.npy", 1, "there is only one text"),
         ("explain model --text red --top 0", 2, "--top"),
@@ -201,8 +189,6 @@ def test_places_that_cannot_be_written(call, place, arguments):
         ("predict model dev.jsonl --deny deny.txt", 1, "write @deny.txt"),
         ("predict model 'a red shoe'", 1, "echo 'a text' | labelgrove predict MODEL -"),
         ("train other.jsonl --out o", 1, "--text-field"),
-        ("train comma.jsonl --out o", 1, "a comma too many at character"),
-        ("predict model dev.jsonl --threshold 1.5", 1, "no label can reach 1.5"),
     ],
 )
 def test_wrong_words(call, place, command, code, reason):
@@ -210,7 +196,6 @@ def test_wrong_words(call, place, command, code, reason):
     write_jsonl(place / "said.jsonl", [{"text": "x", "labels": [], "suggestions": []}])
     (place / "deny.txt").write_text("sale\n")
     (place / "other.jsonl").write_text('{"body": "words", "tags": ["a"]}\n')
-    (place / "comma.jsonl").write_text('{"text": "words", "labels": ["a",]}\n')
     got, said = call(*shlex.split(command))
     assert "Traceback" not in said
     assert (got, reason in " ".join(said.split())) == (code, True), said

@@ -1,8 +1,6 @@
 """Machines and workers that go away while a model is trained or used: the result is the same."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,7 +13,6 @@ from labelgrove.data.formats import read_corpus
 from labelgrove.data.formats.jsonl import dump_document
 from labelgrove.data.formats.shards import read_shards
 from labelgrove.data.shop import shop_documents
-from support import ray_work
 from support.sharding import assert_same_bits, cut_into_shards
 
 pytestmark = [pytest.mark.slow, pytest.mark.long_ray]
@@ -66,20 +63,6 @@ def test_a_lost_machine_changes_no_bit(stage, kind, lossy, corpora, expected):
     trained = model().fit(data, callbacks=[act])
     assert acts
     assert_same_bits(expected, trained)
-
-
-def test_killed_workers_change_no_bit(lossy, corpora, expected):
-    _, _, engine = lossy
-    data = read_shards(engine, corpora[1])
-    processes = {pid for _, pid in engine.results(engine.map(ray_work.process_of, range(20)))}
-
-    def kill():
-        for process in processes:
-            os.kill(process, signal.SIGKILL)
-
-    act, acts = once("ranker", "progress", kill)
-    assert_same_bits(expected, model().fit(data, callbacks=[act]))
-    assert acts
 
 
 def test_predictions_survive_a_lost_machine(lossy, corpora, expected, tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 
 import pytest
 
@@ -73,9 +72,6 @@ def test_shards_give_the_same_bits(name, engine, corpora):
 def test_a_corpus_in_memory_gives_the_same_bits(engine, corpora):
     corpus = read_corpus(corpora[0])
     assert_same_bits(made("two trees").fit(corpus), made("two trees").fit(corpus, engine=engine))
-
-
-Call = Callable[..., str]
 
 
 @pytest.fixture(scope="module")

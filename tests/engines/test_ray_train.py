@@ -22,9 +22,9 @@ from labelgrove.cli.training_data import TrainingData
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import open_engine
 from labelgrove.errors import ConfigError, ResourceError, StorageError
-from support import ray_training
+from support import ray_work
 from support.clusters import NODE
-from support.ray_training import AtUpdate, Curves, arrays, flags, settings
+from support.ray_work import AtUpdate, Curves, arrays, flags, settings
 from support.sharding import write_shards
 from support.small_models import COLOURS, THINGS
 from support.tiny_encoders import make_encoder
@@ -142,7 +142,7 @@ LOST = "a worker was lost; all start again and continue from the last checkpoint
 def test_a_killed_worker_changes_no_bit(together, training, expected, tmp_path):
     events = []
     with RunFolder(tmp_path / "run") as opened, opened.shared():
-        act = partial(ray_training.die_once, tmp_path / "died")
+        act = partial(ray_work.die_once, tmp_path)
         work = AtUpdate(partial(training.fit, opened.path), 5, act)
         facts = together(work, folder=opened.path, callback=events.append)
         assert not (opened.path / "ray").exists()
@@ -174,7 +174,7 @@ def test_a_lost_machine_is_replaced_or_missed(
             (tmp_path / "go").touch()
 
     with RunFolder(tmp_path / "run") as opened, opened.shared():
-        act = partial(ray_training.wait_for, tmp_path / "go")
+        act = partial(ray_work.wait_for, tmp_path / "go")
         work = AtUpdate(partial(training.fit, opened.path), 5, act)
         if replaced:
             run(engine, work, folder=opened.path, callback=lose)
@@ -239,26 +239,26 @@ def workers_in(folder):
 @pytest.mark.long_ray
 def test_errors_of_workers_are_sentences(together, tmp_path):
     with pytest.raises(StorageError, match="no space left on device"):
-        together(ray_training.refuse_in_the_first)
+        together(ray_work.refuse_in_the_first)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("labelgrove.engines.ray_train.RESTARTS", 0)
-        pytest.raises(ResourceError, together, ray_training.die).match("failed again and .*; look")
-        pytest.raises(ResourceError, together, ray_training.fail).match("a mistake in the code")
+        pytest.raises(ResourceError, together, ray_work.die).match("failed again and .*; look")
+        pytest.raises(ResourceError, together, ray_work.fail).match("a mistake in the code")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.long_ray
 def test_workers_get_the_cores_that_they_ask_for(together):
     before = actors()
-    assert together(ray_training.variables) == ("2", "1")
+    assert together(ray_work.variables) == ("2", "1")
     deadline = time.monotonic() + 60
     while left := actors() - before:
         assert time.monotonic() < deadline, left
         time.sleep(0.5)
     with pytest.raises(ConfigError, match="room for 0 workers with 4 cores each, not for 1"):
-        together(ray_training.variables, threads=4)
+        together(ray_work.variables, threads=4)
     with pytest.raises(ConfigError, match="device: cuda needs GPUs, but the cluster has none"):
-        together(ray_training.variables, device="cuda")
+        together(ray_work.variables, device="cuda")
 
 
 def actors():
@@ -276,4 +276,4 @@ def test_more_workers_than_cores_are_refused(cluster, tmp_path):
         open_engine("ray", address=cluster.address, workers=3) as engine,
         pytest.raises(ConfigError, match="room for 2 workers with a core each, not for 3"),
     ):
-        run(engine, ray_training.variables, folder=tmp_path)
+        run(engine, ray_work.variables, folder=tmp_path)

@@ -234,7 +234,7 @@ def test_only_plain_and_whole_files_are_uploaded(
 def test_local_paths_stay_at_home(hub: FakeHub, tmp_path: Path) -> None:
     from support.exported_models import trained
 
-    model = trained("vectors of a pretrained encoder")
+    model = trained("parabel-pretrained-tfidf")
     encoder = Path(model.encoder.encoder)
     assert encoder.is_absolute()
     both = labelgrove.Ensemble(members=[model, model], rule="mean")

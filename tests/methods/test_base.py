@@ -225,6 +225,6 @@ def test_threads_are_counted_or_all(model: Linear) -> None:
     one = model.predict(["red hat"], k=2, threads=1)
     for threads in (None, 0, -1):
         assert model.predict(["red hat"], k=2, threads=threads).ids() == one.ids()
-    for threads in (-2, 1.5, True):
+    for threads in (-2, 1.5, True, 1025, 2**31 - 1):
         with pytest.raises(ConfigError, match="threads: must be a whole number up to 1024"):
             model.predict(["red hat"], threads=threads)

@@ -170,16 +170,6 @@ def test_parameters_are_those_that_scikit_learn_would_find(name: str) -> None:
     assert get_tags(model).estimator_type is None
 
 
-def test_nested_values_are_set_in_their_groups() -> None:
-    model = Linear()
-    changed = clone(model).set_params(ranker__C=3.0, n_trees=2, ranker=RankerParams(eps=0.5))
-    assert (changed.ranker.C, changed.ranker.eps, changed.n_trees) == (3.0, 0.5, 2)
-    assert model.ranker.C == 1.0
-    with pytest.raises(ConfigError, match=r"n_tree: unknown key; did you mean n_trees\?"):
-        model.set_params(n_tree=2)
-    pytest.raises(ConfigError, model.set_params, ranker__CC=2).match("unknown key")
-
-
 def test_what_is_shown_is_what_was_changed() -> None:
     assert repr(Linear()) == "Linear()"
     model = Linear(ranker=RankerParams(C=2.0), random_state=3)

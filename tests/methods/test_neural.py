@@ -15,8 +15,6 @@ pytest.importorskip("torch")
 import torch
 
 import labelgrove
-from labelgrove import Corpus
-from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
@@ -166,17 +164,6 @@ def test_stages_are_used_again_where_nothing_they_depend_on_changed(tmp_path: Pa
     assert stages(rerank={"shortlist": 5}) == {"rerank"}
     # With another seed, tokens and tf-idf are the same.
     assert stages(random_state=1, rerank={"enabled": False}) == {"network"}
-
-
-def test_a_label_that_only_held_out_documents_bear_stays_in_the_model() -> None:
-    texts, labels = planted(100)
-    _, held_out = hold_out(Corpus.from_lists(texts, labels), 0.1, seed=0)
-    assert held_out is not None
-    rare = texts.index(held_out.texts[0])  # type: ignore[index]
-    labels[rare] = [*labels[rare], "rare"]
-    model = brief("cascadexml", held_out=0.1).fit(texts, labels)
-    assert "rare" in list(model.index_.ids)
-    assert model.predict(texts[:2], k=12).counts.tolist() == [12, 12]
 
 
 ALL_METHODS = [*METHODS, "xtransformer", "xrtransformer"]

@@ -13,7 +13,6 @@ from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.served import Options
 from labelgrove.serve.settings import ServeParams
-from support.clocks import Timeouts
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 ONE = Options(1)
@@ -159,6 +158,34 @@ async def test_a_slow_model_refuses_before_the_time_limit_would(monkeypatch):
     refused = [outcome for outcome in outcomes if isinstance(outcome, Problem)]
     assert 0 < len(refused) < 30
     assert {problem.status for problem in refused} == {429}
+
+
+class Timeouts:
+    """Replaces ``asyncio.timeout``: remembers the limits, which end only on command.
+
+    So no test depends on how busy the machine is.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds: list[float | None] = []
+        self._open: list[tuple[asyncio.AbstractEventLoop, asyncio.Timeout]] = []
+        self._make = asyncio.timeout
+        monkeypatch.setattr(asyncio, "timeout", self._timeout)
+
+    def _timeout(self, seconds: float | None) -> asyncio.Timeout:
+        limit = self._make(None)
+        self.seconds.append(seconds)
+        self._open.append((asyncio.get_running_loop(), limit))
+        return limit
+
+    def end(self, number: int = -1) -> None:
+        """Lets the time of one limit run out; from any thread."""
+        loop, limit = self._open[number]
+
+        def expire() -> None:
+            limit.reschedule(loop.time())
+
+        loop.call_soon_threadsafe(expire)
 
 
 async def test_what_waits_past_the_time_limit_leaves_the_queue(monkeypatch):

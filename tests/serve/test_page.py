@@ -210,16 +210,15 @@ def test_other_files(visit, page):
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_tables_are_read_as_python_writes_them(browser, service, delimiter):
+def test_tables_are_read_as_python_writes_them(page, delimiter):
     rows = [["a", 'say "hi"', "two\nlines"], ["", " x ", "\r\n"], ["1,2;3\t4", '"', "end"]]
     for line_end in ("\n", "\r\n"):
         written = io.StringIO()
         csv.writer(written, delimiter=delimiter, lineterminator=line_end).writerows(rows)
         script = "async (given) => (await import('./page/files.js')).parseCsv(...given)"
-        with visiting(browser, service.base_url) as visit:
-            assert visit.page.evaluate(script, [written.getvalue(), delimiter]) == rows
-            unfinished = written.getvalue().rstrip("\r\n")
-            assert visit.page.evaluate(script, [unfinished, delimiter]) == rows
+        assert page.evaluate(script, [written.getvalue(), delimiter]) == rows
+        unfinished = written.getvalue().rstrip("\r\n")
+        assert page.evaluate(script, [unfinished, delimiter]) == rows
 
 
 def test_labels_are_searched_and_left_out(browser, service):

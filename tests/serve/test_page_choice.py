@@ -106,22 +106,20 @@ def test_ids_that_are_addresses_are_links(page):
     assert page.locator(".ranking a.id").count() == 0
 
 
-def test_feedback_is_told_of_and_sent(browser, service, said):
-    with visiting(browser, service.base_url) as visit:
-        page = visit.page
-        ask(page)
-        assert "keeps those that you send" in page.inner_text("footer")
-        assert "keeps what you send" in page.inner_text(".choosing")
-        assert not (said / "uris.jsonl").read_text(encoding="utf-8")
-        page.get_by_label("Choose Red, goods").check()
-        page.click("text=Send 1 label")
-        page.wait_for_selector(".choosing >> text=Next text")
-        page.get_by_label("Choose Red, goods").uncheck()
-        page.click("text=Send “none fits”")
-        page.wait_for_selector(".choosing >> text=Sent.")
-        page.click("text=Next text")
-        assert page.input_value("#text") == ""
-        assert page.evaluate("document.activeElement.id") == "text"
+def test_feedback_is_told_of_and_sent(page, said):
+    ask(page)
+    assert "keeps those that you send" in page.inner_text("footer")
+    assert "keeps what you send" in page.inner_text(".choosing")
+    assert not (said / "uris.jsonl").read_text(encoding="utf-8")
+    page.get_by_label("Choose Red, goods").check()
+    page.click("text=Send 1 label")
+    page.wait_for_selector(".choosing >> text=Next text")
+    page.get_by_label("Choose Red, goods").uncheck()
+    page.click("text=Send “none fits”")
+    page.wait_for_selector(".choosing >> text=Sent.")
+    page.click("text=Next text")
+    assert page.input_value("#text") == ""
+    assert page.evaluate("document.activeElement.id") == "text"
     first, second = map(json.loads, (said / "uris.jsonl").read_text("utf-8").splitlines())
     assert first["text"] == TEXT and first["labels"] == ["http://example.org/red"]
     assert first["threshold"] == 0.5 and len(first["suggestions"]) == 9

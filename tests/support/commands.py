@@ -5,16 +5,14 @@ A command of its own spends more than a second on imports, and the docs have a h
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
-import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -62,36 +60,30 @@ class Commands:
         self._process.communicate()
 
 
+class Server(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
+    """Forks for each command."""
+
+
 def serve(address: str) -> None:
-    """Forks for each command; ends by a signal."""
+    """Ends by a signal."""
     sys.path[:] = [entry for entry in sys.path if entry not in ("", str(TESTS))]
+    for module in ("labelgrove.cli", "sklearn.isotonic", "labelgrove.methods.linear.method"):
+        importlib.import_module(module)
+    with Server(address, Command) as server:
+        print("ready", flush=True)
+        server.serve_forever()
+
+
+class Command(socketserver.BaseRequestHandler):
+    """In the child: runs a command, sends its exit status and never returns."""
+
+    def handle(self) -> None:
+        _run(self.request)
+
+
+def _run(connection: socket.socket) -> None:
     from labelgrove.cli import main
 
-    for module in ("sklearn.isotonic", "labelgrove.methods.linear.method"):
-        importlib.import_module(module)
-
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address)
-    listener.listen()
-    signal.signal(signal.SIGCHLD, _reap)
-    print("ready", flush=True)
-    while True:
-        connection, _ = listener.accept()
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            listener.close()
-            _run(connection, main)
-        connection.close()
-
-
-def _reap(*_: object) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def _run(connection: socket.socket, main: Callable[[], None]) -> None:
-    """The child: runs a command, sends its exit status and never returns."""
     request, streams, _, _ = socket.recv_fds(connection, 1 << 16, 3)
     while not request.endswith(b"\n"):
         request += connection.recv(1 << 16)

@@ -59,22 +59,8 @@ TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 TOKENS = (
     *(b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"nan", b"-1", b"1e999", b"9" * 25, b"0x", b"[", b"{"),
-    *(
-        b"]",
-        b"\n",
-        b"\r",
-        b"\t",
-        b'"',
-        b"\\",
-        b"\\ud800",
-        b"null",
-        b"{}",
-        b",",
-        b"%(",
-        b"&a;",
-        b"<",
-    ),
-    b"[" * 3_000,
+    *(b"]", b"\n", b"\r", b"\t", b'"', b"\\", b"\\ud800", b"null", b"{}", b",", b"%(", b"&a;"),
+    *(b"<", b"[" * 3_000),
 )
 
 

@@ -8,55 +8,29 @@ from typing import Any
 
 import torch
 
-from labelgrove.methods import create
-from support.small_models import FEW_STEPS, SMALL_LEAVES, planted, tiny_training
+from support import small_models
 
-FEW = {"training": FEW_STEPS | {"max_steps": 8}}
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "lightxml": ("lightxml", FEW),
-    "lightxml in groups": (
-        "lightxml",
-        FEW
-        | {
-            "heads": {"one_head_up_to": 1, "bottleneck": 6, "groups_kept": 2},
-            "tree": SMALL_LEAVES,
-        },
-    ),
-    "lightxml with a full head": (
-        "lightxml",
-        FEW | {"heads": {"full": True, "chunk": 4}, "rerank": {"enabled": True, "shortlist": 4}},
-    ),
-    "cascadexml on one level": ("cascadexml", FEW),
-    "cascadexml with a ranker": (
-        "cascadexml",
-        FEW
-        | {
-            "heads": {"clusters": [2, 4], "kept": 2},
-            "rerank": {"enabled": True, "shortlist": 4},
-        },
-    ),
-    "xtransformer": ("xtransformer", FEW),
-    "xrtransformer": (
-        "xrtransformer",
-        FEW | {"tree": SMALL_LEAVES | {"top_width": None}, "refined": SMALL_LEAVES},
-    ),
-    "vectors of a pretrained encoder": ("parabel-pretrained-tfidf", {}),
-    "neighbours by vectors": ("neighbours", {"vectors": "encoder"}),
-    "neighbours by both": ("neighbours", {"vectors": "both"}),
-    "dual": ("dual", FEW),
-    "vectors of a fine-tuned encoder": ("parabel-finetuned-tfidf", FEW | {"n_trees": 2}),
-}
+MODELS = (
+    "lightxml",
+    "lightxml in groups",
+    "lightxml with a full head",
+    "cascadexml",
+    "cascadexml in three levels",
+    "xtransformer",
+    "xrtransformer in three levels",
+    "parabel-pretrained-tfidf",
+    "parabel-finetuned-tfidf",
+    "neighbours by vectors",
+    "neighbours by both",
+    "dual",
+)
 
 
 @cache
 def trained(name: str) -> Any:
     """A model that has seen eight batches: exporting does not care what it learnt."""
-    method, settings = MODELS[name]
-    texts, labels = planted(60)
-    shared = tiny_training()
-    if method == "neighbours":  # nothing is trained
-        shared = {key: shared[key] for key in ("encoder", "device")}
-    return create(method, shared | settings).fit(texts, labels)
+    model = small_models.shortened(small_models.new(name), updates=8)
+    return model.fit(*small_models.planted(60))
 
 
 class TorchSession:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from labelgrove.serve.models import Models, NamedModel, Source
 from labelgrove.serve.run import uvicorn_options
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
+from support.served_process import wait_for
 
 COLOURS = ["red", "blue", "green", "black"]
 THINGS = ["shoe", "hat", "lamp", "chair", "table"]
@@ -79,9 +79,7 @@ def running(
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
-        deadline = time.monotonic() + 240
-        while not server.started and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(lambda: server.started)
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         many = httpx.Limits(max_connections=200, max_keepalive_connections=200)
         with httpx.Client(base_url=address, timeout=120, limits=many) as client:

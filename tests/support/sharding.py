@@ -31,7 +31,6 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "few features": ("linear", {"tree": SMALL | {"features_per_label": 3}}),
     "propensity": ("linear", {"tree": SMALL, "ranker": {"label_weights": "propensity"}}),
     "few terms": ("linear", {"tfidf": {"max_features": 9, "min_df": 2, "max_df": 0.9}}),
-    "int8": ("linear", {"ranker": {"storage": "int8"}, "tree": SMALL}),
 }
 
 

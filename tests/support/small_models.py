@@ -29,6 +29,7 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 FROM_FEATURES |= {"ensemble", "auto", "neighbours"}
 BY_NAME = {"matcher", "dual"}  # they read texts alone, and what labels are called
+NEVER_GROW = {"lightxml", "cascadexml", "neighbours"}
 SMALL_LEAVES = {"branching": 2, "max_leaf_size": 3}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "two trees": ("linear", {"n_trees": 2, "tree": SMALL_LEAVES}),

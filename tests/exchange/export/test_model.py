@@ -16,12 +16,11 @@ from labelgrove.disk.tensors import read_tensors
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
 from labelgrove.exchange.export.model import ExportedModel
 from labelgrove.exchange.export.runtime import OnnxEncoder
-from labelgrove.methods import create
 from labelgrove.methods.explaining.explain import explain
 from labelgrove.nn.encoders.tokens import Tokens
 from support.exported_models import MODELS, trained
 from support.forging import forge_arrays, forge_settings
-from support.small_models import planted, tiny_training
+from support.small_models import new, planted, shortened, tiny_training
 
 pytestmark = pytest.mark.slow
 TEXTS = planted(30, seed=7)[0]
@@ -116,7 +115,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, quick_graphs: None) -> N
     pytest.raises(ConfigError, labelgrove.export, model, tmp_path / "out").match("exists already")
 
 
-@pytest.mark.parametrize("name", ["lightxml", "vectors of a pretrained encoder"])
+@pytest.mark.parametrize("name", ["lightxml", "parabel-pretrained-tfidf"])
 def test_the_service_takes_it(name: str, tmp_path: Path, quick_graphs: None) -> None:
     pytest.importorskip("fastapi")
     from labelgrove.serve.served import Options, Served
@@ -130,11 +129,10 @@ def test_the_service_takes_it(name: str, tmp_path: Path, quick_graphs: None) -> 
 
 
 def test_documents_with_fields(tmp_path: Path, quick_graphs: None) -> None:
-    method, settings = MODELS["cascadexml with a ranker"]
     texts, labels = planted(60)
     rows = [{"t": text, "by": own[0]} for text, own in zip(texts, labels, strict=True)]
     encoder = tiny_training()["encoder"] | {"fields": ["by"]}
-    model = create(method, tiny_training() | settings | {"encoder": encoder})
+    model = shortened(new("cascadexml in three levels", encoder=encoder), updates=8)
     model.fit(labelgrove.records(rows, text="t", fields="by"), labels)
     labelgrove.export(model, tmp_path / "out")
     out = labelgrove.load(tmp_path / "out")

@@ -29,10 +29,14 @@ def test_trees_differ_and_all_are_saved(tmp_path: Any) -> None:
     assert len(Linear.load(tmp_path / "m").rankers_) == 3
 
 
-@pytest.mark.parametrize("n_trees", [0, -1, 1.5, True, "2"])
-def test_the_number_of_trees_is_checked(n_trees: Any) -> None:
-    with pytest.raises(ConfigError, match="n_trees"):
-        Linear(n_trees=n_trees).fit(TEXTS, LABELS)
+@pytest.mark.parametrize("storage", ["float32", "float16"])
+def test_a_loaded_model_maps_its_files(storage: Any, tmp_path: Any) -> None:
+    """So processes that load one folder share the memory of its weights."""
+    ranker = RankerParams(threshold=0.0, storage=storage)
+    Linear(tree=SMALL, ranker=ranker).fit(TEXTS, LABELS).save(tmp_path / "m")
+    for level in labelgrove.load(tmp_path / "m").rankers()[0].levels:
+        for name, array in level.arrays().items():
+            assert not array.flags.owndata and not array.flags.writeable, name
 
 
 def test_sample_weights_reach_the_ranker() -> None:

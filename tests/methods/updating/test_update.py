@@ -325,7 +325,7 @@ def test_vectors_find_labels_whose_text_has_no_known_word() -> None:
     pytest.importorskip("torch")
     from support.exported_models import trained
 
-    model = copy.copy(trained("vectors of a pretrained encoder"))
+    model = copy.copy(trained("parabel-pretrained-tfidf"))
     growth = model.add_labels(["qqqq"])
     assert growth.added == ("qqqq",) and growth.notes == ()
 

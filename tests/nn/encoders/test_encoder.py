@@ -1,7 +1,6 @@
 """Encoders of every family: pooling, layers, gradients, freezing, storing."""
 
 import json
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from labelgrove.nn.encoders.packed_bert import _pooled  # noqa: E402
 from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
 from labelgrove.nn.network import embed  # noqa: E402
 from support.tiny_encoders import FAMILIES, LAYERS, TEXTS, WIDTH, make_encoder  # noqa: E402
-
-Load = Callable[..., Encoder]
 
 
 @pytest.fixture(scope="session")
