@@ -10,7 +10,6 @@ from annif.util import boolean
 
 from labelgrove.core.params import merge_settings, overridden, read_toml
 from labelgrove.errors import ConfigError
-from labelgrove.exchange.annif import usual_settings
 from labelgrove.methods import create
 
 # Keys that Annif itself reads; the other keys of a section belong to the method.
@@ -26,6 +25,8 @@ OF_ANNIF = {
     "transform",
     "vocab",
 }
+# The method linear: library records gain from both settings.
+TREES = {"method": "linear", "n_trees": 3, "label_texts": "names"}
 
 
 @dataclass(frozen=True)
@@ -102,3 +103,14 @@ def _share(name: str, value: Any) -> float:
     if not 0 <= share < 1:
         raise ConfigError(f"{name}: must be at least 0 and below 1, such as 0.1, got {value!r}")
     return share
+
+
+def usual_settings(section: Mapping[str, Any]) -> dict[str, Any]:
+    """What a project does where its section says nothing else.
+
+    An analyzer makes words, and what auto chooses reads whole texts. It trains no network here.
+    """
+    method = section.get("method")
+    if method == "linear" or (method is None and section.get("analyzer")):
+        return dict(TREES)
+    return {} if method else {"method": "auto", "device": "cpu"}

@@ -35,16 +35,16 @@ def report(
 ) -> None:
     """Write an evaluation as one HTML file with charts, tables and the most wrong documents.
 
-    Shows metrics for each k, by label and by label frequency, calibration, confused labels, time
-    and memory. The file loads nothing from elsewhere. It contains the beginnings of documents;
-    --top 0 leaves them out.
+    Shows metrics for each k, by label and by label frequency, calibration, time and memory. The
+    file loads nothing from elsewhere. It contains the beginnings of documents; --top 0 leaves them
+    out.
 
     Example: labelgrove report model test.jsonl --out report.html --against older-model
     """
     from labelgrove.data.formats.files import existing
     from labelgrove.evaluation.metrics import Propensity
     from labelgrove.experiments.report import check_extra, write_report
-    from labelgrove.experiments.report.runs import predicted
+    from labelgrove.experiments.report.measuring import predicted
 
     check_extra()
     common.check_device(inputs.device)

@@ -23,11 +23,6 @@ def is_frame(value: object) -> bool:
     return _names(value) is not None
 
 
-def column_count(value: object) -> int:
-    """The columns of a frame; 0 for anything else."""
-    return len(_names(value) or ())
-
-
 def without_frame(value: Column, what: str) -> Column:
     """The only column of a frame as a list; anything else as it is.
 

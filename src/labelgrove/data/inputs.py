@@ -15,8 +15,8 @@ from labelgrove.core.processes import MAX_THREADS
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings, label_matrix
 from labelgrove.data.features import Features, as_features
-from labelgrove.data.frames import as_list, column_count, is_frame, text_list
-from labelgrove.data.records import FieldNames, check_names, frame_documents, is_record
+from labelgrove.data.frames import as_list, is_frame, text_list
+from labelgrove.data.records import FieldNames, check_names, is_record
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 
@@ -119,8 +119,6 @@ def labelled_corpus(
         corpus = X
     else:
         matrix, index, unknown = label_matrix(y, index)
-        if column_count(X) > 1:
-            X = frame_documents(X, {*index.ids, *index.names})
         given = documents_of(X)
         if matrix.shape[0] != len(given):
             raise DataError(f"{len(given)} documents but labels for {matrix.shape[0]}")

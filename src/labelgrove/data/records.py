@@ -10,8 +10,7 @@ that does not begin with START and TEXT is a plain text.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -138,50 +137,6 @@ def records(
     for name in empty_fields(documents):
         warn(f"no document has a value in the field {name!r}")
     return documents
-
-
-WORDS_OF_TEXT, ROWS_LOOKED_AT = 3, 1000
-
-
-def frame_documents(frame: Frame, labels: Container[str]) -> list[str]:
-    """Documents of a frame: columns of three words and more are texts, others fields; says so."""
-    rows = frame_rows(frame)
-    words: dict[str, float] = {}
-    numbering = []
-    for name in rows[0] if rows else ():
-        values = [row[name] for row in rows[:ROWS_LOOKED_AT] if not is_missing(row[name])]
-        _refuse_labels(name, values, labels)
-        strings = [value for value in values if isinstance(value, str)]
-        words[name] = sum(len(value.split()) for value in strings) / max(1, len(values))
-        if len(values) > 1 and words[name] <= 1 and len(set(map(repr, values))) == len(values):
-            numbering.append(name)
-    texts = [name for name, count in words.items() if count >= WORDS_OF_TEXT]
-    texts = texts or [name for name, count in words.items() if count and name not in numbering][:1]
-    if not texts:
-        names = ", ".join(map(repr, words))
-        raise DataError(f"no column of the data frame has texts ({names}); give a list of strings")
-    fields = [name for name in words if name not in (*texts, *numbering)]
-    left_out = f"; {', '.join(numbering)} left out: different in every row" if numbering else ""
-    warn(
-        f"documents are a data frame: texts {', '.join(texts)}; fields "
-        f"{', '.join(fields) or 'none'}{left_out}. labelgrove.records(df, text=..., fields=...) "
-        "reads it in another way"
-    )
-    return records(rows, text=texts, fields=fields)
-
-
-def _refuse_labels(name: str, values: Sequence[object], labels: Container[str]) -> None:
-    """A model that reads its labels beside the text learns nothing else."""
-    pieces: list[str] = []
-    for value in values:
-        several = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
-        for one in several:
-            pieces += [p.strip() for p in re.split(r"[;|,\t]", str(one)) if p.strip()]
-    if pieces and sum(piece in labels for piece in pieces) > len(pieces) / 2:
-        raise DataError(
-            f"documents are a data frame whose column {name!r} has the labels; leave it out: "
-            f"df.drop(columns=[{name!r}])"
-        )
 
 
 def listed(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -24,8 +24,6 @@ from labelgrove.data.formats.labels import LabelRow, read_label_table
 from labelgrove.data.formats.read import iter_documents
 from labelgrove.errors import ConfigError, DataError
 
-# Our backend's linear method: library records gain from both settings.
-TREES: Settings = {"method": "linear", "n_trees": 3, "label_texts": "names"}
 # Backends of Annif without a counterpart, and what to do instead.
 LEXICAL = "finds terms of the vocabulary in texts; the method matcher comes nearest"
 COMBINING = "has no documents of its own; import the projects behind it"
@@ -328,14 +326,3 @@ def starting_settings(project: AnnifProject) -> tuple[Settings, list[str]]:
         )
     others = [f"{key}={value}" for key, value in section.items() if key not in READ]
     return settings, notes + ([f"left out: {', '.join(others)}"] if others else [])
-
-
-def usual_settings(section: Mapping[str, object]) -> Settings:
-    """What our backend does where a project's section says nothing else.
-
-    An analyzer makes words, and what auto chooses reads whole texts. It trains no network here.
-    """
-    method = section.get("method")
-    if method == "linear" or (method is None and section.get("analyzer")):
-        return dict(TREES)
-    return Settings() if method else {"method": "auto", "device": "cpu"}

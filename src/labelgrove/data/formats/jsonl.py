@@ -1,7 +1,7 @@
 """JSON lines: one object per line, ``{"text": ..., "labels": [...], "id": ...}``; JSON arrays.
 
-Labels are strings or whole numbers. Weights are a mapping ``{"shoes": 0.5}``, pairs
-``[["shoes", 0.5]]``, or a list ``"weights"`` as long as the labels.
+Labels are strings or whole numbers. Weights are a mapping ``{"shoes": 0.5}``, or a list
+``"weights"`` as long as the labels.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def document_labels(
 
     >>> document_labels([7, "x"], None, "labels", ReadReport())
     ['7', 'x']
-    >>> document_labels([["x", 0.5]], None, "labels", ReadReport())
+    >>> document_labels(["x"], [0.5], "labels", ReadReport())
     {'x': 0.5}
     """
     if labels is None:
@@ -177,10 +177,6 @@ def document_labels(
         if not isinstance(weights, list) or len(weights) != len(labels):
             raise BadLine(f"the weights must be a list as long as field {field!r}")
         return _weighted(zip(labels, weights, strict=True), field, report)
-    if labels and isinstance(labels[0], list):
-        if not all(isinstance(pair, list) and len(pair) == 2 for pair in labels):
-            raise BadLine(f"field {field!r} mixes [label, weight] pairs with something else")
-        return _weighted(labels, field, report)
     for label in labels:
         if type(label) is not str or not label:
             return [label_id(label, field) for label in labels]

@@ -1,18 +1,25 @@
-"""The numbers of a report, for charts and page: metrics, each label, wrong documents, scores."""
+"""The numbers of a report, for charts and page: runs, metrics, each label, wrong documents.
+
+Runs are models or ready predictions, made comparable over one set of label columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from labelgrove.core.arrays import Bools, Float64, Int64, entry_rows
+from labelgrove.core.arrays import Bools, Float64, Int32, Int64, entry_rows
 from labelgrove.core.jsonio import JsonObject
-from labelgrove.data.corpus import Corpus
+from labelgrove.core.memory import peak_rss
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.evaluation.curves import Reliability, reliability
 from labelgrove.evaluation.metrics import (
     BinScore,
@@ -25,21 +32,122 @@ from labelgrove.evaluation.metrics import (
 from labelgrove.evaluation.metrics.evaluation import json_number
 from labelgrove.evaluation.metrics.names import Metric
 from labelgrove.evaluation.metrics.ranking import Judged, by_frequency, ranking_measure
-from labelgrove.experiments.report.runs import Run
+from labelgrove.evaluation.prediction_files import read_predictions
+from labelgrove.evaluation.predictions import Predictions
+from labelgrove.exchange.loading import load
+from labelgrove.methods.base import Model
+
+
+@dataclass(frozen=True)
+class Run:
+    """The predictions of one run; of a model, also the model and what predicting cost."""
+
+    name: str
+    predictions: Predictions
+    model: Model | None = None
+    folder: Path | None = None
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+
+
+# What can be reported on: a fitted model, its folder, predictions, or a file of them.
+Subject: TypeAlias = Model | Predictions | Run | str | Path
+Subjects: TypeAlias = Mapping[str, Subject] | Sequence[Subject] | str | Path
+
+
+def predicted(
+    model: Subject, corpus: Corpus, *, k: int, name: str | None = None, threads: int | None = None
+) -> Run:
+    """A run from what can be reported on; a Run is returned as it is."""
+    if isinstance(model, Run):
+        return model
+    folder = None
+    if isinstance(model, (str, Path)):
+        path = Path(model)
+        name = name or path.name or str(path)
+        if path.is_dir():
+            model, folder = load(path), path
+        else:
+            model = read_predictions(path, corpus)
+    if isinstance(model, Predictions):
+        if len(model) != len(corpus):
+            raise DataError(f"{len(model):,} predictions but {len(corpus):,} documents")
+        return Run(name or "predictions", model.top(k))
+    if not isinstance(model, Model):
+        raise ConfigError(
+            f"cannot report on {type(model).__name__}; give a fitted model, a model folder, "
+            "Predictions or a file of them"
+        )
+    # The first call maps files and starts libraries; speeds are those of the calls after it.
+    model.predict(corpus.take(range(min(1, len(corpus)))), k=k, threads=threads or 0)
+    wall, cpu = time.perf_counter(), time.process_time()
+    predictions = model.predict(corpus, k=k, threads=threads or 0)
+    costs = time.perf_counter() - wall, time.process_time() - cpu, peak_rss()
+    return Run(name or model.method, predictions, model, folder, *costs)
+
+
+def named(against: Subjects) -> list[tuple[str | None, Subject]]:
+    """The other runs with the names they were given, if any."""
+    if isinstance(against, Mapping):
+        return list(against.items())
+    if isinstance(against, (str, Path)):
+        return [(None, against)]
+    return [(None, model) for model in against]
+
+
+def with_unique_names(runs: Sequence[Run]) -> list[Run]:
+    """The runs, with numbers after names that occur again."""
+    seen: dict[str, int] = {}
+    renamed = []
+    for run in runs:
+        number = seen[run.name] = seen.get(run.name, 0) + 1
+        renamed.append(run if number == 1 else replace(run, name=f"{run.name} ({number})"))
+    return renamed
+
+
+def on_one_index(runs: Sequence[Run]) -> list[Run]:
+    """The same predictions with columns of one index: the first run's labels, then those that only
+    other runs know. Labels are matched by id, or by name where one side lacks the id."""
+    first = runs[0].predictions.index
+    if all(run.predictions.index is first or run.predictions.index == first for run in runs[1:]):
+        return [_moved(run, run.predictions.columns, first) for run in runs]
+    ids, names = list(first.ids), list(first.names)
+    extra: dict[str, int] = {}
+    moves = []
+    for run in runs:
+        index, taken = run.predictions.index, set()
+        move = np.full(len(index) + 1, -1, np.int32)  # the last is that of padding
+        for column, label in enumerate(index.ids):
+            place = first.get(label)
+            if place is None or place in taken:
+                place = extra.setdefault(label, len(first) + len(extra))
+                if place == len(ids):
+                    ids.append(label)
+                    names.append(index.names[column])
+            taken.add(place)
+            move[column] = place
+        moves.append(move)
+    both = LabelIndex(ids, names=names)
+    return [
+        _moved(run, move[run.predictions.columns], both)
+        for run, move in zip(runs, moves, strict=True)
+    ]
+
+
+def _moved(run: Run, columns: Int32, index: LabelIndex) -> Run:
+    return replace(run, predictions=replace(run.predictions, columns=columns, index=index))
 
 
 @dataclass(frozen=True)
 class ReportLabels:
     """Labels that are true or predicted in the evaluated documents, the most frequent first.
 
-    ``columns`` are those in the index. ``partners`` are the rows of the labels that the subject
-    confuses them with in the most documents (``confusions``), -1 for none.
+    ``columns`` are those in the index; ``scores`` are a run's.
     """
 
     columns: Int64
     scores: tuple[LabelScores, ...]
-    partners: Int64
-    confusions: Int64
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -52,51 +160,8 @@ def label_table(judged: Sequence[Judged], *, k: int) -> ReportLabels:
     occurs = scores[0].true + sum(one.predicted for one in scores) > 0
     columns = np.flatnonzero(occurs)
     columns = columns[np.argsort(-scores[0].true[columns], kind="stable")]
-    row_of = np.full(len(occurs), -1, np.int64)
-    row_of[columns] = np.arange(len(columns))
-
-    subject = judged[0]
-    counted = subject.counted(metric)
-    missed_in, missed = missed_labels(subject, k)
-    wrong = counted & ~subject.hits
-    wrong_in, wrongly = np.nonzero(wrong)[0], subject.predictions.columns[wrong]
-    partners, confusions = _confused(
-        (missed_in, row_of[missed]), (wrong_in, row_of[wrongly]), len(columns)
-    )
-    return ReportLabels(
-        columns,
-        tuple(LabelScores(s.true[columns], s.predicted[columns], s.hits[columns]) for s in scores),
-        partners,
-        confusions,
-    )
-
-
-def _confused(
-    missed: tuple[Int64, Int64], wrong: tuple[Int64, Int64], labels: int
-) -> tuple[Int64, Int64]:
-    """For each label the one that it is confused with in the most documents, and in how many.
-
-    Two labels are confused in a document if one is missed and the other wrongly predicted. Of
-    equals, the label with fewer errors is the partner: it is the more telling one.
-    """
-    rows, true = missed
-    wrong_rows, predicted = wrong  # both in the order of the documents
-    # All pairs of a missed and a wrong label of the same document.
-    first, last = (np.searchsorted(wrong_rows, rows, side=side) for side in ("left", "right"))
-    counts = last - first
-    offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    left, right = np.repeat(true, counts), predicted[np.repeat(first, counts) + offsets]
-    keys = np.concatenate([left * labels + right, right * labels + left])
-    pairs, counts = np.unique(keys, return_counts=True)
-    one, other = np.divmod(pairs, max(labels, 1))
-    errors = np.bincount(true, minlength=labels) + np.bincount(predicted, minlength=labels)
-    order = np.lexsort((other, errors[other], -counts, one))
-    one, other, counts = one[order], other[order], counts[order]
-    begins = np.flatnonzero(np.diff(one, prepend=-1))
-    partners, confusions = np.full(labels, -1, np.int64), np.zeros(labels, np.int64)
-    partners[one[begins]] = other[begins]
-    confusions[one[begins]] = counts[begins]
-    return partners, confusions
+    chosen = [LabelScores(s.true[columns], s.predicted[columns], s.hits[columns]) for s in scores]
+    return ReportLabels(columns, tuple(chosen))
 
 
 def best_scores(judged: Judged, *, k: int) -> tuple[Float64, Bools] | None:

@@ -34,8 +34,10 @@ from labelgrove.evaluation.measures import check_labels
 from labelgrove.evaluation.metrics import Propensity, compare_all, evaluate
 from labelgrove.evaluation.metrics.ranking import judge
 from labelgrove.experiments.report.charts import LOOK, charts, percent, printable
-from labelgrove.experiments.report.measuring import CUTOFFS, FAMILIES, Report
-from labelgrove.experiments.report.runs import (
+from labelgrove.experiments.report.measuring import (
+    CUTOFFS,
+    FAMILIES,
+    Report,
     Subject,
     Subjects,
     named,
@@ -158,8 +160,6 @@ def label_data(report: Report) -> str:
         "runs": [
             {"predicted": s.predicted.tolist(), "hits": s.hits.tolist()} for s in labels.scores
         ],
-        "partners": labels.partners.tolist(),
-        "confusions": labels.confusions.tolist(),
     }
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 

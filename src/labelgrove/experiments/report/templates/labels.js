@@ -30,7 +30,7 @@
       ...data,
       shares: [precision, recall, f1(subject), ...others.map(f1)],
       keys: [words, data.support, subject.predicted, precision, recall, f1(subject),
-        ...others.map(f1), data.confusions],
+        ...others.map(f1)],
       sought: words.map((name, i) => data.ids ? `${name}\n${data.ids[i].toLowerCase()}` : name),
     };
   };
@@ -58,11 +58,7 @@
     if (labels.ids && labels.ids[i] !== labels.names[i]) name.title = labels.ids[i];
     const cells = [count(labels.support[i]), count(labels.runs[0].predicted[i]),
       ...labels.shares.map((share) => percent(share[i]))].map((text) => make("td", {}, text));
-    const partner = labels.partners[i];
-    const confused = make("td", { className: "words" });
-    if (partner < 0) confused.append("–");
-    else confused.append(make("bdi", {}, labels.names[partner]), ` (${count(labels.confusions[i])})`);
-    return make("tr", {}, make("th", { scope: "row" }, name), ...cells, confused);
+    return make("tr", {}, make("th", { scope: "row" }, name), ...cells);
   };
 
   const search = make("input", { type: "search", id: "label-search", autocomplete: "off" });

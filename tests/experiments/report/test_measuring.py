@@ -1,8 +1,7 @@
-"""The table of labels, missed ones and wrong documents beside slow twins that count with loops."""
+"""The table of labels, missed ones and wrong documents beside slow twins; runs."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +11,19 @@ from hypothesis import strategies as st
 
 pytest.importorskip("matplotlib")
 
-from labelgrove import LabelIndex, Predictions
+from labelgrove import Corpus, LabelIndex, Linear, Predictions
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.evaluation.metrics import evaluate
 from labelgrove.evaluation.metrics.ranking import Judged, judge
 from labelgrove.experiments.report import write_report
 from labelgrove.experiments.report.measuring import (
+    Run,
     best_scores,
     label_table,
     missed_labels,
     most_wrong,
+    on_one_index,
+    predicted,
 )
 from support.label_reports import made, read_data
 from support.report_pages import Page
@@ -60,10 +64,6 @@ def test_the_table_has_what_loops_count(judged: Judged, k: int) -> None:
     got = [set(best(judged, row, k)) for row in documents]
     labels = sorted(set().union(*has, *got), key=lambda one: (-sum(one in h for h in has), one))
     assert table.columns.tolist() == labels
-    pairs: Counter[tuple[int, int]] = Counter()
-    for h, g in zip(has, got, strict=True):
-        pairs.update((m, w) for m in h - g for w in g - h)
-        pairs.update((w, m) for m in h - g for w in g - h)
     for row, label in enumerate(labels):
         right = [d for d in documents if label in has[d] & got[d]]
         scores = table.scores[0]
@@ -72,10 +72,6 @@ def test_the_table_has_what_loops_count(judged: Judged, k: int) -> None:
             sum(label in g for g in got),
             len(right),
         )
-        together = {other: pairs[label, other] for other in labels if pairs[label, other]}
-        assert table.confusions[row] == max(together.values(), default=0)
-        partner = int(table.partners[row])
-        assert (labels[partner] in together) if together else partner == -1
 
 
 def test_a_report_on_many_labels_is_one_file(tmp_path: Path) -> None:
@@ -141,3 +137,56 @@ def test_most_wrong_documents_come_first_and_right_ones_never(judged: Judged) ->
 def test_among_equally_wrong_documents_the_most_confident_comes_first() -> None:
     p = Predictions.from_scores([[0.3, 0], [0.9, 0], [0, 1]], k=1, index=LabelIndex("ab"))
     assert [d.row for d in most_wrong(judge(p, [[0, 1]] * 3), k=1)] == [1, 0]
+
+
+CORPUS = Corpus.from_lists(
+    ["red shoes", "blue hat", "green lamp"], [["shoes", "red"], ["hats"], ["lamps", "green"]]
+)
+
+
+def test_a_run_comes_from_a_model_a_folder_predictions_or_a_file(tmp_path: Path) -> None:
+    model = Linear().fit(CORPUS)
+    model.save(tmp_path / "saved")
+    file = tmp_path / "p.jsonl"
+    file.write_text("".join('{"labels": ["hats"], "scores": [0.5]}\n' for _ in range(3)))
+    fresh = predicted(model, CORPUS, k=2)
+    assert fresh.name == "linear" and fresh.seconds is not None
+    stored = predicted(tmp_path / "saved", CORPUS, k=2)
+    assert (stored.name, stored.folder) == ("saved", tmp_path / "saved")
+    assert np.array_equal(stored.predictions.columns, fresh.predictions.columns)
+    ready = predicted(fresh.predictions, CORPUS, k=1)
+    assert ready.predictions.k == 1 and ready.seconds is None
+    assert predicted(str(file), CORPUS, k=2).predictions.names() == [["hats"]] * 3
+
+
+def test_other_things_are_refused_with_a_sentence() -> None:
+    pytest.raises(ConfigError, predicted, 3, CORPUS, k=1).match("cannot report on int")
+    p = Predictions.from_scores([[1.0]], k=1, index=LabelIndex("a"))
+    pytest.raises(DataError, predicted, p, CORPUS, k=1).match("1 predictions but 3 documents")
+
+
+def test_runs_with_other_labels_keep_their_metrics() -> None:
+    truth = Corpus.from_lists(["1", "2"], [["a", "c"], ["b", "z"]])
+    mine = Predictions.from_scores([[0.9, 0.2], [0.1, 0.8]], k=2, index=LabelIndex("ab"))
+    other = Predictions.from_scores(
+        [[0.3, 0.9, 0.1], [0.9, 0.2, 0.3]], k=3, index=LabelIndex(["c1", "b", "a"], names="Cba")
+    )
+    third = Predictions.from_scores([[0.3], [0.4]], k=1, index=LabelIndex("c"))
+    metrics = ["P@1", "P@3", "R@3", "nDCG@3"]
+    before = [evaluate(p, truth, metrics=metrics).values for p in (mine, other, third)]
+    moved = on_one_index([Run("", mine), Run("", other), Run("", third)])
+    index = moved[0].predictions.index
+    assert list(index.ids) == ["a", "b", "c1", "c"]
+    assert all(run.predictions.index is index for run in moved)
+    assert [evaluate(run.predictions, truth, metrics=metrics).values for run in moved] == before
+    assert moved[1].predictions.ids() == other.ids()
+
+
+def test_equal_indexes_are_shared_and_padding_stays_padding() -> None:
+    first = Predictions.from_scores([[0.9, -np.inf]], k=2, index=LabelIndex("ab"))
+    second = Predictions.from_scores([[0.9, -np.inf]], k=2, index=LabelIndex("ab"))
+    third = Predictions.from_scores([[0.9, -np.inf]], k=2, index=LabelIndex("ba"))
+    same = on_one_index([Run("", first), Run("", second)])
+    assert same[0].predictions.index is same[1].predictions.index
+    moved = on_one_index([Run("", first), Run("", third)])
+    assert moved[1].predictions.columns.tolist() == [[1, -1]]
