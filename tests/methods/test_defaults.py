@@ -15,7 +15,7 @@ from labelgrove.methods.defaults import RULES, DefaultInputs, Derived, TrainingN
 
 # What methods say that is not for a rule to derive, and every rule's name as "auto".
 AUTO: dict[str, Any] = dict.fromkeys(RULES, "auto")
-AUTO |= {"training.max_steps": None, "training.accumulate": 1, "training.patience": None}
+AUTO |= {"training.max_steps": None, "training.accumulate": 1}
 AUTO |= {"heads.one_head_up_to": 100_000, "heads.loss": "bce", "heads.negatives": "dynamic"}
 
 
@@ -123,7 +123,6 @@ def test_short_trainings_and_huge_tables_are_not_averaged() -> None:
         brief["training.epochs"],
     )
     assert values(dataclasses.replace(LONG, labels=10**6))["training.average"] == "none"
-    assert values(LONG, training__patience=2)["training.evaluations_per_epoch"] == 1.0
 
 
 def test_labels_without_clusters() -> None:

@@ -111,24 +111,6 @@ def test_what_is_read_of_the_files_is_what_the_encoder_does(family: str) -> None
     assert state.isfinite().all()
 
 
-@pytest.mark.parametrize("part", ["embeddings", 1])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_frozen_parts_stay_and_others_learn(family: str, part: str | int) -> None:
-    encoder = encoder_of(family, freeze=part, dropout=0.0).train()
-    before = {name: p.detach().clone() for name, p in encoder.named_parameters()}
-    trained = [p for p in encoder.parameters() if p.requires_grad]
-    optimiser = torch.optim.SGD(trained, lr=1.0)
-    (state,) = encoder(torch.tensor([[5, 6, 7, 8]]), None)
-    state.pow(2).sum().backward()
-    optimiser.step()
-    changed = {n for n, p in encoder.named_parameters() if not torch.equal(p, before[n])}
-    tokens = encoder.model.get_input_embeddings().weight
-    names = {n for n, p in encoder.named_parameters() if p is tokens}
-    assert names and not names & changed
-    numbers = {n.split(".layer")[1].split(".")[1] for n in changed if ".layer" in n}
-    assert numbers == ({"1", "2"} if part == 1 else {"0", "1", "2"})
-
-
 @cache
 def documented(family: str) -> list[str]:
     """The row of docs/encoders.md: what the family allows."""

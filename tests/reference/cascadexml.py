@@ -77,10 +77,6 @@ def predict(vectors, parents, tables, k, *, kept, score="level"):
             shortlist = children(best(logits, kept[level]), parents[level + 1])
     scores = dict(probabilities[-1])
     for label in scores:
-        node = label
-        # "weighted" is the public code's: the cluster above the label, and not the whole path.
-        most = {"level": 0, "weighted": 1, "path": len(parents) - 1}[score]
-        for level in list(range(len(parents) - 1, 0, -1))[:most]:
-            node = int(parents[level][node])
-            scores[label] *= probabilities[level - 1][node]
+        if score == "weighted" and len(parents) > 1:  # the public code's: the cluster above
+            scores[label] *= probabilities[-2][int(parents[-1][label])]
     return sorted(scores.items(), key=lambda pair: -pair[1])[:k]

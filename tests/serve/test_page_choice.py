@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from labelgrove import Corpus, LabelIndex, Linear
-from support.browsing import find, names, violations, visiting
+from support.browsing import find, violations, visiting
 from support.services import COLOURS, THINGS, fitted, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 TEXT = "this red hat"
 CLIPBOARD = {"permissions": ["clipboard-read", "clipboard-write"]}
-CARD = "---\nwidget:\n- text: this blue lamp\n- text: this green chair\n---\n"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,6 @@ def paths(tmp_path_factory):
         for thing in THINGS
     ] * 3
     Linear().fit(Corpus.from_lists(texts, lists, index=index)).save(folder / "uris")
-    (folder / "uris" / "README.md").write_text(CARD, encoding="utf-8")
     fitted().save(folder / "words")
     return {name: folder / name for name in ("uris", "words")}
 
@@ -192,13 +190,6 @@ def test_feedback_that_is_refused_can_be_sent_again(browser, paths, tmp_path):
         visit.page.wait_for_selector("text=the file for feedback is full")
         assert visit.page.locator("text=Send “none fits”").is_enabled()
         assert visit.page.is_hidden("#kept")
-
-
-def test_examples_of_the_card_are_offered(page):
-    page.click("text=this green chair")
-    page.wait_for_selector(".ranking")
-    assert page.input_value("#text") == "this green chair"
-    assert {"Green, goods", "Chair, goods"} == set(names(page)[:2])
 
 
 def test_a_model_is_chosen_and_asked_the_same(page, service):

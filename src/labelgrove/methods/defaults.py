@@ -217,7 +217,7 @@ def _swa_every(view: _View) -> Derived:
 
 
 def _evaluations(view: _View) -> Derived:
-    if view["training.average"] == "swa" and view["training.patience"] is None:
+    if view["training.average"] == "swa":
         return Derived(0.0, "the mean of weights is ready at the end")
     return Derived(1.0, "the best epoch is kept")
 

@@ -26,6 +26,7 @@ M = TypeVar("M")
 LabelTexts = Literal["names"] | None  # whether names of labels are learnt as documents
 # Settings that have gone, and values that change nothing: files with these values still load.
 GONE: dict[str, tuple[object, ...]] = {
+    "encoder.freeze": (None, "none"),
     "heads.label_weights": ("ignore",),
     "heads.lr": ([],),
     "heads.logits": ("auto", "union", "full"),
@@ -41,7 +42,9 @@ GONE: dict[str, tuple[object, ...]] = {
     "ranking.label_transform": ("l4-hinge",),
     "rerank.start": ("none",),
     "tfidf.n_buckets": (None, "none"),
+    "training.average_tables": (True,),
     "training.ema_decay": (0.999,),
+    "training.patience": (None, "none"),
     "training.table_optimizer": ("adam",),
     "training.table_state": ("fp32",),
 }

@@ -114,8 +114,8 @@ def own_folder() -> Iterator[Path | None]:
             lock.release()
 
 
-def read_plain(file: Path, *, follow: bool = False, most: int = -1) -> bytes | None:
-    """The first bytes of a plain file, or all; None if it is none or a link not to be followed.
+def read_plain(file: Path, *, follow: bool) -> bytes | None:
+    """The bytes of a plain file; None if it is none or a link not to be followed.
 
     In somebody else's model folder, a link could lead to any file of this machine.
     """
@@ -131,7 +131,7 @@ def read_plain(file: Path, *, follow: bool = False, most: int = -1) -> bytes | N
         os.close(opened)
         return None
     with os.fdopen(opened, "rb") as stream:
-        return stream.read(most)
+        return stream.read()
 
 
 class OpenFiles:

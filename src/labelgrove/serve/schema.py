@@ -230,7 +230,6 @@ class Facts(Summary):
     supports: Annotated[
         dict[str, bool], Field(description="which optional fields of a request it supports")
     ]
-    examples: Annotated[list[str], Field(description="texts to try, from the model card")]
     calibration: CalibrationFacts | None
     fields: Annotated[
         dict[str, list[str]] | None,

@@ -8,9 +8,7 @@ or the folder itself (see ``copies.py``).
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,7 +32,7 @@ from labelgrove.methods.explaining import explain as explaining
 from labelgrove.methods.fitted import held_out_metrics
 from labelgrove.serve import schema
 from labelgrove.serve.browse import LabelSearch, TreeWalk, found_label
-from labelgrove.serve.copies import Copies, OpenFiles, read_plain
+from labelgrove.serve.copies import Copies, OpenFiles
 from labelgrove.serve.metrics import ModelMetrics
 from labelgrove.serve.problems import Problem
 
@@ -44,9 +42,6 @@ _LARGEST = 3.4e38
 PIECE = 64
 # Cached masks of allow and deny lists: at most this many, and at most this many bytes.
 _MASKS, _MASK_BYTES = 32, 64 << 20
-# Of the card: bytes and lines to read, texts to take, and their characters.
-CARD_BYTES, CARD_LINES, EXAMPLES, EXAMPLE_CHARS = 1 << 16, 1000, 6, 2000
-_CARD_TEXT = re.compile(r"( *(?:- +)?)text: +(\S.*)")
 FileState = tuple[str, int, int, int]
 
 
@@ -97,7 +92,6 @@ class Served:
         self._of_silence: Predictions | None = None  # the best labels of an empty text
         self.files: OpenFiles | None = None  # if they are mapped in place
         self.copy: Path | None = None
-        self.examples: list[str] = []  # texts to try
         self.documents: Corpus | None = None  # explanations name similar ones among these
         self._labels = model.index_, model.facts_.frequencies
         self._search_lock = threading.Lock()
@@ -151,7 +145,7 @@ class Served:
                     raise type(error)(str(error).replace(str(copy), str(path))) from error
             raise
         served.score_kind = served._of_silence.score_kind
-        served.files, served.copy, served.examples = files, copy, card_examples(path)
+        served.files, served.copy = files, copy
         return served
 
     def answer(
@@ -235,7 +229,6 @@ class Served:
             "versions": self.manifest.get("versions") or {},
             "params": without_paths(self.manifest.get("params") or {}),
             "supports": {"allow": True, "deny": True},
-            "examples": self.examples,
             "calibration": facts,
             "fields": None if fields is None else fields.to_dict(),
             "trees": list(self._trees),
@@ -371,45 +364,3 @@ def _state(file: Path) -> FileState | None:
     except OSError:
         return None
     return str(file), status.st_mtime_ns, status.st_ino, status.st_size
-
-
-def card_examples(folder: Path) -> list[str]:
-    """Texts to try, from the model's card; none if anything is wrong with it.
-
-    The front matter of README.md may have them as the Hugging Face Hub does::
-
-        widget:
-        - text: a chopping board of oak
-
-    It is not read as YAML, whose aliases and tags let a stranger's card work without end.
-    """
-    card = (read_plain(folder / "README.md", most=CARD_BYTES) or b"").decode("utf-8", "replace")
-    first, *lines = card.splitlines()[:CARD_LINES] or [""]
-    values: list[str] = []
-    inside, column = False, CARD_BYTES
-    for line in lines if first == "---" else ():
-        if line == "---":
-            break
-        if line[:1] not in (" ", "-", "#"):
-            inside = line.rstrip() == "widget:"
-        elif len(line) - len(line.lstrip()) > column:  # a long text goes on
-            values[-1] += f" {line.strip()}"
-        elif entry := _CARD_TEXT.fullmatch(line) if inside else None:
-            values.append(entry[2].rstrip())
-            column = len(entry[1])
-        else:
-            column = CARD_BYTES
-    texts = [text for text in map(_scalar, values) if 0 < len(text) <= EXAMPLE_CHARS]
-    return texts[:EXAMPLES]
-
-
-def _scalar(value: str) -> str:
-    """A string of YAML; empty if it is something else."""
-    if value[0] == value[-1] == '"':
-        try:
-            return str(json.loads(value))
-        except (ValueError, RecursionError):
-            return ""
-    if value[0] == value[-1] == "'":
-        return value[1:-1].replace("''", "'")
-    return "" if value[0] in "\"'[]{}>|*&!%#@`," else value.partition(" #")[0].rstrip()

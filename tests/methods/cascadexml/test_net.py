@@ -81,7 +81,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
     assert {"loss.1", "loss.3", "recall.2", "candidates.3"} <= stats.keys()
 
 
-@pytest.mark.parametrize("score", ["level", "weighted", "path"])
+@pytest.mark.parametrize("score", ["level", "weighted"])
 @pytest.mark.parametrize("widths", [WIDTHS, [5, 30], [12]])
 def test_prediction_is_that_of_the_equations(score, widths):
     net, tree, _, states = cascade_problem(4, widths=widths, score=score)

@@ -168,8 +168,6 @@ def test_a_pooler_without_trained_weights_is_not_used(tmp_path):
         ("roberta", {"max_tokens": 33}, "at most 32 tokens"),  # counts after <pad>
         ("xlnet", {"attention": "sdpa"}, "cannot be loaded"),
         ("xlnet", {"gradient_checkpointing": True}, "xlnet"),
-        ("bert", {"freeze": 4}, "at most 3 layers"),
-        ("bert", {"freeze": "some"}, "freeze"),
     ],
     ids=str,
 )
@@ -203,21 +201,13 @@ def test_dropout_is_replaced_everywhere(family, load):
     assert not torch.equal(much(ids, None)[0], much(ids, None)[0])
 
 
-def test_narrow_embeddings_are_frozen_with_what_widens_them(tmp_path):
-    make_encoder(tmp_path / "electra", "electra", embedding_size=8)
-    params = EncoderParams(encoder=str(tmp_path / "electra"), max_tokens=16, freeze=1)
-    names = {n for n, p in load_encoder(params).named_parameters() if p.requires_grad}
-    assert names and not any("embeddings" in name or "layer.0." in name for name in names)
-
-
 @pytest.mark.parametrize(
     "family", [f for f in FAMILIES if f in ("bert", "deberta-v2", "eurobert", "modernbert")]
 )
-@pytest.mark.parametrize("freeze", [None, 1])
-def test_gradient_checkpointing_gives_the_same_gradients(load, freeze, family):
+def test_gradient_checkpointing_gives_the_same_gradients(load, family):
     gradients = []
     for checkpointing in (False, True):
-        encoder = load(family, gradient_checkpointing=checkpointing, dropout=0.0, freeze=freeze)
+        encoder = load(family, gradient_checkpointing=checkpointing, dropout=0.0)
         encoder.train()
         first, last = encoder(torch.tensor([[2, 5, 6, 3]]), None, (1, -1))
         (first + last).pow(2).sum().backward()

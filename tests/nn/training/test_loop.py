@@ -63,7 +63,7 @@ def test_another_seed_gives_other_weights():
     "settings",
     [
         {"average": "swa", "swa_every": 2, "accumulate": 2},
-        {"average": "swa", "swa_start": 0, "average_tables": False},
+        {"average": "swa", "swa_start": 0},
         {"precision": "bf16", "schedule": "cascade", "beta1_low": 0.8},
         {"keep": "last", "precision": "fp16"},
         {"dropout_share": 0.5},

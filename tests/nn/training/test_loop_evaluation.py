@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -128,27 +127,11 @@ def test_evaluation_sees_the_mean_and_no_gradients(settings, samples):
     assert torch.equal(model.head.weight, evaluated[1])
 
 
-def test_training_stops_when_the_score_stops_rising():
-    scores = [0.1, 0.5, 0.4, float("nan"), 0.45]
-    left = iter(scores)
-    params = replace(PARAMS, epochs=50, evaluations_per_epoch=4, patience=3)
-    result = run(Model(), params, evaluate=lambda: next(left))
-    assert (result.step, result.best_score, result.best_step) == (15, 0.5, 6)
-    assert result.stopped_early
-
-
 def test_a_loss_that_is_no_number_stops_the_run_with_advice():
     with pytest.raises(ConfigError, match=r"the loss became nan between updates 0 and 4; lower lr"):
         train(Model(), Task(Batches(), lambda m, b: loss_of(m, b) * torch.nan), PARAMS)
-    params = replace(PARAMS, log_every=50, evaluations_per_epoch=6, patience=1)
+    params = replace(PARAMS, log_every=50, evaluations_per_epoch=6)
     with pytest.raises(ConfigError, match="the loss became nan between updates 0 and 2"):
         run(Model(), params, loss=lambda m, b: loss_of(m, b) * torch.nan, evaluate=lambda: 0.5)
     with pytest.raises(ConfigError, match="begin after 5,000 updates, but training has only 24"):
         run(Model(), replace(PARAMS, average="swa", swa_start=5000))
-
-
-def test_patience_waits_for_averaging_to_begin():
-    scores = itertools.count(0, -1)
-    params = replace(PARAMS, max_steps=24, evaluations_per_epoch=12, patience=3, average="swa")
-    result = run(Model(), replace(params, swa_start=10), evaluate=lambda: next(scores))
-    assert (result.step, result.stopped_early) == (12, True)  # 10, 11 and 12 were no better

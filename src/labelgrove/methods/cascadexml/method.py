@@ -110,7 +110,6 @@ class CascadeXML(Model):
             "probabilities": True,
             "kept": None,
             "weighted": heads.params.score != "level",
-            "path": heads.params.score == "path",
         }
         arrays: Table = {}
         for level, count in enumerate(heads.joined):

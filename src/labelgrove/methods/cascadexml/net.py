@@ -79,10 +79,9 @@ class CascadeParams(Params):
         ge=0,
         help="factor on each level's loss; empty = 1; auto = less for clusters that are all kept",
     )
-    score: Literal["level", "weighted", "path"] = param(
+    score: Literal["level", "weighted"] = param(
         "level",
-        help="level: the label's probability; weighted: times that of its cluster (public code); "
-        "path: times those of all clusters above it",
+        help="level: the label's probability; weighted: times that of its cluster (public code)",
     )
 
 
@@ -94,7 +93,6 @@ class Level(NamedTuple):
     kept: Tensor
     kept_mask: Tensor
     kept_logits: Tensor
-    kept_slots: Tensor  # of the kept nodes' parents among those that the level above kept
 
 
 class CascadeNet(nn.Module):
@@ -212,7 +210,7 @@ class CascadeNet(nn.Module):
             levels = self._levels(states, None, dropout=False, kept=kept, allowed=allowed)
             listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
             if len(levels) > 1 and self.params.score != "level":
-                scores = scores * self._chances_above(levels).gather(1, listed.slots)
+                scores = scores * levels[-2].kept_logits.sigmoid().gather(1, listed.slots)
             return scoring.top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
 
     def scores(self, states: Sequence[Tensor], columns: Tensor) -> Tensor:
@@ -221,27 +219,13 @@ class CascadeNet(nn.Module):
         nodes, scores = self.index.leaf_positions[columns.clamp(min=0)], torch.ones(())
         with torch.no_grad():
             levels = list(enumerate(self._vectors(states, dropout=False)))
-            for level, vectors in reversed(levels[-self._counted :]):
+            counted = 1 if self.params.score == "level" else 2
+            for level, vectors in reversed(levels[-counted:]):
                 table = self._tables[level]
                 logits = scoring.shortlist_logits(vectors, table, nodes, real)
                 scores = scores.to(logits.device) * logits.sigmoid()
                 nodes = self.index.parents(level)[nodes]
         return scores
-
-    @property
-    def _counted(self) -> int:
-        """How many levels, from the last, enter the score of a label."""
-        levels = len(self.tables)
-        return {"level": 1, "weighted": min(2, levels), "path": levels}[self.params.score]
-
-    def _chances_above(self, levels: list[Level]) -> Tensor:
-        """Of the clusters above the labels, alone or along the whole path to them."""
-        if self.params.score == "weighted":
-            return levels[-2].kept_logits.sigmoid()
-        probabilities = levels[0].kept_logits.sigmoid()
-        for level in levels[1:-1]:
-            probabilities = level.kept_logits.sigmoid() * probabilities.gather(1, level.kept_slots)
-        return probabilities
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
         """Per cluster level, or for all labels: (true labels in the shortlist, true labels)."""
@@ -288,14 +272,13 @@ class CascadeNet(nn.Module):
             listed, logits = self._score(number, vectors, levels, truth, allowed)
             if number == len(self.kept):
                 nothing = listed.ids[:, :0]
-                levels.append(Level(listed, logits, nothing, nothing, nothing, nothing))
+                levels.append(Level(listed, logits, nothing, nothing, nothing))
                 continue
             forced = truth is not None and self.params.truth == "forced"
             scores = lists.favour(logits, listed.targets) if forced else logits
             places, kept_mask = lists.best(scores, listed.mask, keep[number])
             nodes = listed.ids.gather(1, places)
-            slots = listed.slots.gather(1, places)
-            levels.append(Level(listed, logits, nodes, kept_mask, logits.gather(1, places), slots))
+            levels.append(Level(listed, logits, nodes, kept_mask, logits.gather(1, places)))
         return levels
 
     def _score(

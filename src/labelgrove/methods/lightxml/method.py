@@ -95,8 +95,8 @@ class LightXML(Model):
     ) -> CachedResult[Part]:
         """Groups first, then labels among the groups that were found (the paper's ablation)."""
         stages.reporter.message(
-            "heads.negatives: static trainings keep their last weights; training.keep, .patience "
-            "and .evaluations_per_epoch have no effect"
+            "heads.negatives: static trainings keep their last weights; training.keep and "
+            ".evaluations_per_epoch have no effect"
         )
         # Both kinds of static negatives share the first two trainings.
         same = replace(heads, params=replace(heads.params, negatives="static"))

@@ -103,7 +103,6 @@ class Encoder(torch.nn.Module):
             model.config.use_mems_eval = False  # copies of states for a next segment
         setup.check_length(model, params.max_tokens)
         setup.drop_unused(model, self.pooling)
-        setup.freeze(model, params.freeze)
         if params.gradient_checkpointing:
             setup.checkpoint_gradients(model)
         self._packed_states: Callable[..., list[Tensor]] = packed_states
@@ -209,7 +208,8 @@ class Encoder(torch.nn.Module):
         """The encoder that :meth:`state` stored, in float32; needs no other file."""
         config = part.config
         try:
-            params = EncoderParams.from_dict(config["params"], "encoder")
+            stored = {name: v for name, v in config["params"].items() if name != "freeze"}
+            params = EncoderParams.from_dict(stored, "encoder")  # freeze: of earlier releases
             tokenizer = Tokenizer.from_str(part.arrays["tokenizer.json"].tobytes().decode())
             settings = _harmless(config["model"])
             shape = transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)

@@ -63,9 +63,6 @@ class EncoderParams(Params):
     dropout: float | None = param(
         None, ge=0, le=0.95, help="replaces the encoder's own dropout rates"
     )
-    freeze: Literal["embeddings", "all"] | int | None = param(
-        None, ge=0, help="what to leave as it is: embeddings, all, or embeddings and n first layers"
-    )
     gradient_checkpointing: bool = param(
         False, help="recompute layers in the backward pass: less memory, about a third more time"
     )

@@ -50,31 +50,6 @@ def drop_unused(model: PreTrainedModel, pooling: Pooling) -> None:
         model.mask_emb.requires_grad_(False)
 
 
-def freeze(model: PreTrainedModel, part: str | int | None) -> None:
-    """Turns gradients off: for all weights, the embeddings, or these and some first layers."""
-    if part is None:
-        return
-    if part == "all":
-        model.requires_grad_(False)
-        return
-    embeddings = getattr(model, "embeddings", None) or model.get_input_embeddings()
-    embeddings.requires_grad_(False)
-    wider = getattr(model, "embeddings_project", None)  # in ELECTRA, if embeddings are narrower
-    if wider is not None:
-        wider.requires_grad_(False)
-    if isinstance(part, int) and part > 0:
-        depth = model.config.num_hidden_layers
-        lists = (m for m in model.modules() if isinstance(m, torch.nn.ModuleList))
-        layers = next((m for m in lists if len(m) == depth), None)
-        if layers is None or part > depth:
-            raise ConfigError(
-                f"encoder.freeze: must be at most {depth if layers is not None else 0} layers "
-                f"for this encoder, got {part}"
-            )
-        for layer in layers[:part]:
-            layer.requires_grad_(False)
-
-
 def checkpoint_gradients(model: PreTrainedModel) -> None:
     """Makes the backward pass recompute states, which takes more time and less memory."""
     try:

@@ -62,9 +62,7 @@ class LoopResult:
     logged_step: int = 0
     best_score: float | None = None
     best_step: int = 0
-    not_better: int = 0  # evaluations since the best one
     finished: bool = False
-    stopped_early: bool = False
     history: list[Record] = field(default_factory=list)  # one per log line and evaluation
     resumed_from: int = 0
 
@@ -149,7 +147,7 @@ class _Run:
         return progress
 
     def _is_over(self) -> bool:
-        return self.progress.step >= self.total or self.progress.stopped_early
+        return self.progress.step >= self.total
 
     def _epoch(self, stage: Stage) -> None:
         progress, params, workers = self.progress, self.params, self.workers
@@ -248,11 +246,8 @@ class _Run:
                     mine = float(evaluate()) if self.writes else math.nan
                 score = self.workers.agree(mine)
                 best = -math.inf if progress.best_score is None else progress.best_score
-                # Patience begins with averaging: weights that are not averaged yet prove nothing.
-                progress.not_better += average is None or average.samples > 0
                 if score > best:
                     progress.best_score, progress.best_step = score, progress.step
-                    progress.not_better = 0
                     if self.params.keep == "best":
                         self.best.save(self.model, progress.step)
         finally:
@@ -262,9 +257,6 @@ class _Run:
                 module.training = training
         progress.history.append({"step": progress.step, "score": score})
         stage.metrics(step=progress.step, score=score, best_score=progress.best_score)
-        patience = self.params.patience
-        if patience is not None and progress.not_better >= patience:
-            progress.stopped_early = progress.step < self.total
 
     def _finish(self) -> None:
         """Gives the model its final weights and saves that this run is finished."""

@@ -57,11 +57,9 @@ class LoopParams(Params):
     average: Literal["none", "swa"] = param(
         "none", help="which weights are evaluated and saved: the last ones, or a running mean"
     )
-    average_tables: bool = param(True, help="also average large label tables")
     swa_start: float = param(0.5, ge=0, help="updates before averaging; below 1, a fraction")
     swa_every: int = param(100, ge=1, help="updates between swa samples; fewer in short runs")
     evaluations_per_epoch: float = param(1.0, ge=0, help="held-out evaluations; 0 = one at the end")
-    patience: int | None = param(None, ge=1, help="stop after n evaluations without a better score")
     keep: Literal["best", "last"] = param("best", help="final weights: best evaluation, or last")
     checkpoint_minutes: float | None = param(
         15.0, ge=0, help="minutes between checkpoints; none = save only a finished run"

@@ -314,7 +314,7 @@ def _average(
     if params.average == "none":
         return None
     tensors: dict[str, Tensor] = {n: p for n, p in model.named_parameters() if p.requires_grad}
-    for name, table in tables.items() if params.average_tables else ():
+    for name, table in tables.items():
         tensors |= {f"{name}.{part}": values for part, values in table.named_buffers()}
     if params.swa_start > total:
         raise ConfigError(

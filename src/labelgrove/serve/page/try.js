@@ -320,38 +320,11 @@ export function startTry(app) {
     new Option("no other model", ""),
     ...others.map(({ name }) => new Option(name, name)),
   );
-  const example = (words) =>
-    h(
-      "li",
-      {},
-      h(
-        "button",
-        {
-          type: "button",
-          class: "link",
-          dir: "auto",
-          onclick: () => {
-            text.value = words.trim();
-            form.elements.holds.value = "one";
-            typed();
-            find();
-          },
-        },
-        shortened(words.trim()),
-      ),
-    );
-  const { examples } = app.model();
   const empty = h(
     "div",
     { class: "empty" },
     h("p", {}, "The best labels appear here, each with the words that support it."),
     h("p", { class: "muted small" }, MEANING[app.model().score_kind]),
-    ...(examples.length
-      ? [
-          h("p", { id: "examples" }, "Texts to try:"),
-          h("ul", { class: "examples", "aria-labelledby": "examples" }, ...examples.map(example)),
-        ]
-      : []),
   );
   body.replaceChildren(empty);
   showKept();
