@@ -43,7 +43,7 @@ THESAURUS = {
     "animals": [],
     "pets": ["animals"],
     "cats": ["pets", "predators"],
-    "dogs": "pets",
+    "dogs": ["pets"],
     "tea": ["drinks"],
 }
 
@@ -168,7 +168,7 @@ def test_a_concept_with_very_many_lines(tmp_path):
 
 def test_groups_reach_through_every_broader_concept_and_past_cycles():
     index = LabelIndex(["cats", "dogs", "pets", "tea"])
-    broader = {"cats": ["pets", "animals"], "dogs": "pets", "pets": ["cats"], "tea": []}
+    broader = {"cats": ["pets", "animals"], "dogs": ["pets"], "pets": ["cats"], "tea": []}
     groups = groups_from_thesaurus(broader, index)
     assert {name: columns.tolist() for name, columns in groups.items()} == {
         "animals": [0, 1, 2],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -26,13 +26,6 @@ def calibrate(
         str, Option(help="One curve for all (none), or one per rank or frequency of labels.")
     ] = "none",
     k: Annotated[int, Option("--k", "-k", min=1, help="Labels per document to learn from.")] = 20,
-    settings: Annotated[
-        list[str] | None,
-        Option(
-            "--set",
-            help="kind=isotonic or beta (default: the better fit). Repeatable.",
-        ),
-    ] = None,
     out: Annotated[Path | None, Option(help="New model folder to write. Default: MODEL.")] = None,
     inputs: options.Inputs,
 ) -> None:
@@ -54,8 +47,7 @@ def calibrate(
         precision = common.number(target, "--target", ", micro-F1, macro-F1 or document-F1")
     loaded = inputs.load(model)
     documents = inputs.corpus(loaded, corpus, "dev", index=loaded.index_)
-    given = common.named_settings(settings, ("kind",))
-    given |= {"by": by, "target": target if precision is None else precision}
+    given: dict[str, Any] = {"by": by, "target": target if precision is None else precision}
     calibration = learn(loaded, documents, k=k, threads=inputs.threads or 0, **given)
     loaded.save(out or model, overwrite=out is None)
     figures = calibration.report or {}

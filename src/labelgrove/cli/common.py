@@ -252,17 +252,6 @@ def load_model(
     return model
 
 
-def named_settings(settings: list[str] | None, names: Sequence[str]) -> dict[str, Any]:
-    """The values of --set KEY=VALUE, for a command that knows these keys."""
-    from labelgrove.core.params import merge_settings, unknown_key
-
-    values = merge_settings({}, settings or [])
-    for name in values:
-        if name not in names:
-            raise ConfigError(f"--set {unknown_key(name, list(names))}")
-    return values
-
-
 def number(text: str, flag: str, otherwise: str = "") -> float:
     """The number that a flag was given; ``otherwise`` says what else it takes."""
     try:

@@ -22,13 +22,11 @@ def doctor(as_json: options.Json = False) -> None:
     from labelgrove.core.memory import available_memory, format_size
     from labelgrove.core.versions import VERSION
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     sections: dict[str, Mapping[str, object]] = {
         "machine": {
             "system": platform.platform(),
             "python": platform.python_version(),
             "cores": os.cpu_count(),
-            "usable cores": cores,
             "free memory": format_size(available_memory() or 0),
         },
         "packages": {"labelgrove": VERSION} | {name: _version(name) for name in CORE},
@@ -94,9 +92,7 @@ def _torch() -> dict[str, object]:
         gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         return {
             "version": torch.__version__,
-            "threads": torch.get_num_threads(),
             "GPU": ", ".join(gpus) if gpus else "none",
-            "bf16": bool(gpus) and torch.cuda.is_bf16_supported(),
         }
     except Exception as error:  # a broken installation raises anything, and doctor must say so
         reason = f"{type(error).__name__}: {error}"

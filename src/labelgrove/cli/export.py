@@ -47,7 +47,7 @@ def export(
     if (out is None) == (hub is None):
         raise ConfigError("give --out FOLDER or --hub NAME")
     if hub is not None:
-        facts, message = _upload(model, hub, common.named_settings(settings, CARD))
+        facts, message = _upload(model, hub, settings or [])
     elif settings:
         raise ConfigError("--set: is for the card of --hub; leave it out")
     elif out is not None:
@@ -79,10 +79,14 @@ def _write(model: Path, out: Path, precision: Any, *, force: bool) -> tuple[dict
     return facts, f"{out}: {precision}, {sizes}, in {facts['seconds']} s"
 
 
-def _upload(model: Path, name: str, card: dict[str, Any]) -> tuple[dict[str, object], str]:
+def _upload(model: Path, name: str, settings: list[str]) -> tuple[dict[str, object], str]:
     """Uploads a model folder to the Hugging Face Hub."""
+    from labelgrove.core.params import merge_settings, unknown_key
     from labelgrove.exchange.hub import push
 
+    card = merge_settings({}, settings)
+    if unknown := [key for key in card if key not in CARD]:
+        raise ConfigError(f"--set {unknown_key(unknown[0], list(CARD))}")
     repository, _, branch = name.removeprefix("hub:").partition("@")
     private = not card.pop("public", False)
     commit = push(model, repository, private=private, revision=branch or None, **card)

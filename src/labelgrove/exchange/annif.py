@@ -196,7 +196,7 @@ def project_vocabulary(
 
 
 def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
-    """The concepts in use, named in a language, or else in another one or by their URI."""
+    """The concepts in use, named in a language, or else in another one."""
     file = existing(path)
     suffix = file.suffix.lower()
     if suffix in RDF:
@@ -204,15 +204,10 @@ def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
             "RDF is not read; annif load-vocab makes a table of it, data/vocabs/ID/subjects.csv",
             file=file,
         )
-    if suffix != ".csv":
-        return read_label_table(file)
-    rows = _read_csv(file, language)
-    if not rows:
-        raise DataError("has no concepts in use", file=file)
-    return list(rows.values())
+    return _read_csv(file, language) if suffix == ".csv" else read_label_table(file)
 
 
-def _read_csv(file: Path, language: str) -> dict[str, LabelRow]:
+def _read_csv(file: Path, language: str) -> list[LabelRow]:
     """Annif's own table, ``data/vocabs/ID/subjects.csv``, or one like it."""
     reader = csv.DictReader(line + "\n" for _, line in read_all(file))
     rows: dict[str, LabelRow] = {}
@@ -225,32 +220,25 @@ def _read_csv(file: Path, language: str) -> dict[str, LabelRow]:
                 f"language), and has {', '.join(columns) or 'none'}",
                 file=file,
             )
-        _check_language(language, languages, file)
+        if language not in languages:
+            raise DataError(
+                f"has no names in the language {language!r}, only in {', '.join(languages)}; write "
+                f"vocab=ID({languages[0]}) in the project's section",
+                file=file,
+            )
         for cells in reader:
             names = {code: cells[LABEL + code] for code in languages if cells[LABEL + code]}
             uri = without_brackets((cells["uri"] or "").strip())
             if uri and names:  # without names, Annif means a concept that was removed
-                rows.setdefault(uri, LabelRow(uri, _line(names, language)))
+                name = names.get(language) or names[min(names)]
+                rows.setdefault(uri, LabelRow(uri, " ".join(name.split())))
     except csv.Error as error:
         raise DataError(
             f"is not valid CSV: {error}", file=file, line=reader.line_num + 1
         ) from error
-    return rows
-
-
-def _line(names: dict[str, str], language: str) -> str:
-    """The name in a language, or without a language, or in any; a label table has lines."""
-    name = names.get(language) or names.get("") or names[min(names)]
-    return " ".join(name.split())
-
-
-def _check_language(language: str, languages: list[str], file: Path) -> None:
-    if languages and language not in languages:
-        raise DataError(
-            f"has no names in the language {language!r}, only in {', '.join(languages)}; write "
-            f"vocab=ID({languages[0]}) in the project's section",
-            file=file,
-        )
+    if not rows:
+        raise DataError("has no concepts in use", file=file)
+    return list(rows.values())
 
 
 def _inside(file: Path, folder: Path) -> Path:

@@ -23,7 +23,7 @@ MAX_MEMBERS = 10_000_000  # of all groups of a thesaurus together
 
 
 def tree_from_thesaurus(
-    broader: Mapping[str, Sequence[str] | str], index: LabelIndex
+    broader: Mapping[str, Sequence[str]], index: LabelIndex
 ) -> tuple[LabelTree, str]:
     """A tree over the labels of ``index`` from the broader concepts of each concept.
 
@@ -41,10 +41,9 @@ def tree_from_thesaurus(
     labels = len(index)
     if labels == 0:
         raise DataError("cannot make a tree over no labels")
-    lists = {name: [given] if isinstance(given, str) else given for name, given in broader.items()}
-    parent = {concept: above[0] for concept, above in lists.items() if above}
-    several = sum(len(set(above)) > 1 for above in lists.values())
-    known = dict.fromkeys([*index.ids, *lists])
+    parent = {concept: above[0] for concept, above in broader.items() if above}
+    several = sum(len(set(above)) > 1 for above in broader.values())
+    known = dict.fromkeys([*index.ids, *broader])
     number = {concept: n for n, concept in enumerate(known | dict.fromkeys(parent.values()))}
     cycles = _cut_cycles(parent, known)
     ancestors = [_ancestors(parent, label) for label in index.ids]
@@ -96,7 +95,7 @@ def read_broader(path: str | Path) -> dict[str, list[str]]:
 
 
 def groups_from_thesaurus(
-    broader: Mapping[str, Sequence[str] | str], index: LabelIndex
+    broader: Mapping[str, Sequence[str]], index: LabelIndex
 ) -> dict[str, npt.NDArray[np.int32]]:
     """For every concept with narrower ones, the labels at and below it, by all paths: for masks."""
     groups: dict[str, list[int]] = {}
@@ -104,8 +103,7 @@ def groups_from_thesaurus(
     for column, label in enumerate(index.ids):
         seen, waiting = {label}, [label]
         while waiting:
-            given = broader.get(waiting.pop(), ())
-            for concept in [given] if isinstance(given, str) else given:
+            for concept in broader.get(waiting.pop(), ()):
                 if concept not in seen:
                     seen.add(concept)
                     waiting.append(concept)

@@ -21,12 +21,8 @@ from labelgrove.data.formats.jsonl import document_record, dump_document
 from labelgrove.data.formats.tables import join_labels
 from labelgrove.errors import ConfigError, DataError, needing
 
-EXTENSIONS = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".parquet": "parquet",
-}
+TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl"} | TABLES
 FIRST_ROWS = 10_000
 
 
@@ -49,8 +45,8 @@ def write_corpus(
     '{"text": "a hat", "labels": ["hats"]}\\n'
     """
     target = Path(path)
-    format = format or EXTENSIONS.get(Path(bare_name(target)).suffix.lower())
-    if format not in EXTENSIONS.values():
+    format = format or FORMATS.get(Path(bare_name(target)).suffix.lower())
+    if format not in FORMATS.values():
         raise ConfigError(
             f"{target}: unknown format; use a name that ends in .jsonl, .csv or .parquet, or set "
             "format"
@@ -115,7 +111,6 @@ def corpus_documents(corpus: Corpus) -> Iterator[Document]:
 Kind = Literal["string", "int64", "float32", "strings", "floats"]
 Rows = Iterable[Sequence[object]]
 Writer = Callable[[Rows], None]
-TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
 def table_format(path: str | os.PathLike[str]) -> str | None:

@@ -132,7 +132,8 @@ class BenchFolder:
             record |= costs | self._measured(model)
         except LabelgroveError as error:
             record["error"] = str(error)
-        return write_record(self._file(row), record)
+        replace_file(self._file(row), jsonio.dump(record))
+        return record
 
     def _settings(self, row: BenchRow) -> Settings:
         """The settings of a row; an ensemble of rows has these as members."""
@@ -267,9 +268,3 @@ def read_record(file: Path, key: str) -> Record | None:
     """The record in a file, if it has this key."""
     record = jsonio.parse(file.read_bytes(), file=file) if file.exists() else None
     return record if isinstance(record, dict) and record.get("key") == key else None
-
-
-def write_record(file: Path, record: Record) -> Record:
-    """Writes a record to its file and returns it."""
-    replace_file(file, jsonio.dump(record))
-    return record

@@ -53,13 +53,6 @@ TEXT_LENGTH = 300
 MOST_LABELS = 12
 
 
-def write_page(report: Report, out: Path) -> None:
-    """Writes the page of a report into a file."""
-    html = to_html(report)
-    with replacing(out) as stream:
-        stream.write(html.encode("utf-8"))
-
-
 def to_html(report: Report) -> str:
     """The page of a report."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -251,7 +244,9 @@ def write_report(
         contest=contest,
     )
     if out is not None:
-        write_page(report, Path(out))
+        html = to_html(report)
+        with replacing(out) as stream:
+            stream.write(html.encode("utf-8"))
     return report
 
 

@@ -44,8 +44,8 @@ def built_in_space(model: Model) -> Space:
 def parse_space(table: Mapping[str, object]) -> Space:
     """A search space from a mapping, such as the ``[space]`` table of a TOML file.
 
-    A value is a list of choices, ``{values = [...]}``, or ``{low, high}`` with ``log = true`` or a
-    ``step``. Names are dotted and quoted (``"ranker.C"``), or tables within the table.
+    A value is a list of choices, or ``{low, high}`` with ``log = true`` or a ``step``. Names are
+    dotted and quoted (``"ranker.C"``), or tables within the table.
 
     >>> space = parse_space({"ranker.C": [0.5, 2.0], "tree": {"branching": [8, 16]}})
     >>> {key: span.choices for key, span in space.items()}
@@ -53,7 +53,7 @@ def parse_space(table: Mapping[str, object]) -> Space:
     """
     space: Space = {}
     for key, value in table.items():
-        if isinstance(value, Mapping) and not {"low", "high", "values"} & value.keys():
+        if isinstance(value, Mapping) and not {"low", "high"} & value.keys():
             for name, inner in value.items():
                 space[f"{key}.{name}"] = _parsed(f"{key}.{name}", inner)
         else:
@@ -65,10 +65,6 @@ def parse_space(table: Mapping[str, object]) -> Space:
 
 def _parsed(key: str, value: object) -> BaseDistribution:
     kinds = load_optuna().distributions
-    if isinstance(value, Mapping) and "values" in value:
-        if len(value) > 1:
-            raise ConfigError(f"space: {key}: values cannot go with low, high, log or step")
-        value = value["values"]
     if isinstance(value, str) or not isinstance(value, Sequence | Mapping):
         raise ConfigError(
             f"space: {key}: must be a list of values or {{low = ..., high = ...}}, got {value!r}"
