@@ -14,26 +14,11 @@ from labelgrove.errors import DataError, LabelgroveWarning
 ROWS = {"text": ["red shoes", "blue hat"], "labels": [["shoes"], ["hats"]]}
 
 
-class ThroughArrow:
-    """A frame that gives its data through Arrow's protocol alone, as DuckDB does."""
-
-    def __init__(self, data):
-        self.table = pyarrow.table(data)
-        self.columns = self.table.column_names
-
-    def __getitem__(self, name):
-        return ThroughArrow(self.table.select([name]))
-
-    def __arrow_c_stream__(self, requested_schema=None):
-        return self.table.__arrow_c_stream__(requested_schema)
-
-
-@pytest.fixture(params=["pandas", "polars", "arrow", "protocol"])
+@pytest.fixture(params=["pandas", "polars", "arrow"])
 def frame(request):
     if request.param == "polars":
         return pytest.importorskip("polars").DataFrame
-    kinds = {"pandas": pandas.DataFrame, "arrow": pyarrow.table, "protocol": ThroughArrow}
-    return kinds[request.param]
+    return {"pandas": pandas.DataFrame, "arrow": pyarrow.table}[request.param]
 
 
 def test_one_column_is_the_documents(frame):

@@ -12,9 +12,9 @@ import numpy as np
 
 from labelgrove.core.arrays import Float32
 from labelgrove.core.strings import StringTable
-from labelgrove.errors import DataError, needing
+from labelgrove.errors import DataError
 
-Frame: TypeAlias = Any  # a table of pandas, polars, Arrow or another library
+Frame: TypeAlias = Any  # a table of pandas, polars or Arrow
 Column: TypeAlias = Any  # one of its columns, or any other value
 
 
@@ -96,7 +96,7 @@ def indicator(frame: Frame) -> tuple[Float32, list[str]] | None:
 
 def _names(value: object) -> list[object] | None:
     """The names of a frame's columns: pandas and polars say ``columns``, Arrow ``column_names``."""
-    if len(getattr(value, "shape", ())) != 2 and not hasattr(value, "__arrow_c_stream__"):
+    if len(getattr(value, "shape", ())) != 2:
         return None
     names = getattr(value, "column_names", None)  # Arrow's ``columns`` are the data
     if names is None:
@@ -107,10 +107,9 @@ def _names(value: object) -> list[object] | None:
 def _column(frame: Frame, name: object) -> list[object]:
     column = frame[name]
     values = as_list(column)
-    if values is column:  # DuckDB and others give their data through Arrow alone
-        with needing("data", f"reading a {type(frame).__name__}"):
-            import pyarrow
-        values = pyarrow.table(frame)[name].to_pylist()
+    if values is column:
+        kind = type(frame).__name__
+        raise DataError(f"a {kind} is not read; give a frame of pandas, polars or Arrow")
     return list(values)
 
 

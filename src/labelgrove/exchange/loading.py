@@ -27,9 +27,8 @@ def load(path: str | Path, **options: Any) -> Model:
     manifest = model_manifest(path)
     cls: type[Model]
     if "runtime" in manifest["metadata"]:
-        from labelgrove.exchange.export.model import (
-            ExportedModel,  # other models do without its rooms
-        )
+        # Other models do without its rooms.
+        from labelgrove.exchange.export.model import ExportedModel
 
         cls = ExportedModel
     else:

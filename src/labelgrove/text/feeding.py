@@ -76,7 +76,7 @@ _TEXTS_PER_BATCH = 4096
 _CAPITAL_SIGMA = "Σ"  # how it is lower-cased depends on its neighbours
 _TOKEN_SEPARATOR = b"\xff"  # never in UTF-8; the kernels' text_analyze.hpp has the same
 _known: dict[str, TextAnalyzer] = {}
-_given: ContextVar[TextAnalyzer | None] = ContextVar("_given", default=None)
+given_analyzer: ContextVar[TextAnalyzer | None] = ContextVar("given_analyzer", default=None)
 
 
 def text_analyzer(function: _Function) -> _Function:
@@ -114,15 +114,11 @@ def using_analyzer(function: TextAnalyzer | None) -> Iterator[None]:
     if function is None:
         yield
         return
-    token = _given.set(function)
+    token = given_analyzer.set(function)
     try:
         yield
     finally:
-        _given.reset(token)
-
-
-def given_analyzer() -> TextAnalyzer | None:
-    return _given.get()
+        given_analyzer.reset(token)
 
 
 def find_analyzer(name: str) -> TextAnalyzer | None:
@@ -132,7 +128,7 @@ def find_analyzer(name: str) -> TextAnalyzer | None:
     if name == STEM:
         _snowball()
         return words_and_stems
-    if (given := given_analyzer()) is not None:
+    if (given := given_analyzer.get()) is not None:
         return given
     # The name may come from a model folder: only what the user listed may be imported.
     if name not in _known and name in os.environ.get(ANALYZERS, "").split():

@@ -205,7 +205,7 @@ class Tfidf:
         params.analyzer = "word" if params.analyzer == "auto" else params.analyzer
         analyzer = analyzer or find_analyzer(params.analyzer)
         if part.config.get("own_analyzer"):
-            analyzer = analyzer or feeding.given_analyzer()
+            analyzer = analyzer or feeding.given_analyzer.get()
             if analyzer is None:
                 raise ConfigError(
                     "this model was fitted with a text analyser of its own, which is not saved: "
