@@ -38,21 +38,12 @@ SHARED = "DEFAULT"  # the section whose keys all others have
 LABEL = "label_"  # and a language: the columns of names in a CSV vocabulary
 
 
-class Call(NamedTuple):
-    """A value such as ``snowball(english,token_min_length=2)``."""
+class VocabSpec(NamedTuple):
+    """A value of ``vocab=``, such as ``yso(en,exclude=http://example.org/1)``."""
 
     name: str
     values: list[str]
     options: dict[str, str]
-
-    @classmethod
-    def of(cls, text: str, key: str) -> Call:
-        match = re.fullmatch(r"([\w-]+)(?:\((.*)\))?", text.strip())
-        if match is None:
-            raise ConfigError(f"{key}={text}: must look like name or name(value,option=value)")
-        words = [word.strip() for word in (match[2] or "").split(",") if word.strip()]
-        options = dict(word.split("=", 1) for word in words if "=" in word)
-        return cls(match[1], [word for word in words if "=" not in word], options)
 
 
 @dataclass(frozen=True)
@@ -64,11 +55,16 @@ class AnnifProject:
     file: Path
 
     @property
-    def vocab(self) -> Call:
+    def vocab(self) -> VocabSpec:
         spec = self.section.get("vocab")
         if not spec:
             raise ConfigError(f"{self.file}: the project {self.id} has no vocab=")
-        return Call.of(str(spec), "vocab")
+        match = re.fullmatch(r"([\w-]+)(?:\((.*)\))?", str(spec).strip())
+        if match is None:
+            raise ConfigError(f"vocab={spec}: must look like name or name(value,option=value)")
+        words = [word.strip() for word in (match[2] or "").split(",") if word.strip()]
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        return VocabSpec(match[1], [word for word in words if "=" not in word], options)
 
     @property
     def language(self) -> str:
