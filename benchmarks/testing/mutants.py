@@ -1,7 +1,11 @@
 """Do the tests notice faults? Puts random one-line faults into modules and runs their tests.
 
     python -m benchmarks.testing.mutants --modules 'evaluation/*' data/formats/xc.py --count 50
-        [--jobs 2]
+        [--jobs 2] [--own]
+
+The tests of a module a/b.py are tests/a/test_b.py, tests/test_a_b.py and tests/test_b.py, as far as
+they exist, and its own doctests; without any of these files, all tests of the room a. What they do
+not notice is tried with the tests of ``make quick``, without ``--own``.
 
 A fault is a flipped comparison, ``+`` for ``-``, a constant off by one or with the other sign,
 ``min`` for ``max``, ``and`` for ``or``, a negated condition, an index off by one, or a removed
@@ -28,7 +32,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -39,22 +42,7 @@ PACKAGE = Path("src/labelgrove")
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.txt")
 NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis", "results")
 
-# The tests of a/b.py are tests/a/test_b.py, tests/test_a_b.py and tests/test_b.py, as far as they
-# exist, and its own doctests; without any of these files, all tests of the room a. More tests can
-# be added here, by patterns of paths below the package.
-OTHER_TESTS = {
-    "cli/bench.py": ("cli/test_user_errors.py", "experiments/bench"),
-    "cli/data*.py": ("cli/test_data.py", "cli/test_user_errors.py", "cli/test_small_verbs.py"),
-    "cli/train*.py": ("cli/test_train_plan.py", "cli/test_train_predict_evaluate.py"),
-    "cli/predict.py": ("cli/test_train_predict_evaluate.py", "cli/test_user_errors.py"),
-    "cli/tune.py": ("cli/test_user_errors.py", "cli/test_train_plan.py"),
-    "data/inputs.py": ("data/test_frames.py",),
-    "data/formats/*": ("data/formats",),
-    "methods/matcher/*": ("methods/matcher",),
-    "evaluation/metrics/*": ("evaluation/metrics",),
-    "ranking/ranker.py": ("ranking/test_beam.py", "ranking/test_negatives.py"),
-    "text/tfidf.py": ("text/test_field_terms.py",),
-}
+QUICK = ("tests", "-m", "not slow")  # what `make quick` runs
 
 COMPARISONS = "Lt:LtE,GtE LtE:Lt,Gt Gt:GtE,LtE GtE:Gt,Lt Eq:NotEq NotEq:Eq Is:IsNot IsNot:Is"
 OPERATORS = "Add:Sub Sub:Add Mult:Div Div:Mult FloorDiv:Mult Mod:FloorDiv Pow:Mult LShift:RShift"
@@ -197,9 +185,6 @@ def tests_of(module: Path) -> list[str]:
     room, name, tests = module.parent.as_posix(), module.stem, ROOT / "tests"
     names = [f"{room}/test_{name}.py", f"test_{room.replace('/', '_')}_{name}.py"]
     names.append(f"test_{name}.py")
-    for pattern, others in OTHER_TESTS.items():
-        if fnmatch.fnmatch(module.as_posix(), pattern):
-            names.extend(others)
     paths = [tests / name for name in dict.fromkeys(names) if (tests / name).exists()]
     if not paths and room != ".":
         paths = [path for path in (tests / room, *tests.glob(f"test_{room}_*.py")) if path.exists()]
@@ -208,7 +193,7 @@ def tests_of(module: Path) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in paths]
 
 
-def start(fault: Fault, copy: Path, tests: list[str]) -> int:
+def start(fault: Fault, copy: Path, tests: tuple[str, ...]) -> int:
     """Forks a process that runs the tests in the copy; its exit status says how they went."""
     fault.put_into(copy)
     shutil.rmtree(copy / ".hypothesis", ignore_errors=True)
@@ -221,6 +206,8 @@ def start(fault: Fault, copy: Path, tests: list[str]) -> int:
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)
     resource.setrlimit(resource.RLIMIT_AS, (1 << 35, 1 << 35))
+    if tests is QUICK:
+        os.environ["HYPOTHESIS_PROFILE"] = "quick"
     os.environ["PYTHONPATH"] = f"{copy / 'site'}{os.pathsep}{copy / 'src'}"
     sys.path.insert(0, str(copy / "src"))
     import pytest
@@ -231,7 +218,10 @@ def start(fault: Fault, copy: Path, tests: list[str]) -> int:
 
 
 def outcomes(
-    faults: list[Fault], copies: list[Path], tests: dict[Path, list[str]], limits: dict[Path, float]
+    faults: list[Fault],
+    copies: list[Path],
+    tests: dict[Path, tuple[str, ...]],
+    limits: dict[tuple[str, ...], float],
 ) -> Iterator[tuple[Fault, str, float]]:
     """Each fault with how its tests ended, passed, failed or late, and their seconds."""
     waiting, free, active = faults[::-1], list(copies), dict[int, tuple[Fault, Path, float]]()
@@ -242,7 +232,7 @@ def outcomes(
         for pid, (fault, copy, started) in list(active.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
             seconds = time.monotonic() - started
-            if not done and seconds < limits[fault.module]:
+            if not done and seconds < limits[tests[fault.module]]:
                 continue
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)  # with all that the tests may have started
@@ -275,7 +265,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100, help="faults to draw")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--tests", nargs="+", help="run these instead of each module's own tests")
+    parser.add_argument("--own", action="store_true", help="only each module's own tests")
     args: Any = parser.parse_args()
     paths = sorted(path.relative_to(ROOT / PACKAGE) for path in (ROOT / PACKAGE).rglob("*.py"))
     modules = [p for p in paths if any(fnmatch.fnmatch(p.as_posix(), m) for m in args.modules)]
@@ -288,26 +278,37 @@ def main() -> None:
     for name in ("pytest", "numpy", "scipy.sparse", "hypothesis", "sklearn.model_selection"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)  # once, here, instead of in every fork
-    tests = {fault.module: args.tests or tests_of(fault.module) for fault in faults}
-    if testless := [str(module) for module, paths in tests.items() if not paths]:
-        raise SystemExit(f"no tests: {', '.join(testless)}; add them to OTHER_TESTS")
-    limits = dict.fromkeys(tests, 600.0)
-    counts: dict[Path, Counter[str]] = {module: Counter() for module in tests}
+    own = {fault.module: tuple(tests_of(fault.module)) for fault in faults}
     with tempfile.TemporaryDirectory(prefix="mutants") as folder:
         copies = make_copies(Path(folder), args.jobs)
-        for fault, outcome, seconds in outcomes(list(map(Fault, tests)), copies, tests, limits):
-            if outcome != "passed":
-                logs = "\n".join((copy / "log.txt").read_text()[-2000:] for copy in copies)
-                raise SystemExit(f"tests of {fault.module} {outcome} without any fault\n{logs}")
-            limits[fault.module] = 20 + 5 * seconds
-        for fault, outcome, _ in outcomes(faults, copies, tests, limits):
-            counts[fault.module][outcome] += 1
-            if outcome == "passed":
-                print(f"survived: {fault.module}:{fault.line}\n{fault.diff()}", flush=True)
-    for module, count in counts.items():
-        print(f"{count.total() - count['passed']:4} of {count.total():4} found  {module}")
-    found = len(faults) - sum(count["passed"] for count in counts.values())
-    print(f"{found} of {len(faults)} found, {found / max(1, len(faults)):.1%}")
+        left = unnoticed(faults, copies, {module: tests for module, tests in own.items() if tests})
+        say("found by the modules' own tests", faults, left)
+        if left and not args.own:
+            left = unnoticed(left, copies, {fault.module: QUICK for fault in left})
+            say("found by these or make quick", faults, left)
+    for fault in left:
+        print(f"unnoticed: {fault.module}:{fault.line}\n{fault.diff()}")
+
+
+def unnoticed(
+    faults: list[Fault], copies: list[Path], tests: dict[Path, tuple[str, ...]]
+) -> list[Fault]:
+    """The faults that these tests, by module, do not notice; also those of modules without any."""
+    limits = dict.fromkeys(tests.values(), 900.0)
+    first = {tests[module]: Fault(module) for module in tests}
+    for fault, outcome, seconds in outcomes(list(first.values()), copies, tests, limits):
+        if outcome != "passed":
+            logs = "\n".join((copy / "log.txt").read_text()[-2000:] for copy in copies)
+            raise SystemExit(f"tests of {fault.module} {outcome} without any fault\n{logs}")
+        limits[tests[fault.module]] = 20 + 5 * seconds
+    tried = [fault for fault in faults if fault.module in tests]
+    passed = {f for f, outcome, _ in outcomes(tried, copies, tests, limits) if outcome == "passed"}
+    return [fault for fault in faults if fault in passed or fault.module not in tests]
+
+
+def say(how: str, faults: list[Fault], left: list[Fault]) -> None:
+    found = len(faults) - len(left)
+    print(f"{found} of {len(faults)} {how}, {found / max(1, len(faults)):.1%}", flush=True)
 
 
 if __name__ == "__main__":
