@@ -123,7 +123,7 @@ def test_models_of_every_method(networks, rounds, tally):
 
 def test_what_is_not_damaged_is_read(samples, zygote):
     forging.sign(samples / "model")
-    for name in ("model", "rows.jsonl", "table.csv", "answers.jsonl", "labels.json", "labels.tsv"):
+    for name in ("model", "rows.jsonl", "table.csv", "answers.jsonl", "labels.tsv"):
         _, task, rest = SAMPLES[name]
         outcome = zygote(task, str(samples / name), *rest, folder=str(samples))
         assert outcome.status == 0 and not outcome.facts.get("refused"), (name, outcome)

@@ -7,12 +7,9 @@ import pytest
 from labelgrove.core.callbacks import Event
 from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError
+from support.ray_work import halves
 
 pytestmark = pytest.mark.slow
-
-
-def halves(text):
-    return text[: len(text) // 2], text[len(text) // 2 :]
 
 
 def test_calls_get_the_values_of_refs():

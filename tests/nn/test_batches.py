@@ -21,9 +21,9 @@ from support.tiny_encoders import LAYERS, make_encoder  # noqa: E402
 PAD = 99
 
 
-def make_tokens(lengths):
-    """Document i's tokens are 1000 i, 1000 i + 1, ..."""
-    ids = [np.arange(n, dtype=np.int32) + 1000 * i for i, n in enumerate(lengths)]
+def make_tokens(lengths, words=10**6):
+    """Document i's tokens are 1000 i, 1000 i + 1, ..., as far as there are words."""
+    ids = [(1000 * i + np.arange(n, dtype=np.int32)) % words for i, n in enumerate(lengths)]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Tokens(np.concatenate([*ids, np.zeros(0, np.int32)]), offsets)
 
@@ -188,13 +188,6 @@ def test_leaving_early_ends_the_thread_and_errors_arrive():
 PACKED_PAD = 1
 
 
-def numbered_tokens(lengths, words=10**6):
-    """Numbers that tell which document and place they come from, as far as ``words`` allows."""
-    ids = [(1000 * i + np.arange(n)) % words for i, n in enumerate(lengths)]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Tokens(np.concatenate([*ids, np.zeros(0)]).astype(np.int32), offsets)
-
-
 @settings(max_examples=80)
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=80),
@@ -203,7 +196,7 @@ def numbered_tokens(lengths, words=10**6):
     epoch=st.integers(0, 3),
 )
 def test_every_document_once_in_batches_of_one_shape(lengths, size, max_tokens, epoch):
-    tokens = numbered_tokens(lengths)
+    tokens = make_tokens(lengths)
     batches = PackedBatches(tokens, size, pad_id=PACKED_PAD, max_tokens=max_tokens)
     every = list(batches.epoch(epoch))
     assert len(every) == len(batches)
@@ -234,7 +227,7 @@ def check_layout(batch, tokens):
 
 
 def test_epochs_differ_repeat_and_continue():
-    tokens = numbered_tokens(np.random.default_rng(0).integers(1, 30, 200).tolist())
+    tokens = make_tokens(np.random.default_rng(0).integers(1, 30, 200).tolist())
 
     def rows(seed, epoch, start=0):
         batches = PackedBatches(tokens, 16, pad_id=PACKED_PAD, seed=seed)
@@ -246,10 +239,10 @@ def test_epochs_differ_repeat_and_continue():
 
 
 def test_little_is_padding():
-    tokens = numbered_tokens(np.random.default_rng(0).integers(1, 385, 5000).tolist())
+    tokens = make_tokens(np.random.default_rng(0).integers(1, 385, 5000).tolist())
     batches = PackedBatches(tokens, 64, pad_id=PACKED_PAD)
     assert len(tokens.ids) > 0.96 * len(batches) * batches.capacity
-    pytest.raises(DataError, PackedBatches, numbered_tokens([]), 2, pad_id=1).match("no documents")
+    pytest.raises(DataError, PackedBatches, make_tokens([]), 2, pad_id=1).match("no documents")
 
 
 def load(folder, family, **settings):
@@ -263,7 +256,7 @@ def test_states_and_gradients_are_those_of_the_padded_pass(tmp_path, family, poo
     encoder = load(tmp_path / "tiny", family, pooling=pooling).eval()
     words = encoder.model.config.vocab_size
     # Without the number of padding: RoBERTa counts positions by it.
-    tokens = numbered_tokens([9, 1, 5, 16, 3], words)
+    tokens = make_tokens([9, 1, 5, 16, 3], words)
     tokens = Tokens(np.where(tokens.ids == encoder.pad_id, 5, tokens.ids), tokens.offsets)
     layers = tuple(range(LAYERS + 1))
     passes = {}
@@ -288,7 +281,7 @@ def test_states_and_gradients_are_those_of_the_padded_pass(tmp_path, family, poo
 
 def test_dropout_acts_in_training(tmp_path):
     encoder = load(tmp_path / "tiny", "bert", pooling="first", dropout=0.5).train()
-    (batch,) = PackedBatches(numbered_tokens([7, 9], 5), 2, pad_id=encoder.pad_id).epoch(0)
+    (batch,) = PackedBatches(make_tokens([7, 9], 5), 2, pad_id=encoder.pad_id).epoch(0)
     torch.manual_seed(0)
     first, second = encoder.packed(batch)[0], encoder.packed(batch)[0]
     assert not torch.allclose(first, second)
@@ -310,7 +303,7 @@ def test_on_a_gpu_in_half_precision(tmp_path, form, pooling):
         encoder=str(tmp_path / "tiny"), max_tokens=16, pooling=pooling, dropout=0.0
     )
     encoder = load_encoder(params).cuda().train()  # evaluation is never compiled
-    tokens = numbered_tokens([9, 1, 5, 16, 3], encoder.model.config.vocab_size)
+    tokens = make_tokens([9, 1, 5, 16, 3], encoder.model.config.vocab_size)
     (padded,) = Batches(tokens, 5, pad_id=encoder.pad_id).epoch(0)
     padded = padded.to("cuda")
     exact = encoder(padded.ids, padded.mask, (1, LAYERS))
@@ -337,7 +330,7 @@ def test_a_recorded_pass_has_the_bits_of_a_plain_one(tmp_path):
     encoder = load_encoder(EncoderParams(encoder=str(tmp_path / "tiny"), max_tokens=16)).cuda()
     encoder.train()
     words = encoder.model.config.vocab_size
-    shapes = [numbered_tokens(lengths, words) for lengths in ([9, 1, 5, 16, 3], [2, 3, 4])]
+    shapes = [make_tokens(lengths, words) for lengths in ([9, 1, 5, 16, 3], [2, 3, 4])]
     batches = [next(PackedBatches(t, 5, pad_id=encoder.pad_id).epoch(0)) for t in shapes]
 
     def learnt(seed):

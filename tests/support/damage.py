@@ -19,6 +19,7 @@ import numpy as np
 
 from labelgrove.disk.bundle import MANIFEST
 from labelgrove.disk.tensors import read_tensors
+from labelgrove.errors import LabelgroveError
 from support.forging import forge_arrays, sign
 
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")  # by native/check.sh attack
@@ -131,8 +132,12 @@ def read_damaged(first: int, last: int, hang: int, task: str, sample: str, *rest
         signal.alarm(hang)
         copy = path.parent / "copies" / path.name
         damage(path, copy, random.Random(seed))
-        with redirect_stdout(io.StringIO()):
-            refused += bool(getattr(tasks, task)(str(copy), *rest).get("refused"))
+        try:
+            with redirect_stdout(io.StringIO()):
+                facts = getattr(tasks, task)(str(copy), *rest)
+            refused += bool(facts and facts["refused"])
+        except LabelgroveError:
+            refused += 1
     return {"refused": refused}
 
 

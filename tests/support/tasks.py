@@ -1,4 +1,4 @@
-"""What the children of support.zygote do. A task returns facts, or ends as the user sees it."""
+"""What the children of support.zygote do. A task returns facts, or raises what users see."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def commands(flavour: str) -> list[list[str]]:
     ]
 
 
-def use_model(folder: str) -> dict[str, Any]:
+def use_model(folder: str) -> None:
     """Loads a model folder and asks it, as strangers' models are used."""
     import labelgrove
     from labelgrove.methods.explaining.explain import explain_best
@@ -169,46 +169,35 @@ def read_feedback_file(path: str) -> dict[str, Any]:
     """Reads and counts feedback."""
     from labelgrove.methods.updating import feedback
 
-    try:
-        answers = feedback.read_feedback(path)
-    except LabelgroveError:
-        return {"refused": True}
+    answers = feedback.read_feedback(path)
     for period in ("day", "week", "month"):
         feedback.agreement_over_time(answers.entries, period)
     feedback.label_counts(answers)
     return {"refused": not answers.rejected() and not answers.latest()}
 
 
-def read_annif_file(path: str) -> dict[str, Any]:
+def read_annif_file(path: str) -> None:
     """Reads a configuration of Annif with its settings, or a vocabulary."""
     from labelgrove.exchange import annif
 
-    try:
-        if path.endswith((".cfg", ".toml")):
-            project = annif.read_project(f"{path}:a")
-            annif.starting_settings(project)
-            annif.project_vocabulary(project)
-        else:
-            annif.Vocabulary(annif.read_vocabulary(path, "en"))
-    except LabelgroveError as error:
-        return {"refused": type(error).__name__}
-    return {}
+    if path.endswith((".cfg", ".toml")):
+        project = annif.read_project(f"{path}:a")
+        annif.starting_settings(project)
+        annif.project_vocabulary(project)
+    else:
+        annif.Vocabulary(annif.read_vocabulary(path, "en"))
 
 
-def evaluate_file(path: str, corpus: str) -> dict[str, Any]:
+def evaluate_file(path: str, corpus: str) -> None:
     """Measures a predictions file."""
     from labelgrove.data.formats import read_corpus
     from labelgrove.evaluation.metrics import evaluate
     from labelgrove.evaluation.prediction_files import read_predictions
 
     documents = read_corpus(corpus)
-    try:
-        predictions = read_predictions(path, documents)
-        documents = documents.reindex(predictions.index)
-        evaluate(predictions, documents.labels, unknown=documents.unknown, metrics=["P@1", "R@5"])
-    except LabelgroveError as error:
-        return {"refused": type(error).__name__}
-    return {}
+    predictions = read_predictions(path, documents)
+    documents = documents.reindex(predictions.index)
+    evaluate(predictions, documents.labels, unknown=documents.unknown, metrics=["P@1", "R@5"])
 
 
 def start_a_thread() -> None:

@@ -119,6 +119,7 @@ def _live(
     place: Path, report: int, task: str, arguments: list[Any], how: Mapping[str, Any]
 ) -> None:
     """The child: never returns."""
+    from labelgrove.errors import LabelgroveError
     from support import tasks
 
     signal.alarm(HANG)  # the default action of the signal ends even a loop in C++
@@ -133,6 +134,8 @@ def _live(
             facts = getattr(tasks, task)(*arguments)
     except SystemExit as end:
         status, facts = end.code if isinstance(end.code, int) else 1, {"error": tasks.last_error}
+    except LabelgroveError as error:
+        facts = {"refused": type(error).__name__}
     except BaseException:
         traceback.print_exc()
         status, facts = 1, {}
