@@ -9,7 +9,6 @@ import pytest
 from labelgrove.engines import open_engine
 from labelgrove.errors import ConfigError, DataError, ResourceError, StorageError
 from support import ray_work as work
-from support.clusters import started_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -94,26 +93,3 @@ except labelgrove.errors.MissingExtraError as error:
 """
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
     assert done.stdout.startswith("the engine ray needs the extra `ray`: pip install"), done.stderr
-
-
-@pytest.fixture(scope="module")
-def gpus():
-    """On a cluster that counts a GPU; Ray does not look whether it is there."""
-    with (
-        started_cluster(num_gpus=1) as (cluster, second),
-        open_engine("ray", address=cluster.address) as opened,
-    ):
-        cluster.remove_node(second)  # of two cores and GPUs, one each is left
-        yield opened
-
-
-@pytest.mark.long_ray
-def test_a_worker_of_a_stream_gets_a_gpu_only_if_it_is_asked_for(gpus):
-    assert [*gpus.stream(work.make_naming_gpus, range(3), gpu=True)] == ["0", "0", "0"]
-    assert set(gpus.stream(work.make_naming_gpus, range(3))) == {""}
-
-
-@pytest.mark.long_ray
-def test_a_call_gets_a_gpu_only_if_it_is_asked_for(gpus):
-    assert gpus.get(gpus.call(work.name_gpus, 0, gpu=True)) == "0"
-    assert gpus.get(gpus.call(work.name_gpus, 0)) == ""

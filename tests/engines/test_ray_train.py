@@ -242,7 +242,9 @@ def test_errors_of_workers_are_sentences(together, tmp_path):
         together(ray_work.refuse_in_the_first)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("labelgrove.engines.ray_train.RESTARTS", 0)
-        pytest.raises(ResourceError, together, ray_work.die).match("failed again and .*; look")
+        pytest.raises(ResourceError, together, ray_work.die_in_training).match(
+            "failed again and .*; look"
+        )
         pytest.raises(ResourceError, together, ray_work.fail).match("a mistake in the code")
     assert not list(tmp_path.iterdir())
 
