@@ -102,9 +102,10 @@ def test_convert_writes_tables_that_come_back(tmp_path, corpus, name):
     assert len(read_corpus(tmp_path / "few.csv")) == 3
 
 
-def test_split_loses_nothing_and_keeps_copies_together(corpus, tmp_path):
+@pytest.mark.parametrize("flags", [[], ["--stratify"], ["--stratify", "--seed", 3]])
+def test_split_loses_nothing_and_keeps_copies_together(corpus, tmp_path, flags):
     out = tmp_path / "parts"
-    run("split", corpus, "--out", out, "--dev", 0.3, "--test", 0.3)
+    run("split", corpus, "--out", out, "--dev", 0.3, "--test", 0.3, *flags)
     parts = {name: lines(out / f"{name}.jsonl") for name in ("train", "dev", "test")}
     assert sorted(r["id"] for rows in parts.values() for r in rows) == sorted(
         r["id"] for r in lines(corpus)
@@ -187,6 +188,7 @@ def test_make_refuses_before_it_replaces(tmp_path):
         (["sample", "features.txt", "out.jsonl"], DataError, "no texts"),
         (["split", "x.jsonl", "--out", "parts", "--by", "id"], DataError, "document 1 has no id"),
         (["split", "x.jsonl", "--out", "parts", "--test", "2"], ConfigError, "test"),
+        (["split", "-", "--out", "parts", "--stratify"], DataError, "needs a file"),
     ],
 )
 def test_mistakes_are_refused(tmp_path, monkeypatch, words, error, word):

@@ -163,24 +163,33 @@ def split(
     by: Annotated[
         SplitKey, Option(help="Hash the text (duplicates stay together) or the id.")
     ] = SplitKey.text,
+    stratify: Annotated[
+        bool, Option("--stratify", help="Spread every label over the parts as documents are.")
+    ] = False,
     output: SplitOutput,
     reading: options.CorpusOptions,
 ) -> None:
-    """Split a corpus into train, dev and test by a hash of each document.
+    """Split a corpus into train, dev and test by a hash of each document, or by labels.
 
-    A document stays in its part when you add or remove others. A labels.tsv next to the input is
+    By a hash, a document stays in its part when you add or remove others. With --stratify, the
+    share of each label in a part is close to that of documents, and every label with several
+    documents has one in train; this reads the corpus twice. A labels.tsv next to the input is
     copied.
 
-    Example: labelgrove data split all.jsonl --out parts --dev 0.05 --test 0.1
+    Example: labelgrove data split all.jsonl --out parts --dev 0.05 --test 0.1 --stratify
     """
     from labelgrove.data.formats import ReadReport
+    from labelgrove.data.formats.files import STDIN
     from labelgrove.data.records import words_of
+    from labelgrove.data.stratified import StratifiedSplit
 
+    if stratify and str(source) == STDIN:
+        raise DataError("--stratify reads the corpus twice, so it needs a file")
     report = ReadReport()
 
-    def keyed() -> Iterator[tuple[str, Document]]:
+    def keyed(report: ReadReport, what: str) -> Iterator[tuple[str, Document]]:
         documents = _documents(source, reading.options(), report, texts_needed=True)
-        for number, document in enumerate(_progress(documents, "splitting"), start=1):
+        for number, document in enumerate(_progress(documents, what), start=1):
             key = words_of(document.text) if by is SplitKey.text else document.id
             if key is None:
                 raise DataError(f"document {number} has no id; use --by text", file=source)
@@ -188,7 +197,12 @@ def split(
 
     with output.writing(source) as folder:
         rows = _label_rows(source)
-        counts = output.write(folder, keyed())
+        parts = None
+        if stratify:
+            labelled = ((key, each.labels) for key, each in keyed(ReadReport(), "counting labels"))
+            shares = {"dev": output.dev, "test": output.test}
+            parts = StratifiedSplit(labelled, seed=output.seed, **shares)
+        counts = output.write(folder, keyed(report, "splitting"), parts)
         if rows:
             write_table(folder, ((row.id, row.name, row.text or "") for row in rows))
     _print_parts(output, counts, len(rows))

@@ -19,6 +19,7 @@ from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
     from labelgrove.data.formats import Document
+    from labelgrove.data.stratified import StratifiedSplit
 
 TABLE = "labels.tsv"
 
@@ -78,12 +79,20 @@ class SplitOutput(Output):
     def __post_init__(self) -> None:
         check_shares(self.dev, self.test)
 
-    def write(self, folder: Path, keyed: Iterable[tuple[str, Document]]) -> dict[Part, int]:
-        """Writes each document to the part of its key, and counts the documents of each part."""
+    def write(
+        self,
+        folder: Path,
+        keyed: Iterable[tuple[str, Document]],
+        split: StratifiedSplit | None = None,
+    ) -> dict[Part, int]:
+        """Writes each document to the part of its key, and counts the documents of each part.
+
+        Without a ``split``, a hash of the key says which part.
+        """
         from labelgrove.data.formats.files import replacing
         from labelgrove.data.formats.jsonl import dump_document
 
-        part_of = HashSplit(dev=self.dev, test=self.test, seed=self.seed).part
+        part_of = (split or HashSplit(dev=self.dev, test=self.test, seed=self.seed)).part
         shares: dict[Part, float] = {"train": 1, "dev": self.dev, "test": self.test}
         counts = {part: 0 for part, share in shares.items() if share}
         with ExitStack() as stack:

@@ -38,7 +38,7 @@ PANELS = {
     FIRST: "out dev method k threshold text-field labels-field budget metric target intervals text "
     "train feedback allow deny against",
     "Data": "dev train test data features dense labels all-labels label-tree feedback report "
-    "text text-field field labels-field id-field format read skip-bad filter documents "
+    "text text-field field labels-field id-field format read skip-bad filter stratify documents "
     "default",
     "Method": "method config set seed budget trials metric target allow deny label raw "
     "threshold k propensity intervals precision hub only against",

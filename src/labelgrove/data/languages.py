@@ -1,12 +1,10 @@
-"""The language of texts, by the commonest words of languages, and their scripts."""
+"""The language of texts, by the commonest words of languages, and scripts without spaces."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import chain, islice
 
 from labelgrove.data.records import words_of
@@ -36,26 +34,14 @@ _COMMON_WORDS = {
     "Turkish": "ve bir bu için ile da de olarak",
     "Russian": "и в не на что с по как это для из",
     "Ukrainian": "і в не на що з та до як це для",
-}
-_OF_SCRIPT = {
-    "Hangul": "Korean",
-    "Hiragana": "Japanese",
-    "Katakana": "Japanese",
-    "Han": "Chinese",
-    "Thai": "Thai",
-    "Lao": "Lao",
-    "Khmer": "Khmer",
-    "Myanmar": "Burmese",
-    "Greek": "Greek",
-    "Hebrew": "Hebrew",
+    "Greek": "και το του της η την των με για στο από να τα είναι που στην",
 }
 _WORD = re.compile(r"[^\W\d_]+")
-_SAMPLED_TEXTS, _WORDS_READ, _CHARACTERS_READ = 200, 200, 500
+_SAMPLED_TEXTS, _WORDS_READ = 200, 200
 # English texts have 20 to 33 % of these words (laws, commit messages, package descriptions); German
 # ones have under 4 %.
 _FROM_SHARE, _OF_TEXTS = 0.1, 2 / 3
 _FROM_SHARE_OF_ANY = 0.05  # where the language with the most such words wins
-_JAPANESE = 0.1  # share of syllables; Japanese has Chinese characters, too
 
 
 def are_english(texts: Iterable[str]) -> bool:
@@ -76,13 +62,6 @@ def are_english(texts: Iterable[str]) -> bool:
 
 def language_of(text: str) -> str:
     """The language of a text; "unknown" if it has too few common words of any that we know."""
-    scripts = scripts_of(text)
-    letters = scripts.total()
-    if letters and (scripts["Hiragana"] + scripts["Katakana"]) / letters >= _JAPANESE:
-        return "Japanese"
-    for script, count in scripts.most_common(1):
-        if script in _OF_SCRIPT and 2 * count > letters:
-            return _OF_SCRIPT[script]
     words = Counter(_first_words(text))
     hits = {
         language: sum(words[word] for word in common.split())
@@ -91,25 +70,6 @@ def language_of(text: str) -> str:
     best = max(hits, key=hits.__getitem__)
     enough = hits[best] and hits[best] >= _FROM_SHARE_OF_ANY * words.total()
     return best if enough else "unknown"
-
-
-def scripts_of(text: str) -> Counter[str]:
-    """How many letters of each script the beginning of a text has."""
-    scripts: Counter[str] = Counter()
-    for character, count in Counter(text[:_CHARACTERS_READ]).items():
-        if script := _script(character):
-            scripts[script] += count
-    return scripts
-
-
-@lru_cache(maxsize=1 << 16)
-def _script(character: str) -> str:
-    """The first word of a letter's name is its script, for almost all letters; "" for others."""
-    if not character.isalpha():
-        return ""
-    name = unicodedata.name(character, "").removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ")
-    script = name.partition(" ")[0].capitalize()
-    return "Han" if script in ("Cjk", "Ideographic") else script
 
 
 def _first_words(text: str) -> list[str]:
