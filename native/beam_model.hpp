@@ -81,7 +81,6 @@ struct BeamLevel {
     ChildType child_type;
     const void* values;
     ValueType value_type;
-    const float* scales;  // one per node, for weights stored as bytes
     const float* bias;
     const Half* dense;         // `dense_cols` x width matrices, one per parent
     const int64_t* child_ptr;  // parent p has nodes [child_ptr[p], child_ptr[p + 1])

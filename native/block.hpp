@@ -105,33 +105,25 @@ inline void sweep_lanes(BlockTask<8>& task) { sweep_by_either_route<8>(task); }
 LABELGROVE_MULTIVERSION
 inline void sweep_lanes(BlockTask<4>& task) { sweep_by_either_route<4>(task); }
 
-// Expects the targets, and the weights to start from, or 0. Makes the variables consistent with
-// the weights (without a Gram matrix) or with the margins (with one).
+// Expects the targets, and w0 in the weights. Makes the variables consistent with the weights
+// (without a Gram matrix) or with the margins (with one).
 template <int W>
-void begin_block(BlockTask<W>& task, Start start) {
+void begin_block(BlockTask<W>& task, bool centred) {
     BlockProblem& problem = task.problem;
     const int32_t n = static_cast<int32_t>(task.rows.rows());
     const bool logistic = task.loss == Loss::logistic;
     problem.alpha.assign(static_cast<int64_t>(n) * W, 0.0f);
-    if (task.gram != nullptr || start == Start::initial || logistic) {
+    if (task.gram != nullptr || logistic) {
         problem.margins.assign(static_cast<int64_t>(n) * W, 0.0f);
     }
     Lanes<W>* const weights = problem.weights.lanes<W>();
     Lanes<W>* const margins = problem.margins.lanes<W>();
-    if (start == Start::initial) {
-        row_margins(task.rows, 0, weights, margins);
-        problem.alpha_from_margins<W>(n, task.loss);
-        problem.weights.assign(task.rows.features() * W, 0.0f);
-    } else if (logistic) {
+    if (logistic) {
         start_logistic<W>(problem, n);
-    }
-    if (start == Start::initial || logistic) {
         problem.factors_to_margins<W>(n);
-        sum_rows(task.rows, margins, problem.weights.lanes<W>());
+        sum_rows(task.rows, margins, weights);
     }
-    if (task.gram != nullptr && (start != Start::none || logistic)) {
-        row_margins(task.rows, 0, problem.weights.lanes<W>(), margins);
-    }
+    if (task.gram != nullptr && (centred || logistic)) row_margins(task.rows, 0, weights, margins);
 }
 
 template <int W>
@@ -147,21 +139,21 @@ void set_lone_weights(const ClusterRows& rows, BlockProblem& problem) {
 // A round over fewer rows ends soon enough without asking for interrupts.
 constexpr int32_t kRowsToPoll = 4096;
 
-// Expects the problem's targets, and in its weights those to start from; they become the solution.
-// Lanes from `used` on are ignored.
+// Expects the problem's targets, and w0 in its weights, which become the solution; `centred` says
+// whether w0 is not 0. Lanes from `used` on are ignored.
 template <int W>
 void descend_block(const ClusterRows& rows, const Gram* gram, BlockProblem& problem,
-                   const SolverOptions& options, int used, uint64_t seed) {
+                   const SolverOptions& options, bool centred, int used, uint64_t seed) {
     const int32_t n = static_cast<int32_t>(rows.rows());
     BlockTask<W> task{rows, gram, problem, options.loss, {}, {}};
-    // Descent with margins overwrites the weights; those it started from are needed at the end.
-    const bool from_given = gram != nullptr && options.start == Start::centre;
+    // Descent with margins overwrites the weights; w0 is needed at the end.
+    const bool keep_centre = gram != nullptr && centred;
     const int64_t size_of_weights = rows.features() * W;
-    if (from_given) {
-        problem.given.assign(size_of_weights, 0.0f);
-        std::copy_n(problem.weights.data(), size_of_weights, problem.given.data());
+    if (keep_centre) {
+        problem.centre.assign(size_of_weights, 0.0f);
+        std::copy_n(problem.weights.data(), size_of_weights, problem.centre.data());
     }
-    begin_block<W>(task, options.start);
+    begin_block<W>(task, centred);
     problem.list_active<W>(n);
     auto& active = problem.active;
     Random random(seed);
@@ -182,7 +174,7 @@ void descend_block(const ClusterRows& rows, const Gram* gram, BlockProblem& prob
         return;
     }
     problem.weights.assign(size_of_weights, 0.0f);
-    if (from_given) std::copy_n(problem.given.data(), size_of_weights, problem.weights.data());
+    if (keep_centre) std::copy_n(problem.centre.data(), size_of_weights, problem.weights.data());
     problem.factors_to_margins<W>(n);
     sum_rows(rows, problem.margins.lanes<W>(), problem.weights.lanes<W>());
 }

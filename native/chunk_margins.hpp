@@ -173,18 +173,12 @@ LABELGROVE_MULTIVERSION
 inline void add_hits_of(const BeamLevel& level, int64_t parent, int64_t found,
                         const uint32_t* row_start, MarginScratch& scratch) {
     const bool bytes = level.child_type == ChildType::byte;
-    switch (level.value_type) {
-        case ValueType::single:
-            bytes ? add_hits<float, uint8_t>(level, parent, found, row_start, scratch)
-                  : add_hits<float, uint16_t>(level, parent, found, row_start, scratch);
-            return;
-        case ValueType::half:
-            bytes ? add_hits<Half, uint8_t>(level, parent, found, row_start, scratch)
-                  : add_hits<Half, uint16_t>(level, parent, found, row_start, scratch);
-            return;
-        case ValueType::byte:
-            bytes ? add_hits<int8_t, uint8_t>(level, parent, found, row_start, scratch)
-                  : add_hits<int8_t, uint16_t>(level, parent, found, row_start, scratch);
+    if (level.value_type == ValueType::single) {
+        bytes ? add_hits<float, uint8_t>(level, parent, found, row_start, scratch)
+              : add_hits<float, uint16_t>(level, parent, found, row_start, scratch);
+    } else {
+        bytes ? add_hits<Half, uint8_t>(level, parent, found, row_start, scratch)
+              : add_hits<Half, uint16_t>(level, parent, found, row_start, scratch);
     }
 }
 
@@ -237,20 +231,11 @@ public:
             words_ != nullptr
                 ? find_by_rank(words_, features, data, count, row_start, scratch_.hits.data())
                 : find_by_bucket(level, parent, features, data, count, row_start);
-        const int64_t first_child = level.child_ptr[parent], width = level.width(parent);
-        const float* node_bias = level.bias + first_child;
+        const int64_t width = level.width(parent);
+        const float* node_bias = level.bias + level.child_ptr[parent];
         float* margins = scratch_.margins.data();
-        if (level.value_type == ValueType::byte) {
-            std::fill_n(margins, width, 0.0f);
-            add_hits_of(level, parent, found, row_start, scratch_);
-            const float* scales = level.scales + first_child;
-            for (int64_t c = 0; c < width; ++c) {
-                margins[c] = margins[c] * scales[c] + node_bias[c] * bias;
-            }
-        } else {
-            for (int64_t c = 0; c < width; ++c) margins[c] = node_bias[c] * bias;
-            add_hits_of(level, parent, found, row_start, scratch_);
-        }
+        for (int64_t c = 0; c < width; ++c) margins[c] = node_bias[c] * bias;
+        add_hits_of(level, parent, found, row_start, scratch_);
         if (dense != nullptr) {
             for (int64_t c = 0; c < width; ++c) margins[c] += dense[c];
         }

@@ -35,11 +35,11 @@ struct RowLists {
     int64_t size(int64_t node) const { return indptr[node + 1] - indptr[node]; }
 };
 
-// Weights per child to start from. Missing parts have no columns, or are null.
-struct StartWeights {
+// Weights per child to regularise towards. Missing parts have no columns.
+struct Centre {
     Csr sparse;
     Dense dense;
-    const float* bias = nullptr;
+    const float* bias = nullptr;  // null: there is no centre
 };
 
 struct LevelProblem {
@@ -49,7 +49,7 @@ struct LevelProblem {
     // Per child: those of its parent's instances that are its negatives, with factors on their
     // cost. If missing, all others are negatives, except instances of weight 0.
     RowLists negatives;
-    StartWeights start;
+    Centre centre;
     const int64_t* children = nullptr;  // parent p has children [children[p], children[p + 1])
     SolverOptions options;
     uint64_t seed = 0;
@@ -68,19 +68,18 @@ public:
         count_ = level.instances.size(parent);
         instance_weights_ = level.instances.weights + level.instances.indptr[parent];
         const int64_t children = level.children[parent + 1] - first_child_;
-        const int64_t started =
-            options.start != Start::none && level.start.sparse.cols > 0 ? children : 0;
+        const bool centred = level.centre.bias != nullptr;
+        const int64_t in_centre = level.centre.sparse.cols > 0 ? children : 0;
         rows_.assign({.features = level.features,
                       .dense_scale = options.dense_scale,
                       .bias = options.bias,
                       .rows = instances_,
                       .count = count_,
-                      .more = {level.start.sparse, first_child_, first_child_ + started}});
+                      .more = {level.centre.sparse, first_child_, first_child_ + in_centre}});
         chunk_.start(children, level.features.width());
         // Labels without positives get the margin of a certain negative for every document.
         std::fill(chunk_.bias.begin(), chunk_.bias.end(),
                   options.bias != 0.0f ? -1.0f / options.bias : 0.0f);
-        const bool centred = options.start == Start::centre;  // then the given weights count
         by_size_.clear();
         for (int64_t child = 0; child < children; ++child) {
             if (positives(child) > 0 || centred) by_size_.push_back(static_cast<int32_t>(child));
@@ -141,9 +140,10 @@ private:
         for (int lane = 0; lane < W; ++lane) lanes[lane] = children[std::min(lane, width - 1)];
         set_targets<W>(lanes, problem);
         problem.weights.assign(rows_.features() * W, 0.0f);
-        if (options.start != Start::none) set_start<W>(lanes, problem);
+        const bool centred = level_->centre.bias != nullptr;
+        if (centred) set_centre<W>(lanes, problem);
         descend_block<W>(
-            rows_, by_margins_ ? &gram_ : nullptr, problem, options, width,
+            rows_, by_margins_ ? &gram_ : nullptr, problem, options, centred, width,
             derive_seed(level_->seed, static_cast<uint64_t>(first_child_ + children[0])));
         const float* const weights = problem.weights.data();
         for (int lane = 0; lane < width; ++lane) {
@@ -208,28 +208,26 @@ private:
     }
 
     template <int W>
-    void set_start(const std::vector<int32_t>& lanes, BlockProblem& problem) const {
-        const StartWeights& start = level_->start;
+    void set_centre(const std::vector<int32_t>& lanes, BlockProblem& problem) const {
+        const Centre& centre = level_->centre;
         float* const weights = problem.weights.data();
         float* const dense = weights + rows_.terms() * W;
-        std::vector<float> row(start.dense.cols);
+        std::vector<float> row(centre.dense.cols);
         for (int lane = 0; lane < W; ++lane) {
-            if (start.sparse.cols > 0) {
+            if (centre.sparse.cols > 0) {
                 const Submatrix& rows = rows_.sparse();
                 const int64_t given = count_ + lanes[lane];
                 for (const auto* e = rows.begin(given); e != rows.end(given); ++e) {
                     weights[static_cast<int64_t>(e->feature) * W + lane] = e->value;
                 }
             }
-            if (start.dense.cols > 0) {
-                start.dense.copy_row(first_child_ + lanes[lane], row.data());
-                for (int64_t f = 0; f < start.dense.cols; ++f) {
+            if (centre.dense.cols > 0) {
+                centre.dense.copy_row(first_child_ + lanes[lane], row.data());
+                for (int64_t f = 0; f < centre.dense.cols; ++f) {
                     dense[f * W + lane] = row[f] / level_->options.dense_scale;
                 }
             }
-            if (start.bias != nullptr) {
-                weights[(rows_.features() - 1) * W + lane] = start.bias[first_child_ + lanes[lane]];
-            }
+            weights[(rows_.features() - 1) * W + lane] = centre.bias[first_child_ + lanes[lane]];
         }
     }
 

@@ -2,12 +2,11 @@
 //
 //     min_w  1/2 |w - w0|^2 + sum_i C_i loss(y_i (w.x_i + b * bias))
 //
-// where b is part of w, and w0 is 0 unless weights are given.
+// where b is part of w, and w0, the centre, is 0 unless weights are given.
 // In the dual every instance has a variable alpha_i, and w = w0 + sum_i alpha_i y_i x_i.
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -18,9 +17,6 @@
 namespace labelgrove {
 
 enum class Loss : int { squared_hinge = 0, hinge = 1, logistic = 2 };
-
-// The use of given weights: none are given, descent starts from them, or they are w0.
-enum class Start : int { none = 0, initial = 1, centre = 2 };
 
 struct SolverOptions {
     Loss loss = Loss::squared_hinge;
@@ -34,7 +30,6 @@ struct SolverOptions {
     float dense_scale = 1.0f;  // factor on the dense features while solving
     Pruning sparse{.threshold = 0.1f, .most = 0};
     Pruning dense{.threshold = 0.0f, .most = 0};
-    Start start = Start::none;
 };
 
 // The problem of W labels and the memory for solving it, which is kept between blocks.
@@ -45,7 +40,7 @@ struct BlockProblem {
     LaneArray targets;  // per slot W signs, W diagonals, W upper bounds of alpha (0: ignored)
     LaneArray alpha;    // per instance
     LaneArray weights;  // per feature
-    LaneArray given;    // per feature: a copy of w0
+    LaneArray centre;   // per feature: a copy of w0
     LaneArray margins;  // per instance; used at the start, and throughout with a Gram matrix
     std::vector<int32_t> active;
 
@@ -74,28 +69,6 @@ struct BlockProblem {
             const float* const upper = target<W>(i) + 2 * W;
             if (std::any_of(upper, upper + W, [](float bound) { return bound > 0.0f; })) {
                 active.push_back(i);
-            }
-        }
-    }
-
-    // Sets the variables to the slope of the loss at the margins, which they equal at the optimum.
-    template <int W>
-    void alpha_from_margins(int32_t instances, Loss loss) {
-        for (int64_t i = 0; i < instances; ++i) {
-            const float* const own = target<W>(i);
-            for (int lane = 0; lane < W; ++lane) {
-                const float upper = own[2 * W + lane];
-                const float agreement = own[lane] * margins.data()[i * W + lane];
-                float value = 0.0f;
-                if (loss == Loss::logistic) {
-                    const float share = 1.0f / (1.0f + std::exp(agreement));
-                    value = upper * std::min(std::max(share, 1e-6f), 1.0f - 1e-6f);
-                } else if (upper > 0.0f && agreement < 1.0f) {
-                    const float twice_cost =
-                        loss == Loss::hinge ? 2.0f * upper : 1.0f / own[W + lane];
-                    value = std::min(twice_cost * (1.0f - agreement), upper);
-                }
-                alpha.data()[i * W + lane] = value;
             }
         }
     }

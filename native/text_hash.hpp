@@ -1,10 +1,9 @@
-// The hash of a term, for the vocabulary's table and for feature hashing.
+// The hash of a term, for the vocabulary's table.
 //
-// Its definition, so that other programs can compute the same buckets (arithmetic is modulo 2^64):
-// pad the term's UTF-8 bytes with zeros to a multiple of 8, at least 16, and read them as
-// little-endian 64-bit words w. Then
+// Pad the term's UTF-8 bytes with zeros to a multiple of 8, at least 16, and read them as
+// little-endian 64-bit words w. Then (modulo 2^64)
 //     h = length * A;   for each w: h = (h ^ w) * B, h = h ^ (h >> 32);   hash = h * C
-// and the bucket of n is ((hash >> 32) * n) >> 32. Only the upper bits of the hash are good.
+// Only the upper bits of the hash are good.
 #pragma once
 
 #include <bit>
@@ -81,10 +80,6 @@ inline TermKey term_key(const char* bytes, uint32_t length) {
     }
     hash *= kHashC;
     return {bytes, hash, 0, hash, length};
-}
-
-inline int32_t hash_bucket(uint64_t hash, int32_t buckets) {
-    return static_cast<int32_t>(((hash >> 32) * static_cast<uint64_t>(buckets)) >> 32);
 }
 
 }  // namespace labelgrove

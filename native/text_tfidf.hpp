@@ -56,12 +56,9 @@ void each_key_block(const char* buffer, const Slice* slices, int64_t total, cons
 // Learns: counts in how many texts each term occurs, and how often.
 class TermCounter {
 public:
-    // buckets > 0: terms are hashed to that many numbers instead of being kept.
     // keep_counts: remember each text's counts, for rows() without reading the texts again.
-    TermCounter(const AnalyzerOptions& options, int32_t buckets, bool binary, bool keep_counts,
-                int threads)
+    TermCounter(const AnalyzerOptions& options, bool binary, bool keep_counts, int threads)
         : options_(options),
-          buckets_(buckets),
           binary_(binary),
           keep_counts_(keep_counts),
           threads_(resolve_threads(threads)) {
@@ -69,8 +66,6 @@ public:
     }
 
     TermCounter(const TermCounter&) = delete;
-
-    int64_t texts() const { return texts_; }
 
     void add(const Texts& texts, const CharTables* tables) {
         if (is_merged_) throw std::logic_error("the counter is already closed");
@@ -85,7 +80,6 @@ public:
             each_text(texts, piece,
                       [&](std::string_view text) { count(text, tables, worker, kept); });
         });
-        texts_ += static_cast<int64_t>(texts.size());
     }
 
     struct Totals {
@@ -93,23 +87,16 @@ public:
         std::vector<int64_t> texts;
     };
 
-    // Totals of the terms that occur in min_texts..max_texts texts, in sorted order (all buckets
-    // when hashing). Nothing can be added after this.
+    // Totals of the terms that occur in min_texts..max_texts texts, in sorted order. Nothing can
+    // be added after this.
     Totals totals(double min_texts, double max_texts) {
         merge();
         std::vector<Stats>& stats = workers_[0]->stats;
-        if (buckets_ > 0) {
-            sorted_.resize(buckets_);
-            for (int32_t id = 0; id < buckets_; ++id) sorted_[id] = id;
-        } else {
-            std::vector<int32_t> kept;
-            for (int32_t id = 0; id < static_cast<int32_t>(stats.size()); ++id) {
-                if (stats[id].texts >= min_texts && stats[id].texts <= max_texts) {
-                    kept.push_back(id);
-                }
-            }
-            sorted_ = sorted_terms(workers_[0]->table, kept);
+        std::vector<int32_t> kept;
+        for (int32_t id = 0; id < static_cast<int32_t>(stats.size()); ++id) {
+            if (stats[id].texts >= min_texts && stats[id].texts <= max_texts) kept.push_back(id);
         }
+        sorted_ = sorted_terms(workers_[0]->table, kept);
         Totals totals;
         for (const int32_t id : sorted_) {
             totals.occurrences.push_back(stats[id].occurrences);
@@ -172,16 +159,14 @@ private:
         int64_t texts = 0;
     };
     struct Worker {
-        Worker(const AnalyzerOptions& options, int32_t buckets) : analyzer(options) {
-            grow(buckets);
-        }
+        explicit Worker(const AnalyzerOptions& options) : analyzer(options) {}
         void grow(size_t terms) {
             if (terms <= stats.size()) return;
             stats.resize(terms);
             in_text.resize(terms, 0);
         }
         TextAnalyzer analyzer;
-        TermTable table;  // numbers terms as they appear; stays empty when hashing
+        TermTable table;  // numbers terms as they appear
         std::vector<Stats> stats;
         std::vector<uint32_t> in_text;  // count of each term in the current text
         Scratch<int32_t> touched;       // the terms with such a count
@@ -195,19 +180,14 @@ private:
     };
 
     void need_workers(size_t count) {
-        while (workers_.size() < count) {
-            workers_.push_back(std::make_unique<Worker>(options_, buckets_));
-        }
+        while (workers_.size() < count) workers_.push_back(std::make_unique<Worker>(options_));
     }
 
     void count(std::string_view text, const CharTables* tables, Worker& worker, Counts* kept) {
         int64_t touched = 0;
         const auto count_keys = [&](const TermKey* keys, int count) {
             int32_t ids[kKeysPerBlock];
-            for (int i = 0; i < count; ++i) {
-                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_)
-                                      : worker.table.insert(keys[i]);
-            }
+            for (int i = 0; i < count; ++i) ids[i] = worker.table.insert(keys[i]);
             worker.grow(worker.table.size());
             worker.touched.reserve(touched + count, touched);
             for (int i = 0; i < count; ++i) {
@@ -239,10 +219,6 @@ private:
         Worker& into = *workers_[0];
         for (size_t w = 1; w < workers_.size(); ++w) {
             Worker& from = *workers_[w];
-            if (buckets_ > 0) {
-                for (int32_t id = 0; id < buckets_; ++id) add_stats(into.stats[id], from.stats[id]);
-                continue;
-            }
             from.merged.resize(from.stats.size());
             std::vector<char> padded;
             for (int32_t id = 0; id < from.table.size(); ++id) {
@@ -252,23 +228,17 @@ private:
                 const int32_t there =
                     into.table.insert(term_key(padded.data(), static_cast<uint32_t>(term.size())));
                 into.grow(into.table.size());
-                add_stats(into.stats[there], from.stats[id]);
+                into.stats[there].occurrences += from.stats[id].occurrences;
+                into.stats[there].texts += from.stats[id].texts;
                 from.merged[id] = there;
             }
         }
     }
 
-    static void add_stats(Stats& into, const Stats& from) {
-        into.occurrences += from.occurrences;
-        into.texts += from.texts;
-    }
-
     AnalyzerOptions options_;
-    int32_t buckets_;
     bool binary_;
     bool keep_counts_;
     int threads_;
-    int64_t texts_ = 0;
     bool is_merged_ = false;
     std::vector<std::unique_ptr<Worker>> workers_;
     std::vector<Counts> pieces_;
@@ -285,14 +255,10 @@ struct TermList {
 // Applies what was learnt. Immutable except for a pool of scratch memory, so it can be shared.
 class TfidfModel {
 public:
-    // `terms` is the sorted vocabulary, empty when hashing; `idf` has one weight per feature.
-    TfidfModel(const AnalyzerOptions& analyzer, const WeightOptions& weights, int32_t buckets,
-               const TermList& terms, std::vector<float> idf)
-        : analyzer_(analyzer),
-          norm_(weights.norm),
-          weights_(weights),
-          buckets_(buckets),
-          idf_(std::move(idf)) {
+    // `terms` is the sorted vocabulary; `idf` has one weight per term.
+    TfidfModel(const AnalyzerOptions& analyzer, const WeightOptions& weights, const TermList& terms,
+               std::vector<float> idf)
+        : analyzer_(analyzer), norm_(weights.norm), weights_(weights), idf_(std::move(idf)) {
         // Insert frequent terms first, so that they get the first slots of their chains.
         std::vector<int32_t> order(terms.count);
         std::iota(order.begin(), order.end(), 0);
@@ -360,10 +326,7 @@ private:
                    RowBlock& block) const {
         const auto look_up = [&](const TermKey* keys, int count) {
             int32_t ids[kKeysPerBlock];
-            for (int i = 0; i < count; ++i) {
-                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_)
-                                      : feature_[table_.find(keys[i]) + 1];
-            }
+            for (int i = 0; i < count; ++i) ids[i] = feature_[table_.find(keys[i]) + 1];
             worker.builder.add(ids, count);
         };
         worker.analyzer.analyze(text, tables,
@@ -376,7 +339,6 @@ private:
     AnalyzerOptions analyzer_;
     Norm norm_;
     CountWeights weights_;
-    int32_t buckets_;
     std::vector<float> idf_;
     TermTable table_;
     std::vector<int32_t> feature_;  // [1 + number in the table]; [0] is -1, for unknown terms

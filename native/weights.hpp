@@ -1,4 +1,4 @@
-// The types of stored weights: single precision, half precision, or bytes with a scale per child.
+// The types of stored weights: single precision or half precision.
 //
 // Kernels read them in place, one or eight at a time.
 #pragma once
@@ -21,12 +21,11 @@ struct Half {
     uint16_t bits;
 };
 
-enum class ValueType : int { single, half, byte };
+enum class ValueType : int { single, half };
 enum class ChildType : int { byte, word };
 
 inline float to_float(float value) { return value; }
 inline float to_float(Half value) { return half_to_float(value.bits); }
-inline float to_float(int8_t value) { return static_cast<float>(value); }
 
 // Explicit vector types where the compiler has them, because GCC 12 turns loops of known length
 // over short rows into long shuffles across rows.
@@ -74,10 +73,6 @@ LABELGROVE_INLINE Packed<float, 4> load_floats<4>(const Half* from) {
     return vcvt_f32_f16(vreinterpret_f16_u16(bits));
 }
 #endif
-template <int N>
-LABELGROVE_INLINE Packed<float, N> load_floats(const int8_t* from) {
-    return __builtin_convertvector(widen(from, std::make_index_sequence<N>()), Packed<float, N>);
-}
 
 // N sums, in as many registers as they need.
 template <int N>

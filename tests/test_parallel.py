@@ -65,9 +65,7 @@ def test_an_exception_in_a_worker_reaches_the_caller(threads):
     options = _native.AnalyzerOptions(
         analyzer="word", min_n=1, max_n=1, min_token_length=2, max_tokens=-1, lowercase=True
     )
-    counter = _native.TermCounter(
-        options, buckets=0, binary=False, keep_counts=False, threads=threads
-    )
+    counter = _native.TermCounter(options, binary=False, keep_counts=False, threads=threads)
     with pytest.raises(RuntimeError, match="not ASCII"):
         counter.add(["plain words"] * 1000 + ["naïve"] * 1000, None)
 
@@ -110,7 +108,6 @@ def kernels():
         row_start=np.array([0, 2], np.uint32),
         children=np.array([0, 1], np.uint8),
         values=np.array([2, -2], np.float32),
-        scales=np.zeros(0, np.float32),
         bias=np.zeros(2, np.float32),
         dense=np.zeros(0, np.float16),
         child_ptr=np.array([0, 2]),

@@ -37,7 +37,8 @@ from labelgrove.nn.heads import row_kernel
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.network import LabelledBatches, Network
 from labelgrove.nn.training.devices import choose_device
-from labelgrove.nn.training.loop import LoopParams, Task, train
+from labelgrove.nn.training.loop import Task, train
+from labelgrove.nn.training.params import TrainingParams
 
 WARM_UP = 10
 PUBLISHED_CLUSTERS = (1024, 8192, 65536)  # for Amazon-670K and Amazon-3M
@@ -109,13 +110,16 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
     batches = Batches(
         made_up_tokens(documents, options.tokens, encoder), options.batch, pad_id=encoder.pad_id
     )
-    params = LoopParams(
+    params = TrainingParams(
+        epochs=1.0,
         max_steps=len(batches),
         lr=1e-4,
         head_lr=1e-3,
         weight_decay=0.05,
         head_weight_decay=0.005,
         precision=options.precision,
+        average="none",
+        evaluations_per_epoch=0.0,
         keep="last",
         checkpoint_minutes=None,
         compile=options.compile,

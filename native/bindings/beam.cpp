@@ -17,9 +17,8 @@ using AnyVector = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu
 
 ValueType value_type(const AnyVector& values) {
     if (values.dtype() == nb::dtype<float>()) return ValueType::single;
-    if (values.dtype() == nb::dtype<int8_t>()) return ValueType::byte;
     if (is_half(values.dtype())) return ValueType::half;
-    throw std::invalid_argument("weights must be float32, float16 or int8");
+    throw std::invalid_argument("weights must be float32 or float16");
 }
 
 ChildType child_type(const AnyVector& children) {
@@ -38,9 +37,8 @@ public:
 
     void add_level(Vector<int64_t> chunk_rows, Vector<int64_t> chunk_entries,
                    Vector<int32_t> features, Vector<uint32_t> row_start, AnyVector children,
-                   AnyVector values, Vector<float> scales, Vector<float> bias, AnyVector dense,
-                   Vector<int64_t> child_ptr, Vector<int64_t> leaf_ptr, int64_t cols,
-                   int64_t dense_cols) {
+                   AnyVector values, Vector<float> bias, AnyVector dense, Vector<int64_t> child_ptr,
+                   Vector<int64_t> leaf_ptr, int64_t cols, int64_t dense_cols) {
         if (dense_cols > 0 && !is_half(dense.dtype())) {
             throw std::invalid_argument("dense weights must be float16");
         }
@@ -63,7 +61,6 @@ public:
                                 .child_type = child_type(children),
                                 .values = values.data(),
                                 .value_type = value_type(values),
-                                .scales = scales.data(),
                                 .bias = bias.data(),
                                 .dense = static_cast<const Half*>(dense.data()),
                                 .child_ptr = child_ptr.data(),
@@ -75,7 +72,7 @@ public:
                                 .dense_cols = dense_cols,
                                 .index = indexes_.back().get()});
         const auto keep = [this](const auto&... array) { (arrays_.emplace_back(array), ...); };
-        keep(chunk_rows, chunk_entries, features, row_start, children, values, scales, bias, dense,
+        keep(chunk_rows, chunk_entries, features, row_start, children, values, bias, dense,
              child_ptr, leaf_ptr);
     }
 
@@ -155,9 +152,8 @@ void bind_beam(nb::module_& module) {
         .def(nb::init<Vector<int32_t>>(), nb::arg("leaf_labels"))
         .def("add_level", &BeamModel::add_level, nb::kw_only(), nb::arg("chunk_rows"),
              nb::arg("chunk_entries"), nb::arg("features"), nb::arg("row_start"),
-             nb::arg("children"), nb::arg("values"), nb::arg("scales"), nb::arg("bias"),
-             nb::arg("dense"), nb::arg("child_ptr"), nb::arg("leaf_ptr"), nb::arg("cols"),
-             nb::arg("dense_cols"))
+             nb::arg("children"), nb::arg("values"), nb::arg("bias"), nb::arg("dense"),
+             nb::arg("child_ptr"), nb::arg("leaf_ptr"), nb::arg("cols"), nb::arg("dense_cols"))
         .def("search", &BeamModel::search, nb::arg("documents"), nb::kw_only(), nb::arg("beams"),
              nb::arg("post_processor"), nb::arg("raw_last_level"), nb::arg("bias"),
              nb::arg("allowed").none(), nb::arg("best").noconvert(), nb::arg("threads"))

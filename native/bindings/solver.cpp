@@ -16,15 +16,13 @@ RowLists lists_view(const ListArrays& arrays) {
     return {.indptr = indptr.data(), .rows = rows.data(), .weights = weights.data()};
 }
 
-// Weights per child to start from: sparse and dense ones, and a bias.
-using StartArrays = std::tuple<FeatureArrays, Vector<float>>;
+// Weights per child to regularise towards: sparse and dense ones, and a bias.
+using CentreArrays = std::tuple<FeatureArrays, Vector<float>>;
 
-StartWeights start_view(const StartArrays& arrays) {
+Centre centre_view(const CentreArrays& arrays) {
     const auto& [features, bias] = arrays;
     const Points weights = points_view(features);
-    return {.sparse = weights.sparse,
-            .dense = weights.dense,
-            .bias = bias.shape(0) > 0 ? bias.data() : nullptr};
+    return {.sparse = weights.sparse, .dense = weights.dense, .bias = bias.data()};
 }
 
 nb::dict to_dict(Chunks chunks) {
@@ -46,7 +44,7 @@ void bind_options(nb::module_& module) {
             "__init__",
             [](SolverOptions* self, int loss, float cost_positive, float cost_negative, float bias,
                float eps, int max_iterations, float threshold, int64_t max_nonzeros,
-               float dense_scale, float dense_threshold, int64_t dense_max_nonzeros, int start) {
+               float dense_scale, float dense_threshold, int64_t dense_max_nonzeros) {
                 new (self) SolverOptions{
                     .loss = static_cast<Loss>(loss),
                     .cost_positive = cost_positive,
@@ -56,13 +54,12 @@ void bind_options(nb::module_& module) {
                     .max_iterations = max_iterations,
                     .dense_scale = dense_scale,
                     .sparse = {.threshold = threshold, .most = max_nonzeros},
-                    .dense = {.threshold = dense_threshold, .most = dense_max_nonzeros},
-                    .start = static_cast<Start>(start)};
+                    .dense = {.threshold = dense_threshold, .most = dense_max_nonzeros}};
             },
             nb::kw_only(), nb::arg("loss"), nb::arg("cost_positive"), nb::arg("cost_negative"),
             nb::arg("bias"), nb::arg("eps"), nb::arg("max_iterations"), nb::arg("threshold"),
             nb::arg("max_nonzeros"), nb::arg("dense_scale"), nb::arg("dense_threshold"),
-            nb::arg("dense_max_nonzeros"), nb::arg("start"));
+            nb::arg("dense_max_nonzeros"));
 }
 
 }  // namespace
@@ -73,14 +70,14 @@ void bind_solver(nb::module_& module) {
     module.def(
         "solve_clusters",
         [](const FeatureArrays& features, const ListArrays& instances, const ListArrays& positives,
-           std::optional<ListArrays> negatives, std::optional<StartArrays> start,
+           std::optional<ListArrays> negatives, std::optional<CentreArrays> centre,
            const Vector<int64_t>& children, const SolverOptions& options, uint64_t seed,
            int threads, const std::optional<nb::callable>& on_work) {
             const LevelProblem level{.features = points_view(features),
                                      .instances = lists_view(instances),
                                      .positives = lists_view(positives),
                                      .negatives = negatives ? lists_view(*negatives) : RowLists{},
-                                     .start = start ? start_view(*start) : StartWeights{},
+                                     .centre = centre ? centre_view(*centre) : Centre{},
                                      .children = children.data(),
                                      .options = options,
                                      .seed = seed};
@@ -94,7 +91,7 @@ void bind_solver(nb::module_& module) {
             return to_dict(std::move(chunks));
         },
         nb::kw_only(), nb::arg("features"), nb::arg("instances"), nb::arg("positives"),
-        nb::arg("negatives").none(), nb::arg("start").none(), nb::arg("children"),
+        nb::arg("negatives").none(), nb::arg("centre").none(), nb::arg("children"),
         nb::arg("options"), nb::arg("seed"), nb::arg("threads"), nb::arg("on_work").none());
 }
 

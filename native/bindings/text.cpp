@@ -158,9 +158,8 @@ void bind_options(nb::module_& module) {
 
 void bind_counter(nb::module_& module) {
     nb::class_<TermCounter>(module, "TermCounter")
-        .def(nb::init<const AnalyzerOptions&, int32_t, bool, bool, int>(), nb::arg("options"),
-             nb::kw_only(), nb::arg("buckets"), nb::arg("binary"), nb::arg("keep_counts"),
-             nb::arg("threads"))
+        .def(nb::init<const AnalyzerOptions&, bool, bool, int>(), nb::arg("options"), nb::kw_only(),
+             nb::arg("binary"), nb::arg("keep_counts"), nb::arg("threads"))
         .def(
             "add",
             [](TermCounter& self, nb::list strings, const CharTables* tables) {
@@ -213,22 +212,22 @@ void bind_model(nb::module_& module) {
     nb::class_<TfidfModel>(module, "TfidfModel")
         .def_static(
             "build",
-            [](const AnalyzerOptions& analyzer, const WeightOptions& weights, int32_t buckets,
-               Vector<uint8_t> blob, Vector<int64_t> offsets, Vector<float> idf) {
+            [](const AnalyzerOptions& analyzer, const WeightOptions& weights, Vector<uint8_t> blob,
+               Vector<int64_t> offsets, Vector<float> idf) {
                 blob_texts(blob, offsets);
                 const TermList terms{.blob = blob.data(),
                                      .offsets = offsets.data(),
                                      .count = static_cast<int64_t>(offsets.shape(0)) - 1};
-                if (static_cast<int64_t>(idf.shape(0)) != (buckets > 0 ? buckets : terms.count)) {
-                    throw std::runtime_error("one idf weight per feature is needed");
+                if (static_cast<int64_t>(idf.shape(0)) != terms.count) {
+                    throw std::runtime_error("one idf weight per term is needed");
                 }
                 nb::gil_scoped_release release;
                 return std::make_shared<TfidfModel>(
-                    analyzer, weights, buckets, terms,
+                    analyzer, weights, terms,
                     std::vector<float>(idf.data(), idf.data() + idf.shape(0)));
             },
-            nb::arg("analyzer"), nb::arg("weights"), nb::kw_only(), nb::arg("buckets"),
-            nb::arg("blob"), nb::arg("offsets"), nb::arg("idf"));
+            nb::arg("analyzer"), nb::arg("weights"), nb::kw_only(), nb::arg("blob"),
+            nb::arg("offsets"), nb::arg("idf"));
     nb::class_<TfidfRows>(module, "TfidfRows")
         .def(nb::init<std::shared_ptr<TfidfModel>, int>(), nb::arg("model"), nb::kw_only(),
              nb::arg("threads"))

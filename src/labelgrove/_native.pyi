@@ -58,7 +58,6 @@ class TermCounter:
         self,
         options: AnalyzerOptions,
         *,
-        buckets: int,
         binary: bool,
         keep_counts: bool,
         threads: int,
@@ -83,7 +82,6 @@ class TfidfModel:
         analyzer: AnalyzerOptions,
         weights: WeightOptions,
         *,
-        buckets: int,
         blob: npt.NDArray[np.uint8],
         offsets: npt.NDArray[np.int64],
         idf: npt.NDArray[np.float32],
@@ -143,7 +141,6 @@ class SolverOptions:
         dense_scale: float,
         dense_threshold: float,
         dense_max_nonzeros: int,
-        start: int,
     ) -> None: ...
 
 def gram_pays(instances: int, blocks: int, terms: float, width: int) -> bool: ...
@@ -153,7 +150,7 @@ def solve_clusters(
     instances: _Rows,
     positives: _Rows,
     negatives: _Rows | None,
-    start: tuple[_Features, Float32] | None,
+    centre: tuple[_Features, Float32] | None,
     children: Int64,
     options: SolverOptions,
     seed: int,
@@ -182,7 +179,6 @@ class BeamModel:
         row_start: npt.NDArray[np.uint32],
         children: npt.NDArray[Any],
         values: npt.NDArray[Any],
-        scales: Float32,
         bias: Float32,
         dense: npt.NDArray[Any],
         child_ptr: Int64,

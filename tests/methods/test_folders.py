@@ -138,6 +138,9 @@ def test_settings_that_have_gone_are_left_out() -> None:
         create("lightxml", {"return_held_out": True})
     stored = {"label_texts": "auto", "heads": {"bootstrap": "inherit", "matcher": "mean"}}
     assert without_gone(stored) == {"label_texts": None, "heads": {"bootstrap": "none"}}
+    assert without_gone({"ranker": {"relevance_norm": "max"}}) == {
+        "ranker": {"relevance_norm": "l1"}
+    }
     stored = {"tree": {"label_features": "pii"}, "refined": {"label_features": "pifa,text"}}
     now = {"tree": {"label_features": "pifa"}, "refined": {"label_features": "pifa+text"}}
     assert without_gone(stored) == now

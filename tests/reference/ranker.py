@@ -24,14 +24,8 @@ def level_matrices(labels, tree, combine):
     return levels[::-1]
 
 
-def row_normalised(matrix, norm):
-    size = {
-        "none": lambda row: 1.0,
-        "l1": lambda row: row.sum(),
-        "l2": lambda row: np.sqrt((row**2).sum()),
-        "max": lambda row: row.max(initial=0),
-    }[norm]
-    return np.array([row / (size(row) or 1.0) for row in matrix])
+def literal_shares(matrix):
+    return np.array([row / (row.sum() or 1.0) for row in matrix])
 
 
 def train(x, tree, costs, chosen, *, C, positive_weight, sample_weight, loss="squared_hinge"):

@@ -21,7 +21,8 @@ from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.disk.tensors import write_tensors
 from labelgrove.nn.batches import Movable
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.training.loop import LoopParams, LoopResult, Task, train
+from labelgrove.nn.training.loop import LoopResult, Task, train
+from labelgrove.nn.training.params import TrainingParams
 from labelgrove.nn.training.updates import Updates
 
 DOCUMENTS, WIDTH, LABELS = 46, 12, 12
@@ -85,20 +86,24 @@ def loss_of(model: Model, batch: Batch) -> Tensor:
     return model.loss(batch)
 
 
-PARAMS = LoopParams(
+PARAMS = TrainingParams(
     epochs=2,
+    batch_size=32,
     lr=0.01,
     head_lr=0.03,
     weight_decay=0.1,
     head_weight_decay=0.1,
     log_every=4,
+    average="none",
+    swa_every=100,
     evaluations_per_epoch=2,
+    compile=False,
     precision="fp32",
 )
 
 
 def run(
-    model: Model, params: LoopParams, *, folder: Path | None = None, **options: Any
+    model: Model, params: TrainingParams, *, folder: Path | None = None, **options: Any
 ) -> LoopResult:
     held_out = next(Batches(DOCUMENTS).epoch(0))
 
@@ -137,7 +142,7 @@ def stopped_after(updates: int) -> Iterator[None]:
         Updates.make = make  # type: ignore[method-assign]
 
 
-def run_until_killed(folder: Path, params: LoopParams, *, deadly: int) -> None:
+def run_until_killed(folder: Path, params: TrainingParams, *, deadly: int) -> None:
     """Trains and kills its process in update ``deadly``; checkpoints come every third update."""
     save, make = Checkpoints.save, Updates.make
 
@@ -155,7 +160,7 @@ def run_until_killed(folder: Path, params: LoopParams, *, deadly: int) -> None:
     run(Model(), params, folder=folder)
 
 
-def gradients_of_updates(params: LoopParams, **options: Any) -> dict[str, np.ndarray[Any, Any]]:
+def gradients_of_updates(params: TrainingParams, **options: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Trains without dropout; returns the gradients of each update and the final weights."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     descend = Updates._descend

@@ -290,7 +290,7 @@ def test_damaged_state():
         Tfidf.from_state(Part(part.config | hashed, part.arrays))
     with pytest.raises(ModelFormatError, match="'idf' is missing"):
         Tfidf.from_state(Part(part.config, without_idf))
-    with pytest.raises(ModelFormatError, match="one idf weight per feature"):
+    with pytest.raises(ModelFormatError, match="one idf weight per term"):
         Tfidf.from_state(Part(part.config, {**part.arrays, "idf": np.ones(1, np.float32)}))
     twice = {"vocabulary.blob": np.frombuffer(b"aa", np.uint8), "vocabulary.offsets": np.arange(3)}
     with pytest.raises(ModelFormatError, match="repeated term"):

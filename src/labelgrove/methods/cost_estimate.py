@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from labelgrove.core.aliases import Table
 from labelgrove.labels.tree import TreeParams, tree_widths
 from labelgrove.nn.encoders.files import EncoderParams, states_width
-from labelgrove.nn.training.params import LoopParams
+from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
@@ -29,7 +29,7 @@ class EncoderWork:
     """How often an encoder trains on all documents, and how often it only reads them."""
 
     encoder: EncoderParams
-    training: LoopParams
+    training: TrainingParams
     device: str
     learns: float
     reads: float

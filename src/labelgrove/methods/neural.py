@@ -48,7 +48,8 @@ from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
 from labelgrove.nn.training import devices
 from labelgrove.nn.training.devices import choose_device, choose_precision
-from labelgrove.nn.training.loop import LoopParams, Task, train
+from labelgrove.nn.training.loop import Task, train
+from labelgrove.nn.training.params import TrainingParams
 
 M = TypeVar("M", bound=WithEncoder)
 
@@ -202,7 +203,7 @@ def train_heads(
     examples: TrainingExamples,
     encoder: Encoder,
     heads: MakeHeads,
-    training: LoopParams,
+    training: TrainingParams,
     seed: int,
     *,
     session: Session,
@@ -238,7 +239,7 @@ def train_heads(
 def learn(
     network: Network,
     task: Task,
-    params: LoopParams,
+    params: TrainingParams,
     seed: int,
     session: Session,
     stage: str = "training",
@@ -249,7 +250,7 @@ def learn(
 
 
 def make_batches(
-    tokens: Tokens, encoder: Encoder, params: LoopParams, seed: int
+    tokens: Tokens, encoder: Encoder, params: TrainingParams, seed: int
 ) -> Batches | PackedBatches:
     """Training batches of the form that the settings, the encoder and the device ask for."""
     if params.packed and (obstacle := encoder.packing_obstacle):

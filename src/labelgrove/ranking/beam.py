@@ -126,7 +126,6 @@ class BeamSearch:
             )
             self._model.add_level(
                 **weights.arrays(),
-                scales=np.zeros(0, np.float32),  # of weights in bytes, which no ranker has
                 child_ptr=children,
                 leaf_ptr=leaf_ptr[len(levels) - 1 - number],
                 cols=features,

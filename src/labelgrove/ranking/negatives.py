@@ -36,17 +36,15 @@ from labelgrove.ranking.beam import BeamSearch, SearchParams, beam_per_level
 from labelgrove.ranking.solver import RankerParams, row_lists
 from labelgrove.ranking.weights import ChunkedWeights
 
-Norm = Literal["none", "l1", "l2", "max"]
-
 
 def targets(labels: CSR, tree: LabelTree) -> list[CSR]:
     """Per level, the nodes of each document: 1 if the document has any label below the node."""
     return lift(with_values(labels, 1), tree, np.maximum)
 
 
-def relevance(labels: CSR, tree: LabelTree, *, norm: Norm = "none") -> list[CSR]:
-    """Per level, the sum of the weights of a document's labels below each node, scaled by row."""
-    return [normalised(level, norm) for level in lift(labels, tree, np.add)]
+def relevance(labels: CSR, tree: LabelTree) -> list[CSR]:
+    """Per level, the sum of the weights of a document's labels below each node."""
+    return lift(labels, tree, np.add)
 
 
 class Frequencies(NamedTuple):
@@ -79,7 +77,9 @@ def costs(
     """
     weights = labels if params.label_weights == "cost" else with_values(labels, 1)
     if params.relevance == "induce":
-        levels = relevance(weights, tree, norm=params.relevance_norm)
+        levels = relevance(weights, tree)
+        if params.relevance_norm == "l1":
+            levels = [row_shares(level) for level in levels]
     else:
         levels = lift(weights, tree, np.maximum)
     if params.label_weights == "propensity":
@@ -107,21 +107,13 @@ def lift(labels: CSR, tree: LabelTree, meet: np.ufunc) -> list[CSR]:
     return levels[::-1]
 
 
-def normalised(matrix: CSR, norm: Norm) -> CSR:
-    """Rows scaled so that the given norm of their values is one; empty rows stay empty."""
-    if norm == "none" or matrix.nnz == 0:
-        return matrix
+def row_shares(matrix: CSR) -> CSR:
+    """Rows divided by their sums; empty rows stay empty."""
     lengths = np.diff(matrix.indptr)
     filled = lengths > 0
-    starts = matrix.indptr[:-1][filled]
     values = matrix.data.astype(np.float64)
-    if norm == "max":
-        size = np.maximum.reduceat(values, starts)
-    elif norm == "l2":
-        size = np.sqrt(np.add.reduceat(values * values, starts))
-    else:
-        size = np.add.reduceat(values, starts)
-    return with_values(matrix, (values / np.repeat(size, lengths[filled])).astype(np.float32))
+    sums = np.add.reduceat(values, matrix.indptr[:-1][filled])
+    return with_values(matrix, (values / np.repeat(sums, lengths[filled])).astype(np.float32))
 
 
 def _to_parents(nodes: CSR, parents: Int32, meet: np.ufunc) -> CSR:

@@ -19,7 +19,6 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.ranking.weights import WIDEST_CLUSTER, ChunkedWeights, Storage, compress
 
 LOSSES = ("squared_hinge", "hinge", "logistic")
-_NO_START, _CENTRE = 0, 2  # as native/solver.hpp numbers them
 # Nodes that are solved before their weights are compressed and put with the others of the level.
 GROUP_NODES = 1 << 16
 
@@ -75,8 +74,8 @@ class RankerParams(Params):
     relevance: Literal["none", "induce"] = param(
         "none", help="cost of a positive: equal, or by its share of the document's labels"
     )
-    relevance_norm: Literal["none", "l1", "l2", "max"] = param(
-        "l1", help="how a document's relevances are scaled"
+    relevance_norm: Literal["none", "l1"] = param(
+        "l1", help="l1: the relevances of a document sum to 1 on each level"
     )
     label_weights: Literal["ignore", "cost", "propensity"] = param(
         "ignore",
@@ -189,7 +188,6 @@ def solve_level(
         dense_scale=math.sqrt((params.dense_C or params.C) / params.C),
         dense_threshold=params.dense_threshold,
         dense_max_nonzeros=params.dense_max_nonzeros or 0,
-        start=_NO_START if task.centre is None else _CENTRE,
     )
 
     def solved(first: int, last: int) -> ChunkedWeights:
@@ -205,7 +203,7 @@ def solve_level(
             instances=instances._replace(indptr=instances.indptr[first : last + 1]),
             positives=positives,
             negatives=negatives,
-            start=task.centre,
+            centre=task.centre,
             children=own,
             options=options,
             seed=task.seed,

@@ -39,7 +39,6 @@ class FieldTerms:
         model = _native.TfidfModel.build(
             _tokens(),
             _native.WeightOptions(sublinear_tf=False, binary=True, norm="none"),
-            buckets=0,
             blob=vocabulary.blob,
             offsets=vocabulary.offsets,
             idf=idf,
@@ -102,9 +101,7 @@ class FieldTerms:
 
 def value_counter(records: Sequence[str]) -> _native.TermCounter:
     """Counts the values of documents' fields."""
-    counter = _native.TermCounter(
-        _tokens(), buckets=0, binary=True, keep_counts=False, threads=thread_count()
-    )
+    counter = _native.TermCounter(_tokens(), binary=True, keep_counts=False, threads=thread_count())
     feed_texts(records, counter, analyzer=field_terms, tables=no_tables, nfc=False)
     return counter
 

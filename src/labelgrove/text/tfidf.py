@@ -309,7 +309,6 @@ class _Fitted:
         model = _native.TfidfModel.build(
             tfidf_params.analyzer_options(params, analyzer),
             weights,
-            buckets=0,
             blob=vocabulary.blob,
             offsets=vocabulary.offsets,
             idf=idf,

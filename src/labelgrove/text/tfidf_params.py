@@ -116,7 +116,6 @@ def term_counter(
     """What counts the terms of texts."""
     return _native.TermCounter(
         analyzer_options(params, analyzer),
-        buckets=0,  # terms are not hashed
         binary=params.binary,
         keep_counts=keep_counts,
         threads=thread_count(),

@@ -23,7 +23,7 @@ from labelgrove.nn.batches import PackedBatch
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
-from labelgrove.nn.training.params import LoopParams
+from labelgrove.nn.training.params import TrainingParams
 from reference import dual as reference
 from support.small_models import FEW_STEPS, Messages, planted, tiny_training
 
@@ -44,7 +44,7 @@ def pairs(encoder: Encoder, packed: bool = False, **settings: int) -> net.PairBa
     labels = as_csr(sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape))
     tokens = tokenize(texts, encoder, 16)
     network = net.towers(encoder, len(texts), len(LABELS))
-    batches = make_batches(tokens, encoder, LoopParams(batch_size=8, packed=packed), 0)
+    batches = make_batches(tokens, encoder, TrainingParams(batch_size=8, packed=packed), 0)
     read = tokenize(LABELS, encoder, 8)
     params = net.TowerParams(**settings)
     return net.PairBatches(batches, labels, read, network, params, precision="fp32", seed=0)

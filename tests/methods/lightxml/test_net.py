@@ -19,8 +19,8 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import create
+from labelgrove.methods.lightxml.method import TwoEncoders, best_groups
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
-from labelgrove.methods.lightxml.static import TwoEncoders, best_groups
 from labelgrove.methods.neural import make_runner
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.candidates import RaggedLabels

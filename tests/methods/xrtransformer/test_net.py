@@ -20,7 +20,7 @@ from labelgrove.nn.batches import Batches  # noqa: E402
 from labelgrove.nn.encoders.tokens import Tokens  # noqa: E402
 from labelgrove.nn.heads.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.heads.rows import RowTable  # noqa: E402
-from labelgrove.nn.training.params import LoopParams  # noqa: E402
+from labelgrove.nn.training.params import TrainingParams  # noqa: E402
 from labelgrove.ranking.negatives import relevance  # noqa: E402
 from labelgrove.ranking.solver import RankerParams  # noqa: E402
 from labelgrove.ranking.weights import dense_weights  # noqa: E402
@@ -232,10 +232,10 @@ def test_levels_above_the_limit_are_left_out():
 
 def test_every_level_has_its_own_steps():
     params = net_module.XrParams(steps=[600, 800, 1200])
-    loops = net_module.level_training(params, LoopParams(warmup=100), 3)
+    loops = net_module.level_training(params, TrainingParams(epochs=8, warmup=100), 3)
     steps = [(loop.max_steps, loop.warmup) for loop in loops]
     assert steps == [(600, 100), (800, 100), (1200, 100)]
-    shared = net_module.level_training(net_module.XrParams(), LoopParams(epochs=8), 3)
+    shared = net_module.level_training(net_module.XrParams(), TrainingParams(epochs=8), 3)
     assert [loop.epochs for loop in shared] == [2, 2, 4]
     for given, most, expected in [
         ([], 1, [1, 1, 1]),
@@ -244,11 +244,11 @@ def test_every_level_has_its_own_steps():
         ([600, 800, 1200], 3000, [600, 800, 1200]),
     ]:
         limited = net_module.level_training(
-            net_module.XrParams(steps=given), LoopParams(max_steps=most), 3
+            net_module.XrParams(steps=given), TrainingParams(epochs=8, max_steps=most), 3
         )
         assert [loop.max_steps for loop in limited] == expected
     with pytest.raises(ConfigError, match=r"heads\.steps: must have 2 values, one per level"):
-        net_module.level_training(params, LoopParams(), 2)
+        net_module.level_training(params, TrainingParams(), 2)
 
 
 def test_nodes_of_labels_repeat_where_labels_share_them():

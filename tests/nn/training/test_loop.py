@@ -17,7 +17,7 @@ from labelgrove.disk.run_folder import RunFolder, run_status  # noqa: E402
 from labelgrove.disk.tensors import read_tensors  # noqa: E402
 from labelgrove.errors import ConfigError, DataError  # noqa: E402
 from labelgrove.nn.heads.rows import RowTable  # noqa: E402
-from labelgrove.nn.training.loop import LoopParams, Task, train  # noqa: E402
+from labelgrove.nn.training.loop import Task, train  # noqa: E402
 from support import toy_training  # noqa: E402
 from support.together import run_together  # noqa: E402
 from support.toy_training import PARAMS, Batches, Model, interrupting, loss_of, run, stopped_after  # noqa: E402
@@ -258,7 +258,9 @@ def test_fp16_leaves_out_updates_that_overflow():
 def test_limits_on_updates_and_what_cannot_be_trained():
     assert run(Model(), replace(PARAMS, epochs=0.5)).step == 6
     assert run(Model(), replace(PARAMS, max_steps=14)).step == 14
-    pytest.raises(ConfigError, run, Model(), LoopParams(accumulate=0)).match("accumulate: must be")
+    pytest.raises(ConfigError, run, Model(), replace(PARAMS, accumulate=0)).match(
+        "accumulate: must be"
+    )
 
     class Nothing(Batches):
         def __len__(self):

@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.training import optim  # noqa: E402
-from labelgrove.nn.training.params import LoopParams  # noqa: E402
+from labelgrove.nn.training.params import TrainingParams  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ class Model(nn.Module):
 
 def test_each_parameter_has_the_rate_and_decay_of_its_place():
     model = Model()
-    params = LoopParams(lr=1e-4, head_lr=1e-3, weight_decay=0.05, head_weight_decay=0.005)
+    params = TrainingParams(lr=1e-4, head_lr=1e-3, weight_decay=0.05, head_weight_decay=0.005)
     groups = optim.parameter_groups(model, params)
     settings = {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
     names = {name: settings.pop(id(p)) for name, p in model.named_parameters()}
@@ -45,11 +45,12 @@ def test_each_parameter_has_the_rate_and_decay_of_its_place():
 def test_frozen_parameters_are_in_no_group():
     model = Model()
     model.encoder.requires_grad_(False)
-    groups = optim.parameter_groups(model, LoopParams())
-    assert {(group["part"], group["peak"]) for group in groups} == {("head", LoopParams().lr)}
-    optimizer = optim.adamw(model, LoopParams(beta1=0.7, beta2=0.9, eps=1e-3))
+    params = TrainingParams(lr=1e-4, head_lr=None, beta1=0.7, beta2=0.9, eps=1e-3)
+    groups = optim.parameter_groups(model, params)
+    assert {(group["part"], group["peak"]) for group in groups} == {("head", 1e-4)}
+    optimizer = optim.adamw(model, params)
     assert optimizer.defaults["betas"] == (0.7, 0.9) and optimizer.defaults["eps"] == 1e-3
-    assert optim.adamw(model.requires_grad_(False), LoopParams()) is None
+    assert optim.adamw(model.requires_grad_(False), params) is None
 
 
 def test_clipping_agrees_with_torch_and_leaves_small_gradients_alone():
@@ -88,7 +89,7 @@ def test_loss_scale_grows_after_patience_and_halves_on_overflow():
 
 
 def rates(total, **settings):
-    params = LoopParams(**settings).validate()
+    params = TrainingParams(**settings).validate()
     return [optim.rate_factor(step, total, params) for step in range(total)]
 
 
@@ -108,11 +109,11 @@ def test_every_schedule_is_its_closed_form():
 
 def test_the_first_moment_moves_against_the_rate_in_cascade_only():
     settings = {"beta1": 0.95, "beta1_low": 0.85, "warmup": 5, "cooldown": 5}
-    cascade = LoopParams(schedule="cascade", **settings)
+    cascade = TrainingParams(schedule="cascade", **settings)
     betas = [optim.first_beta(step, 20, cascade) for step in range(20)]
     assert betas[0] == betas[-1] == 0.95
     assert betas[5:15] == [pytest.approx(0.85)] * 10
-    linear = LoopParams(schedule="linear", **settings)
+    linear = TrainingParams(schedule="linear", **settings)
     assert optim.first_beta(10, 20, linear) == 0.95
     assert [optim.share_of_steps(x, 40) for x in (0, 0.25, 1, 30, 99)] == [0, 10, 1, 30, 40]
 

@@ -45,7 +45,7 @@ from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.training.devices import choose_device, choose_precision
-from labelgrove.nn.training.loop import LoopParams, Task
+from labelgrove.nn.training.loop import Task
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.solver import RankerParams
 
@@ -223,7 +223,7 @@ def train_towers(
     examples: TrainingExamples,
     texts: Tokens,
     params: TowerParams,
-    training: LoopParams,
+    training: TrainingParams,
     seed: int,
     session: Session,
 ) -> Part:

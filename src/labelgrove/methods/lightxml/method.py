@@ -1,20 +1,31 @@
-"""LightXML (Jiang et al., AAAI 2021): an encoder fine-tuned with dynamic negative sampling."""
+"""LightXML (Jiang et al., AAAI 2021): an encoder fine-tuned with dynamic negative sampling.
+
+The paper's ablation compares dynamic negatives with static ones (S and BS), after the class here:
+1. The encoder learns the groups alone. The best groups that it finds for a document are those of
+   the document's candidates from now on.
+2. Started from that encoder, another one learns the labels alone, among these candidates.
+3. "static" keeps the second encoder, and a new head over the groups is trained on it as it is.
+   "static-two" keeps both: the first finds the groups, the second the labels.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
 from labelgrove.core.aliases import Table
+from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.params import AutoFloat
 from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus
-from labelgrove.disk.stages import CachedResult, Stages
+from labelgrove.disk.stages import CachedResult, Session, Stages
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import networks, neural
@@ -22,20 +33,27 @@ from labelgrove.methods.base import Model, Workers
 from labelgrove.methods.cost_estimate import CostEstimate, expected_widths
 from labelgrove.methods.defaults import TrainingNeeds
 from labelgrove.methods.fitted import ExportedParts
-from labelgrove.methods.lightxml import static
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
 from labelgrove.methods.networks import layer_arrays
-from labelgrove.methods.preparation import Prepared
-from labelgrove.methods.reranking import Reranker, RerankParams
+from labelgrove.methods.neural import joined_histories, learn, make_batches, make_runner
+from labelgrove.methods.preparation import Prepared, TrainingExamples
+from labelgrove.methods.reranking import Reranker, RerankParams, shortlist_matrix
 from labelgrove.methods.settings import Group, LabelTexts, group
 from labelgrove.methods.terms import FeatureChoice
+from labelgrove.methods.xrtransformer.net import LevelBatch, LevelBatches
+from labelgrove.nn.batches import Batch, PackedBatch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.heads.full import ONE_PROCESS
-from labelgrove.nn.network import network_part
+from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
+from labelgrove.nn.training.devices import choose_device, derived_seed
+from labelgrove.nn.training.loop import Task
 from labelgrove.nn.training.params import TrainingParams
+from labelgrove.ranking.negatives import targets
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.text.tfidf import TfidfParams
+
+RECALL_PREFIX = "recall/"  # of the first encoder's arrays, where there are two
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -85,7 +103,7 @@ class LightXML(Model):
             trained = networks.train_network(self, data, stages, heads)
         else:
             trained = self._train_static(data, stages, heads, groups)
-        network = CachedResult(lambda: static.stored_network(trained.value, heads), trained.key)
+        network = CachedResult(lambda: stored_network(trained.value, heads), trained.key)
         self.tree_, self.network_ = groups, network.value
         self.reranker_ = networks.rerank(self, data, stages, network, tree)
         networks.remember(self, data, stages, trained.value.config["story"])
@@ -102,29 +120,25 @@ class LightXML(Model):
         same = replace(heads, params=replace(heads.params, negatives="static"))
         examples, seed = data.examples(stages), self.random_state
         shared = stages.derive(
-            lambda: static.StaticTraining(examples.value, same, self.training, seed),
+            lambda: StaticTraining(examples.value, same, self.training, seed),
             examples=examples,
             heads=same,
             training=self.training,
             seed=seed,
         )
-        recall = stages("network-groups", static.train_groups, shared=shared, encoder=data.encoder)
-        labels = stages(
-            "network-labels", static.train_labels, shared=shared, recall=recall, tree=tree
-        )
+        recall = stages("network-groups", train_groups, shared=shared, encoder=data.encoder)
+        labels = stages("network-labels", train_labels, shared=shared, recall=recall, tree=tree)
         if self.heads.negatives == "static-two":
             return stages.derive(
-                lambda: static.kept_both(recall.value, labels.value), recall=recall, labels=labels
+                lambda: kept_both(recall.value, labels.value), recall=recall, labels=labels
             )
-        return stages(
-            "network", static.train_groups_again, shared=shared, recall=recall, labels=labels
-        )
+        return stages("network", train_groups_again, shared=shared, recall=recall, labels=labels)
 
     def resolve_defaults(self, corpus: Corpus) -> Self:
         return neural.resolve_defaults(self, corpus, TrainingNeeds(dropouts=(0.3, 0.5)))
 
     def exported_parts(self) -> ExportedParts:
-        if isinstance(self.network_, static.TwoEncoders):
+        if isinstance(self.network_, TwoEncoders):
             raise UnsupportedError(
                 "a lightxml model with two encoders cannot be exported; train one with "
                 "heads.negatives=dynamic"
@@ -176,15 +190,15 @@ class LightXML(Model):
 
     def parts(self) -> dict[str, Part]:
         parts = networks.parts(self)
-        if isinstance(self.network_, static.TwoEncoders):
+        if isinstance(self.network_, TwoEncoders):
             recall = network_part(self.network_.recall, {})
-            parts["network"] = static.with_recall(parts["network"], recall)
+            parts["network"] = with_recall(parts["network"], recall)
         return parts
 
     def _restore(self, parts: Mapping[str, Part]) -> None:
         self.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
         heads = LightXmlHeads(len(self.index_), self.tree_, self.heads)
-        self.network_ = static.stored_network(parts["network"], heads)
+        self.network_ = stored_network(parts["network"], heads)
         self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)
         self.history_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}
@@ -200,7 +214,7 @@ class LightXmlHeads:
 
     def __call__(
         self, encoder: Encoder, device: torch.device | None = None
-    ) -> tuple[torch.nn.Module, Sequence[int]]:
+    ) -> tuple[nn.Module, Sequence[int]]:
         layers = min(self.params.layers, encoder.depth)
         params = replace(self.params, layers=layers)
         net = LightXmlNet(encoder.width, self.labels, self.tree, params, device=device)
@@ -219,3 +233,141 @@ def say_what_is_idle(params: LightXmlParams, labels: int, depth: int, reporter: 
         )
     if params.layers > max(depth, LightXmlParams().layers):
         reporter.message(f"heads.layers: the encoder has {depth} layers, and all of them are read")
+
+
+class TwoEncoders(Network):
+    """Gives the heads the states of an encoder for the labels, then of one for the groups."""
+
+    def __init__(self, network: Network, recall: Network) -> None:
+        super().__init__(network.encoder, network.heads, network.layers)
+        for name in ("mean", "scale"):
+            getattr(self, name).copy_(getattr(network, name))
+        self.recall = recall
+
+    def states(self, batch: Batch | PackedBatch) -> list[Tensor]:
+        """One vector per document, encoder and layer."""
+        return super().states(batch) + self.recall.states(batch)
+
+
+def stored_network(part: Part, heads: MakeHeads) -> Network:
+    """The network of a part, with its second encoder if there is one."""
+    network = network_from_part(part, heads)
+    if "recall" not in part.config:
+        return network
+    arrays = {
+        n.removeprefix(RECALL_PREFIX): a
+        for n, a in part.arrays.items()
+        if n.startswith(RECALL_PREFIX)
+    }
+    recall = network_from_part(
+        Part({"encoder": part.config["recall"]}, arrays), lambda *_: (nn.Identity(), network.layers)
+    )
+    return TwoEncoders(network, recall).eval()
+
+
+def with_recall(labels: Part, recall: Part) -> Part:
+    """A network's part with the encoder of another one, which finds the groups."""
+    arrays = {RECALL_PREFIX + n: a for n, a in recall.arrays.items() if not n.startswith("heads/")}
+    return Part({**labels.config, "recall": recall.config["encoder"]}, labels.arrays | arrays)
+
+
+def kept_both(recall: Part, labels: Part) -> Part:
+    """The result of "static-two"."""
+    part = with_recall(labels, recall)
+    history = joined_histories([recall.config["story"], labels.config["story"]])
+    return Part({**part.config, "story": history}, part.arrays)
+
+
+@dataclass(frozen=True)
+class StaticTraining:
+    """What all three trainings share."""
+
+    examples: TrainingExamples
+    heads: MakeHeads
+    training: TrainingParams
+    seed: int
+
+
+def train_groups(shared: StaticTraining, encoder: Encoder, *, session: Session) -> Part:
+    """Fine-tunes an encoder on the groups alone; gives a network's part."""
+    examples = shared.examples
+    with torch.random.fork_rng([]):
+        torch.manual_seed(derived_seed(shared.seed, 0))
+        network = Network(encoder, *shared.heads(encoder, choose_device()))
+    network.heads.start_from(examples.labels)
+    if network.heads.params.standardise:
+        make_runner(network, shared.training.precision).standardise(examples.tokens)
+    history = _learn(shared, network, _group_loss, None, session)
+    return network_part(network, history)
+
+
+def train_labels(
+    shared: StaticTraining, recall: Part, tree: LabelTree, *, session: Session
+) -> Part:
+    """Fine-tunes the encoder of ``recall`` on the labels of the groups that it finds."""
+    network, examples = network_from_part(recall, shared.heads), shared.examples
+    above = best_groups(network, examples, shared.training.precision)
+    if network.heads.params.truth == "forced":
+        above = above.maximum(targets(examples.labels, two_levels(tree))[0])
+    history = _learn(shared, network, _label_loss, above, session)
+    return network_part(network, history)
+
+
+def train_groups_again(
+    shared: StaticTraining, recall: Part, labels: Part, *, session: Session
+) -> Part:
+    """Trains a new head over the groups on the encoder that has learnt the labels."""
+    network = network_from_part(labels, shared.heads)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(derived_seed(shared.seed, 1))
+        network.heads.groups.reset_parameters()
+    network.heads.start_from(shared.examples.labels, groups_only=True)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(name.startswith("heads.groups."))
+    history = _learn(shared, network, _frozen_group_loss, None, session)
+    histories = [recall.config["story"], labels.config["story"], history]
+    return network_part(network, joined_histories(histories))
+
+
+def best_groups(network: Network, examples: TrainingExamples, precision: str) -> CSR:
+    """Documents x groups: the groups that the network finds for the training documents."""
+    groups = network.heads.index.widths[0]
+    most = min(network.heads.params.groups_kept, groups)
+    columns = np.full((len(examples.tokens), most), -1, np.int32)
+
+    def best(states: list[Tensor]) -> Tensor:
+        kept, mask = network.heads.best_groups(states)
+        found: Tensor = kept.masked_fill(~mask, -1)
+        return found
+
+    make_runner(network, precision).fill(columns, examples.tokens, best)
+    return shortlist_matrix(columns, groups)
+
+
+def _learn(
+    shared: StaticTraining,
+    network: Network,
+    loss: Callable[[Network, LevelBatch], Tensor],
+    above: CSR | None,
+    session: Session,
+) -> Table:
+    """Trains on one part of the loss, which ranks no labels: the last weights are kept."""
+    examples, training, seed = shared.examples, shared.training, shared.seed
+    batches = make_batches(examples.tokens, network.encoder, training, seed)
+    task = Task(LevelBatches(batches, examples.labels, above), loss)
+    return learn(network.to(choose_device()), task, training, seed, session)
+
+
+def _group_loss(network: Network, batch: LevelBatch) -> Any:
+    return network.heads.group_loss(network.states(batch.batch), batch.labels)
+
+
+def _label_loss(network: Network, batch: LevelBatch) -> Any:
+    return network.heads.label_loss(network.states(batch.batch), batch.labels, batch.above)
+
+
+def _frozen_group_loss(network: Network, batch: LevelBatch) -> Any:
+    network.encoder.eval()  # what does not learn needs no dropout
+    with torch.no_grad():
+        states = network.states(batch.batch)
+    return network.heads.group_loss(states, batch.labels)

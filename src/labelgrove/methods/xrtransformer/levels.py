@@ -35,7 +35,8 @@ from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.heads.layers import per_level
 from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
-from labelgrove.nn.training.loop import LoopParams, Task
+from labelgrove.nn.training.loop import Task
+from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.negatives import relevance
 from labelgrove.ranking.solver import RankerParams
 
@@ -257,7 +258,7 @@ def fine_tune(
     start: Part | None,
     above: Shortlists | None,
     heads: XrParams,
-    training: LoopParams,
+    training: TrainingParams,
     *,
     session: Session,
 ) -> Part:

@@ -27,7 +27,7 @@ from labelgrove.nn.heads import losses as costing
 from labelgrove.nn.heads.candidates import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.network import LabelledBatch, LabelledBatches, labels_of
-from labelgrove.nn.training.params import LoopParams
+from labelgrove.nn.training.params import TrainingParams
 
 FIRST_STD = 0.02  # of random weights
 
@@ -96,7 +96,7 @@ def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
     return count
 
 
-def level_training(params: XrParams, training: LoopParams, levels: int) -> list[LoopParams]:
+def level_training(params: XrParams, training: TrainingParams, levels: int) -> list[TrainingParams]:
     """The loop's parameters for each level; each level has its own schedule."""
     shares = [1.0] if levels == 1 else [0.5 / (levels - 1)] * (levels - 1) + [0.5]
     given: list[int] = scoring.per_level(params.steps, levels, "steps") if params.steps else []

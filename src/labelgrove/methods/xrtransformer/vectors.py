@@ -31,7 +31,7 @@ from labelgrove.nn.network import Network
 from labelgrove.nn.training.checkpoint import fill
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import OWN_MARGIN, log_transformed
-from labelgrove.ranking.negatives import normalised
+from labelgrove.ranking.negatives import row_shares
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.ranking.weights import dense_weights
@@ -229,7 +229,7 @@ def bootstrapped(
     params = RankerParams(C=C / length**2, bias=length, eps=eps, threshold=0.0, storage="float32")
     if by_cost:
         params = replace(params, C=heads.alpha * params.C, positive_weight=1 / heads.alpha)
-        counts = normalised(counts, "l1")
+        counts = row_shares(counts)
     ranker = train_level(
         Features(dense=vectors),
         counts,

@@ -29,10 +29,8 @@ from labelgrove.nn.training import devices
 from labelgrove.nn.training.checkpoint import BestWeights, fill, from_part, to_part
 from labelgrove.nn.training.devices import Workers
 from labelgrove.nn.training.optim import rate_factor
-from labelgrove.nn.training.params import LoopParams
+from labelgrove.nn.training.params import TrainingParams
 from labelgrove.nn.training.updates import BatchesLike, LossOf, Share, Updates, shared
-
-__all__ = ["BatchesLike", "LoopParams", "LoopResult", "Task", "train"]
 
 Record = dict[str, float]  # the numbers of a log line or an evaluation
 
@@ -80,7 +78,7 @@ class LoopResult:
 def train(
     model: nn.Module,
     task: Task,
-    params: LoopParams,
+    params: TrainingParams,
     *,
     folder: Path | None = None,
     reporter: Reporter | None = None,

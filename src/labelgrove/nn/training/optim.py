@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from labelgrove.errors import ConfigError
-from labelgrove.nn.training.params import LoopParams
+from labelgrove.nn.training.params import TrainingParams
 
 _CASCADE_START, _CASCADE_END = 0.1, 0.001
 
 
-def parameter_groups(model: nn.Module, params: LoopParams) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, params: TrainingParams) -> list[dict[str, Any]]:
     """Groups for AdamW: ``model.encoder`` and the rest, the heads; biases and norms do not decay.
 
     Each has its ``part`` (encoder or head) and the ``peak`` rate that schedules multiply.
@@ -44,7 +44,7 @@ def parameter_groups(model: nn.Module, params: LoopParams) -> list[dict[str, Any
     return groups
 
 
-def adamw(model: nn.Module, params: LoopParams) -> torch.optim.AdamW | None:
+def adamw(model: nn.Module, params: TrainingParams) -> torch.optim.AdamW | None:
     """AdamW over a model's parameters, as one fused kernel; None if it has nothing to train."""
     groups = parameter_groups(model, params)
     if not groups:
@@ -101,7 +101,7 @@ def share_of_steps(amount: float, total: int) -> int:
     return min(total, round(amount * total) if amount < 1 else round(amount))
 
 
-def rate_factor(step: int, total: int, params: LoopParams) -> float:
+def rate_factor(step: int, total: int, params: TrainingParams) -> float:
     """The factor on the learning rates in update ``step`` (0 .. total - 1)."""
     warmup = share_of_steps(params.warmup, total)
     if params.schedule == "cascade":
@@ -117,14 +117,14 @@ def rate_factor(step: int, total: int, params: LoopParams) -> float:
     return 1.0
 
 
-def first_beta(step: int, total: int, params: LoopParams) -> float:
+def first_beta(step: int, total: int, params: TrainingParams) -> float:
     """The first moment's decay in update ``step``: with cascade, low while the rate is high."""
     if params.beta1_low is None or params.schedule != "cascade":
         return params.beta1
     return params.beta1 + (params.beta1_low - params.beta1) * _plateau(step, total, params)
 
 
-def _plateau(step: int, total: int, params: LoopParams) -> float:
+def _plateau(step: int, total: int, params: TrainingParams) -> float:
     """Half a cosine from 0 to 1 over the warm-up, then flat, then half a cosine down to 0."""
     warmup = share_of_steps(params.warmup, total)
     cooldown = min(share_of_steps(params.cooldown, total), total - warmup)

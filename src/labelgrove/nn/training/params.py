@@ -12,17 +12,28 @@ _FREE = ("checkpoint_minutes", "compile", "graphs", "log_every")
 
 
 @dataclass
-class LoopParams(Params):
-    """How an encoder and its heads are trained."""
+class TrainingParams(Params):
+    """How an encoder and its heads are trained: "auto" follows corpus, encoder and device.
 
-    epochs: float = param(5.0, gt=0, help="passes over the documents; may be a fraction")
+    The loop itself expects plain numbers; methods have put them in place of "auto" by then.
+    """
+
+    epochs: AutoFloat = param(
+        "auto", gt=0, help="passes over the documents; auto = more for small corpora"
+    )
     max_steps: int | None = param(None, ge=1, help="number of updates; none = by epochs")
-    batch_size: int = param(32, ge=1, help="documents per batch and process")
+    batch_size: AutoInt = param(
+        "auto", ge=1, help="documents per batch and process; auto = by their tokens"
+    )
     batch_tokens: int | None = param(None, ge=1, help="most tokens per batch, padding included")
     packed: bool | None = param(None, help="pack texts without padding; none = if faster")
     accumulate: int = param(1, ge=1, help="batches per update")
-    lr: float = param(5e-5, gt=0, help="learning rate of the encoder")
-    head_lr: float | None = param(None, gt=0, help="learning rate of the heads; none = lr")
+    lr: AutoFloat = param(
+        "auto", gt=0, help="learning rate of the encoder; auto = by its width and the batch"
+    )
+    head_lr: AutoFloat | None = param(
+        "auto", gt=0, help="learning rate of the heads; auto = a multiple of lr, none = lr"
+    )
     weight_decay: float = param(0.01, ge=0, help="decoupled decay of the encoder's matrices")
     head_weight_decay: float = param(0.0, ge=0, help="decoupled decay of the heads' matrices")
     beta1: float = param(0.9, ge=0, le=0.9999, help="decay of the first moment")
@@ -54,50 +65,26 @@ class LoopParams(Params):
     tf32: bool = param(
         True, help="GPUs may round factors of float32 products to 10 bits; false = strict float32"
     )
-    average: Literal["none", "swa"] = param(
-        "none", help="which weights are evaluated and saved: the last ones, or a running mean"
-    )
-    swa_start: float = param(0.5, ge=0, help="updates before averaging; below 1, a fraction")
-    swa_every: int = param(100, ge=1, help="updates between swa samples; fewer in short runs")
-    evaluations_per_epoch: float = param(1.0, ge=0, help="held-out evaluations; 0 = one at the end")
-    keep: Literal["best", "last"] = param("best", help="final weights: best evaluation, or last")
-    checkpoint_minutes: float | None = param(
-        15.0, ge=0, help="minutes between checkpoints; none = save only a finished run"
-    )
-    compile: bool = param(False, help="run the encoder through torch.compile")
-    graphs: bool = param(True, help="replay passes as CUDA graphs (one GPU, accumulate=1)")
-    log_every: int = param(50, ge=1, help="updates between two log lines with loss and speed")
-
-    def identity(self) -> dict[str, object]:
-        """The values that a checkpoint must share with the run that continues it."""
-        return {name: value for name, value in self.get_params().items() if name not in _FREE}
-
-
-@dataclass
-class TrainingParams(LoopParams):
-    """How a method trains its network: what is "auto" follows corpus, encoder and device."""
-
-    epochs: AutoFloat = param(
-        "auto", gt=0, help="passes over the documents; auto = more for small corpora"
-    )
-    batch_size: AutoInt = param(
-        "auto", ge=1, help="documents per batch and process; auto = by their tokens"
-    )
-    lr: AutoFloat = param(
-        "auto", gt=0, help="learning rate of the encoder; auto = by its width and the batch"
-    )
-    head_lr: AutoFloat | None = param(
-        "auto", gt=0, help="learning rate of the heads; auto = a multiple of lr, none = lr"
-    )
-    average: Literal["auto", "none", "swa"] = param(  # type: ignore[assignment]
+    average: Literal["auto", "none", "swa"] = param(
         "auto", help="which weights are evaluated and saved: the last ones, or a running mean"
     )
+    swa_start: float = param(0.5, ge=0, help="updates before averaging; below 1, a fraction")
     swa_every: AutoInt = param(
         "auto", ge=1, help="updates between swa samples; auto = a hundred samples"
     )
     evaluations_per_epoch: AutoFloat = param(
         "auto", ge=0, help="held-out evaluations; 0 = one at the end; auto = 0 with swa, else 1"
     )
+    keep: Literal["best", "last"] = param("best", help="final weights: best evaluation, or last")
+    checkpoint_minutes: float | None = param(
+        15.0, ge=0, help="minutes between checkpoints; none = save only a finished run"
+    )
     compile: AutoBool = param(
         "auto", help="run the encoder through torch.compile; auto = in long trainings on a GPU"
     )
+    graphs: bool = param(True, help="replay passes as CUDA graphs (one GPU, accumulate=1)")
+    log_every: int = param(50, ge=1, help="updates between two log lines with loss and speed")
+
+    def identity(self) -> dict[str, object]:
+        """The values that a checkpoint must share with the run that continues it."""
+        return {name: value for name, value in self.get_params().items() if name not in _FREE}

@@ -23,7 +23,7 @@ from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_
 from labelgrove.nn.training import devices, optim
 from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
 from labelgrove.nn.training.devices import Workers, derived_seed
-from labelgrove.nn.training.params import LoopParams
+from labelgrove.nn.training.params import TrainingParams
 
 FEWEST_SAMPLES = 3  # of a mean of weights, after the first; one sample alone is no mean
 
@@ -81,7 +81,7 @@ class Updates:
         self,
         model: nn.Module,
         loss_of: LossOf,
-        params: LoopParams,
+        params: TrainingParams,
         *,
         total: int,
         workers: Workers,
@@ -309,7 +309,7 @@ class _WithLoss(nn.Module):
 
 
 def _average(
-    model: nn.Module, tables: Mapping[str, RowTable | FullHead], params: LoopParams, total: int
+    model: nn.Module, tables: Mapping[str, RowTable | FullHead], params: TrainingParams, total: int
 ) -> Average | None:
     if params.average == "none":
         return None
