@@ -82,6 +82,16 @@ def test_labels_that_are_not_those_of_the_tree(model: Path, count: int) -> None:
         labelgrove.load(model)
 
 
+def test_settings_that_no_longer_predict_are_refused(model: Path) -> None:
+    params = json.loads((model / "manifest.json").read_text())["params"]
+    params["ranker"]["storage"] = "int8"
+    forge_manifest(model, {"params": params})
+    with pytest.raises(
+        ModelFormatError, match=r"has ranker\.storage=int8, which has gone .* again"
+    ):
+        labelgrove.load(model)
+
+
 @pytest.mark.timeout(60)
 def test_a_number_of_trees_without_end(model: Path) -> None:
     params = json.loads((model / "manifest.json").read_text())["params"]

@@ -67,7 +67,7 @@ def test_stats_say_what_to_do(tmp_path):
     dev.write_text('{"text": "das Dach und die Wand [rot]", "labels": []}\n', encoding="utf-8")
     output = " ".join(run("stats", train, "--dev", dev).output.split())
     assert "- 2 labels differ only by case or spacing" in output
-    assert "- the texts are not in English" in output
+    assert "- 100% of the texts are not in English" in output
     found = json.loads(run("stats", train, "--dev", dev, "--json").stdout)
     assert found["other"] == {"documents": 1, "same": 1, "similar": 0}
     assert found["similar_labels"] == [["Tea", "tea"]]

@@ -264,6 +264,14 @@ def test_bad_files_are_refused_by_name(tmp_path, content):
     pytest.raises(ConfigError, read_toml, file).match(r"config.toml: not valid TOML")
 
 
+def test_keys_of_many_parts_are_refused_before_they_take_time(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text(f"a = 1\n{'.'.join(['b'] * 500_000)} = 1\n")
+    pytest.raises(ConfigError, read_toml, file).match(r"config.toml: .* more than 1,000 dots")
+    file.write_text(f"a.b = '{'.' * 999}'")
+    assert read_toml(file) == {"a": {"b": "." * 999}}
+
+
 def test_missing_files_are_refused_by_name(tmp_path):
     pytest.raises(ConfigError, read_toml, tmp_path / "nothing.toml").match("nothing.toml: cannot")
     pytest.raises(ConfigError, read_toml, tmp_path).match("cannot read config file")

@@ -37,7 +37,7 @@ def info(
         return
     facts.pop("tried", None)
     facts["bytes"] = format_size(facts["bytes"])
-    facts["verified"] = "fully" if verify else "fully up to 512 MiB, samples of larger models"
+    facts["verified"] = "fully" if verify else "fully up to 512 MiB, only sizes of larger models"
     console = common.stdout_console()
     for name, value in facts.items():
         if isinstance(value, dict):

@@ -41,6 +41,7 @@ _SAMPLED_TEXTS, _WORDS_READ = 200, 200
 # English texts have 20 to 33 % of these words (laws, commit messages, package descriptions); German
 # ones have under 4 %.
 _FROM_SHARE, _OF_TEXTS = 0.1, 2 / 3
+_LAST_LATIN = "\u024f"  # of the letters that European languages write
 _FROM_SHARE_OF_ANY = 0.05  # where the language with the most such words wins
 
 
@@ -70,6 +71,18 @@ def language_of(text: str) -> str:
     best = max(hits, key=hits.__getitem__)
     enough = hits[best] and hits[best] >= _FROM_SHARE_OF_ANY * words.total()
     return best if enough else "unknown"
+
+
+def is_foreign(text: str) -> bool:
+    """Whether a text is in another language than English, as far as words and letters tell.
+
+    >>> [is_foreign(text) for text in ("wool jacket", "Jacke aus Wolle mit Kapuze", "羊毛外套")]
+    [False, True, True]
+    """
+    letters = [character for character in text[:_SAMPLED_CHARACTERS] if character.isalpha()]
+    if 2 * sum(letter > _LAST_LATIN for letter in letters) > len(letters):
+        return True
+    return language_of(text) not in ("English", "unknown")
 
 
 def _first_words(text: str) -> list[str]:

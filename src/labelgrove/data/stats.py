@@ -15,7 +15,7 @@ from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import merged_labels
 from labelgrove.data.formats.documents import Document
-from labelgrove.data.languages import are_english, unspaced_share
+from labelgrove.data.languages import is_foreign, unspaced_share
 from labelgrove.data.records import words_of
 from labelgrove.data.splits import string_hash
 
@@ -64,8 +64,8 @@ class Overlap:
 class CorpusStats:
     """Counts of a corpus; ``top`` has the most frequent labels with their numbers of documents.
 
-    ``english`` says whether a sample of the texts is, ``unspaced`` is its share of letters in
-    scripts without spaces. ``similar_labels`` differ only by case or white space.
+    Of a sample, ``foreign`` is the share of texts in other languages than English and ``unspaced``
+    that of letters in scripts without spaces. ``similar_labels`` differ only by case or spaces.
     """
 
     documents: int
@@ -80,7 +80,7 @@ class CorpusStats:
     duplicate_ids: int
     bins: dict[str, Bin]
     top: list[tuple[str, int]]
-    english: bool
+    foreign: float
     unspaced: float
     similar_labels: list[list[str]]
     respelled_labels: str  # a sentence about those that differ only in the spelling of accents
@@ -144,7 +144,7 @@ def corpus_stats(
         duplicate_ids=repeated_ids,
         bins={name: _bin(counts, low, high) for name, (low, high) in BINS.items()},
         top=most,
-        english=not sample.texts or are_english(sample.texts),
+        foreign=round(sum(map(is_foreign, sample.texts)) / max(1, len(sample.texts)), 4),
         unspaced=round(unspaced_share(sample.texts), 4),
         similar_labels=_similar_labels(frequency),
         respelled_labels=merged_labels(spellings),
@@ -203,7 +203,7 @@ def _folded(text: str) -> str:
     return "".join(filter(str.isalnum, nfc(text).casefold())) or text
 
 
-_SHARE = 0.1  # of letters in scripts without spaces
+_SHARE = 0.1  # of texts in other languages, or of letters in scripts without spaces
 _SHOWN = 3
 
 
@@ -253,10 +253,11 @@ def advice(stats: CorpusStats) -> list[str]:
             "cannot read them",
         ),
         (
-            not stats.english,
-            "the texts are not in English: neural methods need an encoder that knows their "
-            "language; auto looks for one, others need encoder.encoder. If its words have many "
-            "endings, see whether linear gains from stems, with --set tfidf.analyzer=stem",
+            stats.foreign >= _SHARE,
+            f"{stats.foreign:.0%} of the texts are not in English: neural methods need an encoder "
+            "that knows their language; auto looks for one, others need encoder.encoder. If its "
+            "words have many endings, see whether linear gains from stems, with --set "
+            "tfidf.analyzer=stem",
         ),
     ]
     return [sentence for found, sentence in findings if found]

@@ -23,7 +23,7 @@ MAX_MEMBERS = 10_000_000  # of all groups of a thesaurus together
 
 
 def tree_from_thesaurus(
-    broader: Mapping[str, Sequence[str]], index: LabelIndex
+    broader: Mapping[str, Sequence[str] | str], index: LabelIndex
 ) -> tuple[LabelTree, str]:
     """A tree over the labels of ``index`` from the broader concepts of each concept.
 
@@ -34,15 +34,16 @@ def tree_from_thesaurus(
     these cases.
 
     >>> index = LabelIndex(["animals", "cats", "dogs", "paper"])
-    >>> tree, report = tree_from_thesaurus({"cats": ["animals"], "dogs": ["animals"]}, index)
+    >>> tree, report = tree_from_thesaurus({"cats": ["animals"], "dogs": "animals"}, index)
     >>> tree.widths, report.split("; ")[0]
     ((2, 4), '4 labels on 2 levels, at most 3 children per node')
     """
     labels = len(index)
     if labels == 0:
         raise DataError("cannot make a tree over no labels")
-    parent = {concept: above[0] for concept, above in broader.items() if above}
-    several = sum(len(set(above)) > 1 for above in broader.values())
+    lists = {name: [above] if isinstance(above, str) else above for name, above in broader.items()}
+    parent = {concept: above[0] for concept, above in lists.items() if above}
+    several = sum(len(set(above)) > 1 for above in lists.values())
     known = dict.fromkeys([*index.ids, *broader])
     number = {concept: n for n, concept in enumerate(known | dict.fromkeys(parent.values()))}
     cycles = _cut_cycles(parent, known)

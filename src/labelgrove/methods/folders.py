@@ -31,6 +31,8 @@ REPLACED = {
     "tree.label_features=pifa,text": "pifa+text",
     "tree.label_features=pii": "pifa",
 }
+# Values without which a model would predict something else.
+REFUSED = ("heads.score=path", "ranker.storage=int8")
 
 
 def write_folder(
@@ -125,6 +127,13 @@ def without_gone(params: TableView) -> Table:
         current["label_texts"] = None
     for table, values in current.items():
         if isinstance(values, Mapping):
+            refused = [
+                f"{table}.{k}={v}" for k, v in values.items() if f"{table}.{k}={v}" in REFUSED
+            ]
+            if refused:
+                raise ModelFormatError(
+                    f"the model has {refused[0]}, which has gone from labelgrove; train it again"
+                )
             current[table] = {
                 key: REPLACED.get(f"{table}.{key}={value}", value)
                 for key, value in values.items()
