@@ -137,6 +137,7 @@ def test_toml_and_folders_of_configurations(annif: Path) -> None:
         ({"backend": "ensemble"}, "linear", "import the projects behind it"),
         ({"backend": "fasttext"}, "linear", "fasttext has no counterpart"),
         ({"backend": "tfidf", "transform": "limit(9)"}, "linear", "left out: transform=limit(9)"),
+        ({"backend": "tfidf", "analyzer": "voikko(fi)"}, "linear", "left out: analyzer=voikko(fi)"),
         ({"backend": "labelgrove"}, "auto", "labelgrove-model"),
     ],
 )

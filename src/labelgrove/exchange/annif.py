@@ -32,7 +32,7 @@ ADVICE |= dict.fromkeys(("ensemble", "nn_ensemble", "pav", "http"), COMBINING)
 ADVICE["labelgrove"] = "keeps its settings in its model folder, data/projects/ID/labelgrove-model"
 METHODS = {"tfidf": "linear", "svc": "ova", "omikuji": "parabel", "labelgrove": "auto"}
 # Other keys of a section, such as min_df, are left out with a note.
-READ = {"name", "language", "vocab", "backend", "cluster_balanced", "analyzer", "limit", "access"}
+READ = {"name", "language", "vocab", "backend", "cluster_balanced", "limit", "access"}
 RDF = (".ttl", ".nt", ".rdf", ".xml", ".owl", ".jsonld", ".n3")
 SHARED = "DEFAULT"  # the section whose keys all others have
 LABEL = "label_"  # and a language: the columns of names in a CSV vocabulary
@@ -301,12 +301,13 @@ def starting_settings(project: AnnifProject) -> tuple[Settings, list[str]]:
         notes.append(f"{backend} {ADVICE[backend]}")
     elif backend not in METHODS:
         notes.append(f"the backend {backend or '(none)'} has no counterpart; linear is a start")
-    spec = str(section.get("analyzer", ""))
+    read, spec = READ, str(section.get("analyzer", ""))
     if spec.startswith("snowball"):
+        read = READ | {"analyzer"}
         settings["tfidf"] = {"analyzer": "stem"}
         notes.append(
             f"analyzer={spec}: words are counted beside their stems, in the language of each text; "
             "that needs the extra stem"
         )
-    others = [f"{key}={value}" for key, value in section.items() if key not in READ]
+    others = [f"{key}={value}" for key, value in section.items() if key not in read]
     return settings, notes + ([f"left out: {', '.join(others)}"] if others else [])
