@@ -74,8 +74,6 @@ def test_a_group_whose_name_is_a_label_needs_a_prefix():
 
 
 def test_masks_of_columns_refuse_what_is_no_column():
-    mask = LabelMask.from_columns(None, 4, deny=[1])
-    assert mask.columns.tolist() == [0, 2, 3]
     assert LabelMask.from_columns([2, 0], 3).columns.tolist() == [0, 2]
     for wrong in ([[0, 1]], [0.5], ["a"], [-1], [3]):
         pytest.raises(DataError, LabelMask.from_columns, wrong, 3).match("allow: ")

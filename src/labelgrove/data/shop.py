@@ -131,10 +131,9 @@ def shop_documents(
     labels: int = 2000,
     seed: int = 0,
     part: str = "train",
-    start: int = 0,
     every_label: bool = False,
 ) -> Iterator[Document]:
-    """Documents ``start`` to ``start + n`` of a part ("train", "dev" or "test"), one at a time.
+    """The first documents of a part ("train", "dev" or "test"), one at a time.
 
     By Zipf's law, most labels of a large shop never occur. With ``every_label``, every second
     document takes labels in turn instead of at random; 1.6 documents per label cover all of them.
@@ -144,7 +143,7 @@ def shop_documents(
     ('train-0', ['category-227', 'colour-11'])
     """
     shop = Shop(labels, seed)
-    for number, text, columns in shop.documents(n, part, start, every_label):
+    for number, text, columns in shop.documents(n, part, every_label):
         yield Document(text, [shop.id(column) for column in columns], f"{part}-{number}")
 
 
@@ -305,17 +304,17 @@ class Shop:
         return string_hash("/".join(map(str, (self.seed, *parts))))
 
     def documents(
-        self, n: int, part: str, start: int = 0, every_label: bool = False
+        self, n: int, part: str, every_label: bool = False
     ) -> Iterator[tuple[int, str, list[int]]]:
         """Numbers, texts and sorted label columns of documents."""
         if part not in PARTS:
             raise ConfigError(f"part: must be one of {', '.join(PARTS)}, got {part!r}")
-        if n < 0 or start < 0:
-            raise ConfigError(f"documents: must not be negative, got {n} from {start}")
+        if n < 0:
+            raise ConfigError(f"documents: must not be negative, got {n}")
         draws: list[list[float]] = []
-        for number in range(start, start + n):
+        for number in range(n):
             block, row = divmod(number, _BLOCK)
-            if not draws or row == 0:
+            if row == 0:
                 draws = self._draws(block, PARTS.index(part))
             turn = number // 2 if every_label and number % 2 else None
             yield number, *self._document(iter(draws[row]).__next__, turn)

@@ -44,13 +44,11 @@ def model_card(
     description: str | None = None,
     measured: Mapping[str, float] | None = None,
     measured_on: str = "test documents",
-    examples: Sequence[str] = (),
 ) -> str:
     """The card of a model folder, in Markdown with front matter for the Hugging Face Hub.
 
     ``name`` is what readers load it by (``owner/name``). ``measured`` are results of your own,
-    fractions of one by metric, on the documents that ``measured_on`` names. ``examples`` are texts
-    to try, which the Hub and the page of ``labelgrove serve`` offer. Needs the extra hub.
+    fractions of one by metric, on the documents that ``measured_on`` names. Needs the extra hub.
 
     >>> import tempfile; from labelgrove import Linear
     >>> folder = Path(tempfile.mkdtemp()) / "model"
@@ -76,7 +74,6 @@ def model_card(
             license=None if licence is None else _identifier(licence, "licence"),
             language=[_identifier(entry, "language") for entry in languages] or None,
             tags=tags,
-            **{"widget": [{"text": _one_line(text)} for text in examples]} if examples else {},
         ),
         template_path=str(TEMPLATE),
         title=_one_line(name or Path(folder).name),

@@ -49,16 +49,11 @@ class LabelMask:
         self._finish()
 
     @classmethod
-    def from_columns(
-        cls, allow: npt.ArrayLike | None, labels: int, *, deny: npt.ArrayLike | None = None
-    ) -> LabelMask:
-        """The mask for columns of an index with this number of labels; None allows all."""
+    def from_columns(cls, allow: npt.ArrayLike, labels: int) -> LabelMask:
+        """The mask for columns of an index with this number of labels."""
         mask = cls.__new__(cls)
-        mask.allowed = np.full(labels, allow is None)
-        if allow is not None:
-            mask.allowed[label_columns(allow, labels, name="allow")] = True
-        if deny is not None:
-            mask.allowed[label_columns(deny, labels, name="deny")] = False
+        mask.allowed = np.zeros(labels, bool)
+        mask.allowed[label_columns(allow, labels, name="allow")] = True
         mask._finish()
         return mask
 

@@ -39,9 +39,9 @@ class Estimate:
     high: float = 0.0
 
     @classmethod
-    def around(cls, seconds: float, factor: float = timing.MARGIN) -> Estimate:
-        """From ``seconds / factor`` to ``seconds * factor``."""
-        return cls(seconds / factor, seconds * factor)
+    def around(cls, seconds: float) -> Estimate:
+        """A range that has ``seconds`` in the middle."""
+        return cls(seconds / timing.MARGIN, seconds * timing.MARGIN)
 
     def __add__(self, other: Estimate) -> Estimate:
         return Estimate(self.low + other.low, self.high + other.high)
