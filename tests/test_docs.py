@@ -123,6 +123,12 @@ def test_links_between_pages_lead_somewhere():
                 assert anchor in anchors(file), f"{page.name} links to {target}#{anchor}"
 
 
+def test_the_tests_that_pages_name_exist():
+    for page in PAGES:
+        for file, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text("utf-8")):
+            assert f"def {name}" in (ROOT / file).read_text("utf-8"), f"{page.name}: {file}::{name}"
+
+
 def test_the_numbers_of_which_method_are_those_of_the_results():
     docs = ROOT / "docs"
     measured = re.sub(r"[|/\s]+", " ", (docs / "results.md").read_text(encoding="utf-8"))
