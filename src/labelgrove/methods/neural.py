@@ -255,17 +255,13 @@ def make_batches(
     """Training batches of the form that the settings, the encoder and the device ask for."""
     if params.packed and (obstacle := encoder.packing_obstacle):
         raise ConfigError(f"training.packed: {obstacle}; leave it unset")
-    if params.batch_tokens is not None and tokens.longest > params.batch_tokens:
-        raise ConfigError(
-            f"training.batch_tokens: {params.batch_tokens} are too few for a text of "
-            f"{tokens.longest}; raise it, or lower encoder.max_tokens"
-        )
-    common: Table = {"pad_id": encoder.pad_id, "seed": seed, "max_tokens": params.batch_tokens}
     device = choose_device()
     quick = encoder.packs_quickly(device, choose_precision(params.precision, device))
     if quick if params.packed is None else params.packed:
-        return PackedBatches(tokens, params.batch_size, **common)
-    return Batches(tokens, params.batch_size, pad_left=encoder.pad_left, **common)
+        return PackedBatches(tokens, params.batch_size, pad_id=encoder.pad_id, seed=seed)
+    return Batches(
+        tokens, params.batch_size, pad_id=encoder.pad_id, pad_left=encoder.pad_left, seed=seed
+    )
 
 
 def make_runner(network: Network, precision: str) -> Runner:

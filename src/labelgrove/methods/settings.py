@@ -43,6 +43,7 @@ GONE: dict[str, tuple[object, ...]] = {
     "rerank.start": ("none",),
     "tfidf.n_buckets": (None, "none"),
     "training.average_tables": (True,),
+    "training.batch_tokens": (None, "none"),
     "training.ema_decay": (0.999,),
     "training.patience": (None, "none"),
     "training.table_optimizer": ("adam",),

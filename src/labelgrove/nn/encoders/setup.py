@@ -1,4 +1,4 @@
-"""Settings applied to a transformers model before it is used: length, dropout, frozen parts."""
+"""Settings applied to a transformers model before it is used, and what it must have for them."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ class TrainingParams(Params):
     batch_size: AutoInt = param(
         "auto", ge=1, help="documents per batch and process; auto = by their tokens"
     )
-    batch_tokens: int | None = param(None, ge=1, help="most tokens per batch, padding included")
     packed: bool | None = param(None, help="pack texts without padding; none = if faster")
     accumulate: int = param(1, ge=1, help="batches per update")
     lr: AutoFloat = param(
