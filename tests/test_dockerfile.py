@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -34,28 +33,6 @@ def test_copied_files_exist_and_are_not_ignored():
             copied.update(line.split()[:-1])
     assert copied == kept
     assert all((ROOT / name).exists() for name in copied)
-
-
-def test_the_build_installs_what_the_build_system_asks_for():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    needed = {re.split("[><=]", name)[0] for name in project["build-system"]["requires"]}
-    (install,) = [line for line in instructions("RUN") if "pip wheel" in line]
-    assert needed <= set(install.split())
-    assert project["project"]["readme"] == "README.md"  # both are read while building
-    assert set(project["project"]["license-files"]) == {"LICENSE"}
-    arguments = dict(line.split("=", 1) for line in instructions("ARG"))
-    assert set(arguments) == {"BASE", "EXTRAS"}
-    assert arguments["EXTRAS"] in project["project"]["optional-dependencies"]
-    named = re.search(r"--build-arg EXTRAS=(\S+)", TEXT)
-    assert named is not None
-    assert set(named[1].split(",")) <= set(project["project"]["optional-dependencies"])
-
-
-def test_both_stages_use_the_base_that_can_be_pinned():
-    # An ARG counts for FROM only before the first one.
-    assert [line.split()[0] for line in LINES if line][:2] == ["ARG", "FROM"]
-    assert [line.split()[0] for line in instructions("FROM")] == ["${BASE}", "${BASE}"]
-    assert re.search(r"--build-arg BASE=\S+@sha256:", TEXT)
 
 
 def test_the_service_runs_without_root_and_its_command_is_understood():

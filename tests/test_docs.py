@@ -140,16 +140,6 @@ def test_the_numbers_of_which_method_are_those_of_the_results():
         assert " ".join(row) in measured, f"{row} is neither in results.md nor in neural.md"
 
 
-def test_a_page_has_one_name():
-    """The index calls a page by its heading, up to a colon; the menu and the search do, too."""
-    listed = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    for page in sorted((ROOT / "docs").rglob("*.md")):
-        heading = page.read_text(encoding="utf-8").partition("\n")[0]
-        name, target = heading[2:].partition(":")[0], page.relative_to(ROOT / "docs").as_posix()
-        calls = set(re.findall(rf"^- \[([^]]*)\]\({re.escape(target)}\)", listed, re.M))
-        assert calls <= {name}, f"docs/README.md calls {target} {calls}, its heading is {heading!r}"
-
-
 def test_every_page_is_listed_in_the_index():
     listed = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     for page in sorted((ROOT / "docs").rglob("*.md")):

@@ -117,28 +117,6 @@ def test_the_oldest_versions_are_the_lower_bounds():
         assert Version(oldest[name]) == Version(bound), name
 
 
-def test_the_pinned_versions_agree_with_each_other():
-    """What each pinned package demands of the others, as far as it is installed here."""
-    pinned, conflicts, seen = pins(), [], 0
-    for name, version in pinned.items():
-        try:
-            distribution = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        if distribution.version != version and not distribution.version.startswith(f"{version}+"):
-            continue  # another version has other demands
-        seen += 1
-        for line in distribution.requires or ():
-            demand = Requirement(line)
-            if demand.marker is not None and not demand.marker.evaluate({"extra": ""}):
-                continue
-            other = pinned.get(canonicalize_name(demand.name))
-            if other is not None and not demand.specifier.contains(other, prereleases=True):
-                conflicts.append(f"{name} {version} demands {demand}, pinned at {other}")
-    assert not conflicts, "\n".join(conflicts)
-    assert seen > 30
-
-
 def test_the_advice_for_a_missing_extra_names_its_packages():
     assert set(packages_of("export")) == {str(package) for package in requirements("export")}
     message = str(MissingExtraError("tune", "labelgrove tune"))

@@ -116,18 +116,3 @@ def test_the_command_line_takes_it_from_training_to_serving(
         assert code == 1, (verb, output, messages)
         assert sentence in " ".join(messages.split()), (verb, messages)
         assert "Traceback" not in messages
-
-
-def test_the_service_serves_it(
-    call_both: Callable[..., tuple[int, str, str]], corpus: Path, tmp_path: Path
-) -> None:
-    pytest.importorskip("fastapi")
-    from support.services import running
-
-    model = tmp_path / "model"
-    assert call_both("train", corpus, "--method", "popular", "--out", model, "--quiet")[0] == 0
-    with running(model) as client:
-        answer = client.post("/v1/predict", json={"texts": ["a red hat"], "k": 1}).json()
-        facts = client.get("/v1/model").json()
-    assert json.dumps(answer).count('"red"') >= 1
-    assert (facts["method"], facts["trees"]) == ("popular", [])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.pages import current, refreshed, shows
+from support.pages import refreshed, shows
 
 OUTPUT = """shop.jsonl: 2,000 documents
 plan: 2 s to 6 s, about 178.0 MiB
@@ -33,25 +33,6 @@ model 221715b339ea, 1 min 15 s, 4,540 documents/s
 )
 def test_a_page_shows_an_output(old, new, same):
     assert shows(OUTPUT.replace(old, new), OUTPUT) is same
-
-
-def test_stale_outputs_are_replaced():
-    shown = "shop.jsonl: 1,000 documents\n...\nQ  70.00\n...\n"
-    true = "shop.jsonl: 2,000 documents\n...\nP  90.50\n...\n"
-    assert current(shown, ["", "other words\n", OUTPUT]) == OUTPUT
-    assert current(true, ["", OUTPUT]) == true
-    with pytest.raises(ValueError, match="no command"):
-        current(shown, [""])
-
-
-def test_long_lines_are_folded():
-    scores = ", ".join(["0.25"] * 12)
-    line = f'{{"labels":["a, b","c"],"scores":[{scores}],"more":{{"id":1}},"time":"now"}}\n'
-    folded = current('{"labels": ["a"], "scores": [0.5]}\n', [line])
-    assert shows(folded, line) and max(map(len, folded.splitlines())) <= 98
-    assert folded.startswith('{"labels": ["a, b", "c"],\n "scores": [0.25, ')
-    sentence = "word " * 40
-    assert len(current("word\n", [sentence]).splitlines()) == 3
 
 
 def test_blocks_belong_to_the_block_that_ran_last():

@@ -61,10 +61,6 @@ def test_a_neural_model(folder: Path) -> None:
     assert "secret" not in text
 
 
-def test_no_licence_is_made_up(folder: Path) -> None:
-    assert "license" not in card(folder)
-
-
 def test_own_measurements(folder: Path) -> None:
     text = card(folder, measured={"P@1": 0.625, "MAP": 0.5}, measured_on="the 2020\npart")
     assert "On the 2020 part:" in text and "| P@1 | 62.50 |" in text and "| MAP | 50.00 |" in text

@@ -131,14 +131,6 @@ def test_large_trees_do_not_depend_on_threads(threads):
     assert one == on_threads(threads, build_tree, points, params)
 
 
-def test_identical_and_empty_labels_are_split_all_the_same():
-    same = build_tree(np.ones((10, 2)), TreeParams(branching=2, max_leaf_size=3))
-    assert same.widths == (2, 4, 10)
-    mixed = np.zeros((10, 2))
-    mixed[0] = 1
-    assert build_tree(mixed, TreeParams(branching=2, max_leaf_size=3)).widths == (2, 4, 10)
-
-
 def test_seed_matters_and_is_checked():
     points = random_points(64)
     params = TreeParams(max_leaf_size=8)

@@ -1,6 +1,5 @@
 """Tf-idf: equal to scikit-learn for its options, to literal references for our own."""
 
-import json
 import re
 
 import numpy as np
@@ -270,16 +269,6 @@ def test_texts_that_are_not_strings(texts, message, analyzer):
 )
 def test_wrong_options_are_refused_at_fit(options, message):
     pytest.raises(ConfigError, Tfidf(TfidfParams(**options)).fit, ["some text"]).match(message)
-
-
-def test_state_round_trip_through_json():
-    texts = many_texts(40)
-    tfidf = Tfidf(TfidfParams(strip_accents=True, ngram_range=(1, 2))).fit(texts)
-    part = tfidf.state()
-    read_back = Part(json.loads(json.dumps(part.config)), part.arrays)
-    loaded = Tfidf.from_state(read_back, n_jobs=1)
-    assert loaded.params == tfidf.fitted_params
-    assert loaded.transform(texts).data.tobytes() == tfidf.transform(texts).data.tobytes()
 
 
 def test_damaged_state():
