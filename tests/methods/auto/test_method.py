@@ -71,12 +71,6 @@ def test_a_matcher_is_joined_where_labels_have_names_that_texts_use(
     assert not any("matcher" in name for name in names(coded))
 
 
-def test_a_matcher_learns_again_if_a_twentieth_was_held_out(corpus: Corpus) -> None:
-    for validation, again in ((19, False), (20, True)):
-        steps = search.planned_steps(corpus, validation, Linear, None)
-        assert any("matcher again" in step.name for step in steps) == again
-
-
 def test_few_documents_get_linear_without_a_comparison() -> None:
     said = Messages()
     model = Auto().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]], callbacks=[said])

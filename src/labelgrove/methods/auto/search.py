@@ -28,9 +28,6 @@ from labelgrove.methods.terms import labels_with_words
 TREES = 3
 SURELY = 2.0  # standard errors; several trees and a matcher take several times longer to predict
 NETWORK = "cascadexml"
-# It knows all names and learns a few dozen numbers: less than this share of documents more does not
-# move them.
-MATCHER, FEW_MORE = "matcher", 0.05
 # A network that sees each document less than once has learnt too little to be worth its time.
 FEWEST_EPOCHS = 1.0
 COMMON = ("tfidf", "features", "random_state", "n_jobs")  # settings of all members
@@ -106,7 +103,7 @@ def matcher(linear: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
     if corpus.texts is None or corpus.features is not None or not labels_with_words(corpus.index):
         return []
     settings = {name: linear.to_config()[name] for name in ("random_state", "n_jobs")}
-    return [Candidate(MATCHER, lambda: create(MATCHER, settings), corpus, TWICE * seconds)]
+    return [Candidate("matcher", lambda: create("matcher", settings), corpus, TWICE * seconds)]
 
 
 def more_linear(linear: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
@@ -196,8 +193,7 @@ def planned_steps(
                 PlanStep("matcher", learnt, (model,)),
                 PlanStep("join matcher", validation, merged=merged),
             ]
-            if validation >= FEW_MORE * whole:
-                again.append(PlanStep("matcher again, on all documents", whole, (model,)))
+            again.append(PlanStep("matcher again, on all documents", whole, (model,)))
         for candidate in [] if network is None else two_towers(network, corpus, 0.0):
             merged += 1
             steps += [
@@ -286,10 +282,9 @@ class MemberSearch:
         trials = self.trials
         assert trials.best is not None
         best, changed = trials.best, False
-        few_more = len(trials.validation or ()) < FEW_MORE * len(corpus)
         quick: list[tuple[int, Model, float]] = []
         for position, model in enumerate(best.model.submodels() or [best.model]):
-            if model.encoders() or (few_more and model.method == MATCHER):
+            if model.encoders():
                 continue
             trees = max(1, len(model.rankers()))
             seconds = max(trees * trials.first_seconds, trials.took.get(id(model), 0.0))
