@@ -262,26 +262,3 @@ def test_rows_fit_their_data_set(name: str) -> None:
     for row in Bench.from_config(read_toml(path), folder=path.parent).rows:
         if "encoder" in (row.settings or {}):
             assert create_row(row).cost_estimate(*data).widths[-1] == data.labels
-
-
-def test_levels_of_the_ablations() -> None:
-    """As many steps as levels, whatever a row does to its tree."""
-    path = CONFIGS / "tables" / "amazon-670k.toml"
-    rows = {
-        row.name.removeprefix("XR-Transformer, seed 10011, "): create_row(row)
-        for row in Bench.from_config(read_toml(path), folder=path.parent).rows
-        if row.name.startswith(("XR-Transformer, seed 10011, ", "CascadeXML, seed 29, 32"))
-    }
-    cascade = rows.pop("CascadeXML, seed 29, 32,768 last clusters")
-    assert cascade.cost_estimate(*DATA["amazon-670k"]).widths[:-1] == (512, 4_096, 32_768)
-    found = {}
-    for name, model in rows.items():
-        tree = tree_of(tree_widths(DATA["amazon-670k"].labels, model.tree))
-        levels = fine_tuned_levels(tree, model.heads.max_clusters)
-        steps = [loop.max_steps for loop in level_training(model.heads, model.training, levels)]
-        found[name] = tree.widths[:levels], sum(steps)
-    assert found.pop("leaves of 100 labels") == ((32, 512, 8_192), 20_000)
-    assert found.pop("one level") == ((32_768,), 20_000)
-    shares = ["an eighth of the updates", "a quarter of the updates", "half of the updates"]
-    assert [found.pop(share)[1] for share in shares] == [2_500, 5_000, 10_000]
-    assert set(found.values()) == {((128, 2_048, 32_768), 20_000)}

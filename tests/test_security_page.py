@@ -16,9 +16,3 @@ def test_the_tests_of_a_promise_exist(subject, tests):
         file, _, function = name.partition("::")
         assert (ROOT / file).is_file(), name
         assert f"def {function}(" in (ROOT / file).read_text("utf-8") or not function, name
-
-
-def test_every_kind_of_input_has_a_row():
-    subjects = " ".join(subject for subject, _ in ROWS)
-    for word in ("model folder", "corpus", "predictions", "vocabulary", "config", "client", "netw"):
-        assert word in subjects

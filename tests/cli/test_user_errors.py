@@ -135,32 +135,21 @@ def test_places_that_cannot_be_written(call, place, arguments):
         ("predict model dev.jsonl --k 0", 2, "--k"),
         ("predict model dev.jsonl --threshold auto", 1, "labelgrove calibrate"),
         ("evaluate nowhere dev.jsonl", 1, "nowhere: does not exist; the folder contains"),
-        ("data convert dev.jsonl dev.xlsx", 1, ".parquet"),
         ("predict model dev.jsonl --deny @missing.txt", 1, "missing.txt"),
         ("predict model dev.jsonl --threshold high", 1, "a number or auto"),
         ("predict model dev.jsonl --deny 'red thing'", 1, "did you mean 'red things'"),
-        ("evaluate train.jsonl dev.jsonl", 1, "train.jsonl"),
         ("train train.jsonl", 2, "--out"),
-        ("train train.jsonl --out o --config missing.toml", 1, "missing.toml"),
-        ("train train.jsonl --out o --config train.jsonl", 1, "TOML"),
         ("train train.jsonl --out o --dense binary.jsonl", 1, "binary.jsonl"),
         ("train train.jsonl --out o --label-tree dir", 1, "dir"),
-        ("train train.jsonl --out o --labels binary.jsonl", 1, "binary.jsonl"),
-        ("train train.jsonl --out o --format word", 1, "word"),
-        ("train train.jsonl --out o --text-field body", 1, "body"),
-        ("train train.jsonl --out o --set nonsense", 1, "table.key=value"),
         ("train train.jsonl --out o --memory 1K", 1, "memory"),
         ("train train.jsonl --out o --device abacus", 1, "auto, cpu or cuda"),
-        ("train train.jsonl --out o --labels no-such.tsv", 1, "no-such.tsv"),
         ("export model", 1, "give --out FOLDER or --hub NAME"),
         ("export model --out o --set licence=mit", 1, "for the card of --hub"),
         ("export model --hub a/b --set license=mit", 1, "did you mean licence"),
-        ("bench --config missing.toml --data .", 1, "missing.toml"),
         ("nonsense", 2, "nonsense"),
         ("info", 2, "MODEL"),
         ("calibrate model dev.jsonl --out model", 1, "exists"),
         ("calibrate model dev.jsonl --target high", 1, "--target high: must be a number"),
-        ("evaluate model dev.jsonl --metric P@1,F1@set", 1, "F1@set: the model must be calib"),
         ("update model --out o", 1, "nothing to learn"),
         ("update model dev.jsonl --out model", 1, "add --force"),
         ("update model dev.jsonl --dense a --dense a --out o", 1, "--dense: give a file for each"),
@@ -188,14 +177,12 @@ def test_places_that_cannot_be_written(call, place, arguments):
         ("train train.jsonl --out o --set C=2", 1, "did you mean ranker.C?"),
         ("predict model dev.jsonl --deny deny.txt", 1, "write @deny.txt"),
         ("predict model 'a red shoe'", 1, "echo 'a text' | labelgrove predict MODEL -"),
-        ("train other.jsonl --out o", 1, "--text-field"),
     ],
 )
 def test_wrong_words(call, place, command, code, reason):
     np.save(place / "rows.npy", np.ones((2, 3), np.float32))
     write_jsonl(place / "said.jsonl", [{"text": "x", "labels": [], "suggestions": []}])
     (place / "deny.txt").write_text("sale\n")
-    (place / "other.jsonl").write_text('{"body": "words", "tags": ["a"]}\n')
     got, said = call(*shlex.split(command))
     assert "Traceback" not in said
     assert (got, reason in " ".join(said.split())) == (code, True), said

@@ -270,12 +270,3 @@ def actors():
     living = [actor for actor in actors().values() if actor["State"] != "DEAD"]
     names = {(actor["ActorID"], actor["ActorClassName"]) for actor in living}
     return {(each, name) for each, name in names if name != "_AutoscalingCoordinatorActor"}
-
-
-@pytest.mark.long_ray
-def test_more_workers_than_cores_are_refused(cluster, tmp_path):
-    with (
-        open_engine("ray", address=cluster.address, workers=3) as engine,
-        pytest.raises(ConfigError, match="room for 2 workers with a core each, not for 3"),
-    ):
-        run(engine, ray_work.variables, folder=tmp_path)
