@@ -98,14 +98,6 @@ def test_few_outputs_are_not_compared():
     assert len(shown) <= 1, shown
 
 
-def test_outputs_are_blocks():
-    """Nothing compares what a comment says that a line prints."""
-    for page in PAGES:
-        for fence, source in BLOCK.findall(page.read_text(encoding="utf-8")):
-            comments = re.findall(r"^ *print\(.*\)  # .*", source, re.MULTILINE)
-            assert not (fence.startswith("python") and comments), f"{page.name}: {comments}"
-
-
 def anchors(page):
     """What the headings of a page can be linked by."""
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.pages import refreshed, shows
+from support.pages import shows
 
 OUTPUT = """shop.jsonl: 2,000 documents
 plan: 2 s to 6 s, about 178.0 MiB
@@ -33,16 +33,3 @@ model 221715b339ea, 1 min 15 s, 4,540 documents/s
 )
 def test_a_page_shows_an_output(old, new, same):
     assert shows(OUTPUT.replace(old, new), OUTPUT) is same
-
-
-def test_blocks_belong_to_the_block_that_ran_last():
-    def run(language, source):
-        return [source.upper()] if language == "bash" else None
-
-    page = "```bash\nhello\n```\n\nIt prints:\n\n```text\n{}\n```\n"
-    assert refreshed(page.format("bye"), run) == page.format("HELLO")
-    note = "```text shown: needs a GPU\nbye\n```\n"
-    assert refreshed(note, run) == note
-    for wrong in ("```text\nbye\n```", "```text GPU\nbye\n```", "```toml\na = 1\n```"):
-        with pytest.raises(ValueError):
-            refreshed(wrong, run)

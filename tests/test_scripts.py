@@ -16,10 +16,6 @@ FILES = sorted((ROOT / "benchmarks").rglob("*.py"))
 SCRIPTS = [file for file in FILES if file.name not in ("common.py", "peer.py")]
 
 
-def test_scripts_are_in_folders_by_subject() -> None:
-    assert [file.name for file in FILES if file.parent.name == "benchmarks"] == ["common.py"]
-
-
 def test_benchmarks_stay_small() -> None:
     assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in FILES) <= 5000
 

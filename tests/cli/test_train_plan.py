@@ -136,22 +136,6 @@ def test_neural_methods_stand_beside_the_linear_one(call_both, folder, tmp_path)
 
 
 @pytest.mark.slow
-def test_a_learnt_ensemble_stands_beside_its_members(call_both, folder, tmp_path):
-    config = tmp_path / "both.toml"
-    members = '[[members]]\nmethod = "linear"\n[[members]]\nmethod = "ova"\n'
-    config.write_text(f'method = "ensemble"\nrule = "learnt"\nheld_out = 0.2\n{members}')
-    train = ["train", folder / "train.jsonl", "--config", config, "--no-estimate", "--force"]
-    _, out, _ = call_both(*train, "--out", tmp_path / "m", "--json")
-    told = json.loads(out)
-    assert set(told["held_out"]) == {"ensemble", "1 linear", "2 linear"}
-    _, _, said = call_both(*train, "--out", tmp_path / "m", "--verbose")
-    assert "which chose it" in said and "2 linear" in said
-    assert f"members are combined by {told['rule']} with weights" in said
-    _, shown, _ = call_both("info", tmp_path / "m", "--verify", "--settings")
-    assert "linear, linear" in shown and "[[members]]" in shown and told["rule"] in shown
-
-
-@pytest.mark.slow
 def test_tune_writes_a_config_that_train_takes(call_both, folder, tmp_path, monkeypatch):
     pytest.importorskip("optuna")
     stages = []

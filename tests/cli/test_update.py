@@ -30,26 +30,6 @@ def test_documents_and_labels_go_into_a_new_folder(run, folder, model, tmp_path)
     assert "c:black" in answer.stdout
 
 
-def test_what_people_read(run, model, tmp_path):
-    data = write_jsonl(tmp_path / "new.jsonl", NEW)
-    done = run("update", model, data, "--out", tmp_path / "grown", "--set", "retrain=new")
-    assert "12 documents: 1 label added, 0 retrained" in done.stderr
-    assert "train the model from scratch soon" not in done.stderr  # a ninth more labels
-    again = run(
-        "update",
-        tmp_path / "grown",
-        data,
-        "--out",
-        tmp_path / "again",
-        "--set",
-        "max_added=0.05",
-    )
-    assert (
-        "train the model from scratch soon" in again.stderr
-        and "note: 0 of the 112 training documents" in again.stderr
-    )
-
-
 def test_one_form_is_for_both_files(run, folder, model, tmp_path):
     data = tmp_path / "new.tsv"
     data.write_text("Titel\tlabels\na red sofa\tc:red|k:sofa\n", encoding="utf-8")

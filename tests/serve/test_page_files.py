@@ -42,17 +42,6 @@ def test_every_file_that_is_named_exists():
         assert not re.search(r"\son\w+=|style=|<script>", text) or file.suffix != ".html"
 
 
-def test_every_element_that_scripts_look_for_exists():
-    ids = set(re.findall(r'id="([^"]+)"', (FOLDER / "index.html").read_text(encoding="utf-8")))
-    modules = ["main.js"]  # and what it imports
-    for name in modules:
-        source = (FOLDER / name).read_text(encoding="utf-8")
-        modules += set(re.findall(r'from "\./([^"]+)"', source)) - set(modules)
-        wanted = set(re.findall(r'byId\("([^"]+)"\)', source))
-        assert wanted <= ids, name
-    assert set(modules) | {"theme.js"} == {file.name for file in FOLDER.glob("*.js")}
-
-
 def test_the_page_can_be_left_out(model_path):
     with running(model_path, page=False) as client:
         check_problem(client.get("/"), 404, "not-found")

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove._native import parse_xc_text
-from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.formats import (
     ReadOptions,
     ReadReport,
@@ -231,16 +230,6 @@ def test_a_folder_of_repository_files(tmp_path):
     assert read_corpus(tmp_path, options=ReadOptions(part="test")).labels.indices.tolist() == [0]
     with pytest.raises(DataError, match="no known format"):
         read_corpus(tmp_path, options=ReadOptions(part="dev"))
-
-
-def test_evaluation_uses_the_given_index_and_counts_unknown_labels(tmp_path):
-    path = write(tmp_path, b"2 2 4\n0,3 1:1\n2 0:1\n")
-    index = LabelIndex(["2", "0"])
-    report = ReadReport()
-    corpus = read_corpus(path, index=index, report=report)
-    assert corpus.index is index
-    assert corpus.labels.toarray().tolist() == [[0, 1], [1, 0]]
-    assert corpus.unknown.tolist() == [1, 0] and report.unknown_labels == 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from labelgrove.data.features import Features
 from labelgrove.data.shop import shop_corpus
 from labelgrove.errors import ConfigError
 from labelgrove.experiments.planning import timing
-from labelgrove.experiments.planning.plan import Estimate, Plan, plan_training
+from labelgrove.experiments.planning.plan import Estimate, plan_training
 from labelgrove.experiments.planning.timing import linear_work, sampled, two_samples
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.methods import create
@@ -187,18 +186,6 @@ def test_no_time_is_better_than_a_wrong_one(corpus: Corpus) -> None:
     plan = plan_training(Auto(), corpus, label_tree=tree)
     assert plan.seconds is None
     assert plan.notes == ("no time is estimated: auto leaves out steps if a label tree is given",)
-
-
-def test_lines_and_json() -> None:
-    plan = Plan(
-        "linear", 10, 4, 1.5, 2, 1, tree=(2, 4), stages={"ranker": Estimate(70, 200)}, notes=("x",)
-    )
-    text = "\n".join(plan.lines())
-    assert "2 labels with fewer than 5 documents (50%), 1 without any" in text
-    assert "  time     70 s to 3 min\n    ranker 70 s to 3 min" in text
-    assert plan.to_json()["seconds"] == [70, 200]
-    quick = replace(plan, stages={"ranker": Estimate(0.1, 0.9)})
-    assert "  time     under 1 s\n  note     x" in "\n".join(quick.lines())
 
 
 def test_one_head_needs_no_tree_and_what_training_refuses_has_no_plan() -> None:
