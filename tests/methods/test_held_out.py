@@ -7,7 +7,6 @@ only held-out documents have is as unknown there as a label of a new document is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,10 +73,6 @@ def test_an_ensemble(corpora: tuple[Corpus, Corpus]) -> None:
     model = Ensemble([Linear(), Matcher()], rule="learnt", held_out=PLENTY).fit(train)
     check(np.array(model.report_["ensemble"]), model, fresh)
     assert model.index_ is train.index
-    learnt_from, _ = hold_out(train, PLENTY, model.random_state)
-    hidden = next(c for c, name in enumerate(learnt_from.index.words) if not name)
-    name = train.index.names[hidden]
-    assert model.members_[1].predict([f"filler3 {name}"], k=1).names() == [[name]]
 
 
 def test_names_as_documents(corpora: tuple[Corpus, Corpus]) -> None:
@@ -100,15 +95,3 @@ def test_only_a_label_table_makes_a_label_known(corpora: tuple[Corpus, Corpus]) 
         known = np.array([bool(name) for name in learnt_from.index.words])
         assert not seen.all()
         np.testing.assert_array_equal(known, seen if hides else np.ones_like(seen))
-
-
-def test_a_matcher_that_is_saved_knows_all_names(
-    corpora: tuple[Corpus, Corpus], tmp_path: Path
-) -> None:
-    learnt_from, _ = hold_out(corpora[0], PLENTY, 0)
-    model = Matcher().fit(learnt_from)
-    hidden = next(c for c, name in enumerate(learnt_from.index.words) if not name)
-    name = learnt_from.index.names[hidden]
-    assert model.predict([f"filler3 {name}"], k=1).names() != [[name]]
-    model.save(tmp_path / "m")
-    assert Matcher.load(tmp_path / "m").predict([f"filler3 {name}"], k=1).names() == [[name]]

@@ -153,7 +153,8 @@ def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | 
 
     A label that only the held-out documents have would be unknown if these were new, so it is
     hidden in the index of both parts, unless a label table lists it: nothing is learnt from its
-    name, until a model gets the index of all documents (``use_index``), or is saved and loaded.
+    name, until a model gets the index of all documents (``use_index``), or is saved and loaded. A
+    matcher finds it when it has learnt from documents of it.
     """
     if not 0 <= share < 1:
         raise ConfigError(f"held_out: must be at least 0 and below 1, got {share}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from labelgrove import Corpus, Ensemble, LabelIndex, Linear, Matcher
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.methods.matcher.evidence import MatchCounts, MatchingParams, learn_evidence
 from labelgrove.methods.matcher.names import Names, words_of
+from support.small_models import same
 
 WORDS = [f"{a}{b}{c}o" for a in "bdfghjpt" for b in "aiu" for c in "cfgklmprtvwz"]  # 288 names
 INDEX = LabelIndex([*WORDS, "zuzo"])
@@ -88,6 +91,22 @@ def test_it_stands_in_ensembles_that_learn() -> None:
     model = Ensemble([Linear(), Matcher()], rule="learnt").fit(corpus())
     assert model.learns_names()
     assert model.predict(["About zuzo"], k=1).names() == [["zuzo"]]
+
+
+def test_a_label_that_was_hidden_is_not_found_until_documents_teach_it(tmp_path: Path) -> None:
+    """How far to trust its name is not known: it would come first wherever a text has the word."""
+    data = corpus()
+    hidden = np.array([label == WORDS[0] for label in data.index.ids])
+    without = np.flatnonzero(data.labels.toarray()[:, hidden].sum(axis=1) == 0)
+    model = Matcher().fit(replace(data.take(without), index=data.index.hiding(hidden)))
+    before = model.predict([f"About {WORDS[0]}"], k=3)
+    model.use_index(data.index)
+    model.save(tmp_path / "model")
+    for same_model in (model, Matcher.load(tmp_path / "model")):
+        assert same(same_model.predict([f"About {WORDS[0]}"], k=3), before)
+    assert WORDS[0] not in before.names()[0] and (before.scores >= 0).all()
+    model.update([f"About {WORDS[0]}"] * 3, [[WORDS[0]]] * 3)
+    assert model.predict([f"About {WORDS[0]}"], k=1).names() == [[WORDS[0]]]
 
 
 def test_settings_are_checked() -> None:

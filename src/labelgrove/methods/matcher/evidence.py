@@ -72,7 +72,7 @@ class MatchCandidates(NamedTuple):
 class MatchCounts(NamedTuple):
     """What training knows of labels: arrays with an entry per label (or per tenth and label)."""
 
-    documents: Float64
+    documents: Float64  # -1: the label was hidden, so its names are not found
     right: Float64
     wrong: Float64
 
@@ -123,6 +123,11 @@ class Evidence:
     scale: Float64
     least: Float64  # of each column where the weights were fitted; others count as these
     most: Float64
+
+    @property
+    def hidden(self) -> Bool:
+        """Labels that were hidden: how far a match of theirs is to be trusted is not known."""
+        return np.asarray(self.counts.documents < 0)
 
     def rows(
         self, names: Names, candidates: MatchCandidates, known: MatchCounts | None = None
@@ -175,7 +180,7 @@ class Evidence:
     def unmatched(self) -> Float64:
         """How probable each label is where none of its names is in the text."""
         documents, right, wrong = self.counts
-        return (documents - right + 0.01) / (self.n_texts - right - wrong + 1)
+        return (np.maximum(documents, 0) - right + 0.01) / (self.n_texts - right - wrong + 1)
 
     def check(self, labels: int, stems: int) -> None:
         """Raises ValueError if this was learnt for other names."""
@@ -290,6 +295,7 @@ def grown_evidence(evidence: Evidence, names: Names, more: Names, additions: Add
     n_texts = evidence.n_texts
     if additions.documents is not None:
         stems, seen = _counted(more, additions.documents)
+        counts[0, seen[0] > 0] = np.maximum(counts[0, seen[0] > 0], 0)
         stem_texts += stems
         n_texts += len(additions.documents)
         first = known if additions.only_new else 0

@@ -131,8 +131,8 @@ class Matcher(Model):
         return top_k(scores, len(frequent))  # so many labels has every list
 
     def use_index(self, index: LabelIndex) -> None:
-        """Finds the names of this index from now on; weights and counts stay."""
-        names = Names(index, self.matching.letters)
+        """Finds the names of this index from now on; weights, counts and hidden labels stay."""
+        names = Names(index.hiding(self.evidence_.hidden), self.matching.letters)
         self.evidence_ = knowing.renamed_evidence(self.evidence_, self.names_, names)
         self.index_, self.names_ = index, names
 
@@ -150,7 +150,11 @@ class Matcher(Model):
         for corpus in (new, old):
             if corpus is not None:
                 check_texts_alone(self.method, corpus)
-        names = Names(additions.index, self.matching.letters)
+        hidden = np.zeros(len(additions.index), bool)
+        hidden[: len(self.index_)] = self.evidence_.hidden
+        if new is not None:
+            hidden[new.labels.indices] = False
+        names = Names(additions.index.hiding(hidden), self.matching.letters)
         if new is None or additions.only_new or not additions.complete(self.facts_):
             evidence = knowing.grown_evidence(self.evidence_, self.names_, names, additions)
         else:
@@ -165,14 +169,14 @@ class Matcher(Model):
         return {"matching.letters": {"low": 5, "high": 12}}
 
     def parts(self) -> dict[str, Part]:
-        """What was learnt; the names are those of the label index, none of them hidden."""
+        """What was learnt; the labels that were hidden are those with -1 documents."""
         if self.index_.hidden is not None:
             self.use_index(self.index_.revealed())
         return {"evidence": self.evidence_.state()}
 
     def _restore(self, parts: Mapping[str, Part]) -> None:
         self.evidence_ = Evidence.from_state(parts["evidence"])
-        self.names_ = Names(self.index_, self.matching.letters)
+        self.names_ = Names(self.index_.hiding(self.evidence_.hidden), self.matching.letters)
         self.evidence_.check(len(self.index_), len(self.names_.stem_numbers))
 
     def estimate_memory(self, corpus: Corpus) -> int:
@@ -188,4 +192,7 @@ def learn_names(
     index: LabelIndex, texts: Sequence[str], labels: CSR, params: MatchingParams, seed: int
 ) -> Evidence:
     """A stage: what the training documents teach of the names of their labels."""
-    return knowing.learn_evidence(Names(index, params.letters), texts, labels, params, seed)
+    evidence = knowing.learn_evidence(Names(index, params.letters), texts, labels, params, seed)
+    if index.hidden is not None:
+        evidence.counts.documents[index.hidden] = -1
+    return evidence
