@@ -92,12 +92,6 @@ def test_without_extras_the_linear_methods_and_commands_work(tmp_path):
     assert '"hat"' in done.stdout
 
 
-def test_check_install_tries_every_extra():
-    tried = re.search(r"^EXTRAS := (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    assert tried is not None
-    assert sorted(tried[1].split()) == sorted(EXTRAS)
-
-
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
 def test_the_pinned_versions_are_those_an_extra_asks_for(extra):
     pinned = pins()

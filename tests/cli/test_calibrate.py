@@ -68,14 +68,6 @@ def test_sets_for_a_target_and_their_evaluation(run, folder, model, tmp_path):
     assert list(json.loads(only.stdout)["intervals"]) == ["F1@set"]
 
 
-def test_predict_tells_when_k_may_cut_sets(run, folder, calibrated):
-    dev = folder / "dev.jsonl"
-    done = run("predict", calibrated, dev, "--threshold", "auto", "--k", 1)
-    assert "documents have 1 labels" in done.stderr and "leave --k out" in done.stderr
-    whole = run("predict", calibrated, dev, "--threshold", "auto")
-    assert "leave --k out" not in whole.stderr
-
-
 def test_sets_are_whole_by_default(folder, model, tmp_path, run):
     out = tmp_path / "calibrated"
     run("calibrate", model, folder / "dev.jsonl", "--k", 4, "--out", out)

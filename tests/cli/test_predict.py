@@ -60,18 +60,6 @@ def table(tmp_path):
     return file
 
 
-def test_what_predict_says_it_can_do(run, model, table, tmp_path):
-    out = tmp_path / "labels.csv"
-    said = run("predict", model, table, "--out", out, "-k", 2).stderr.splitlines()
-    assert f"3 documents -> {out}" in said
-    assert f"{out}: the column 'name' of the input is called 'input_name'" in said
-    lines = tmp_path / "goods.jsonl"
-    lines.write_text('{"text": "a red shoe"}\n{"text": "a hat", "labels": "no list"}\n')
-    for source in (table, lines):
-        said = run("predict", model, source, "--out", tmp_path / "o.jsonl").stderr
-        assert "labels_field" not in said and "without labels" not in said
-
-
 def test_a_table_keeps_the_columns_of_its_input(run, model, table, tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("openpyxl")

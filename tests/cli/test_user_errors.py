@@ -156,7 +156,6 @@ def test_places_that_cannot_be_written(call, place, arguments):
         ("update model --feedback train.jsonl --out o", 1, "is no file with feedback"),
         ("explain model --text '' ", 1, "no text to explain"),
         ("explain model --text red --dense rows.npy", 1, "there is only one text"),
-        ("explain model --text red --top 0", 2, "--top"),
         ("report model dev.jsonl --out train.jsonl", 1, "add --force to replace it"),
         ("predict model dir --engine local", 1, "give --out FOLDER"),
         ("predict model dir --workers 2", 1, "need --engine ray"),

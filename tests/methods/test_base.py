@@ -32,13 +32,6 @@ LABELS = [["shoes"], ["hats"], ["hats", "red"], ["shoes"]] * 10
 HELD_OUT = ["one hat", "a shoes box"] * 10, [["hats"], ["shoes"]] * 10
 
 
-def test_threads_have_a_bound() -> None:
-    with pytest.raises(ConfigError, match="up to 1024"):
-        Linear().fit(TEXTS, LABELS).predict(["a hat"], threads=2**31 - 1)
-    with pytest.raises(ConfigError, match="n_jobs: must be at least 1 and at most 1024"):
-        Linear(n_jobs=2**31 - 1).fit(TEXTS, LABELS)
-
-
 def test_classes_are_the_ids_in_the_order_of_columns() -> None:
     model = Linear().fit(TEXTS, LABELS)
     assert model.classes_.tolist() == list(model.index_.ids) == ["hats", "red", "shoes"]

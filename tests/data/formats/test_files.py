@@ -138,11 +138,6 @@ def test_links_are_followed_and_pipes_written_in_place(tmp_path):
         pass
 
 
-def test_writing_needs_a_folder(tmp_path):
-    with pytest.raises(StorageError, match="cannot be written"):
-        write_corpus([], tmp_path / "no" / "a.jsonl")
-
-
 def test_missing_files_get_a_hint(tmp_path):
     with pytest.raises(DataError, match=f"the folder {tmp_path} is empty"):
         read_corpus(tmp_path / "train.jsonl")
