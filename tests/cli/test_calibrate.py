@@ -33,6 +33,8 @@ def test_predict_gives_probabilities_and_raw_scores(run, folder, model, calibrat
     assert after != before
     assert rows(run("predict", calibrated, dev, "--raw")) == before
     chosen = rows(run("predict", calibrated, dev, "--threshold", "auto"))
+    few = run("predict", calibrated, dev, "--threshold", "auto", "--k", 1)
+    assert "documents have 1 labels" in few.stderr and "leave --k out" in few.stderr
     # Two labels per document, and the corpus is easy.
     assert sum(len(row["labels"]) == 2 for row in chosen) >= 18
 

@@ -145,6 +145,7 @@ def test_everything_else_goes_on_working(model: Linear) -> None:
     before = model.score_labels(QUESTIONS[0], ["kind shoe"])
     growth = model.update(*NEW, params=GrowthParams(retrain="new"))
     assert any("calibrate again" in note for note in growth.notes)
+    assert any("few negative documents" in note for note in growth.notes)
     found = model.predict(QUESTIONS[0], k=3)
     assert found.score_kind == "probability"
     assert np.allclose(model.score_labels(QUESTIONS[0], ["kind shoe"]), before, atol=1e-5)
