@@ -170,17 +170,18 @@ def encoder_work(
     return EncoderWork(model.encoder, training, model.device, trainings * epochs, reads)
 
 
-def estimate_memory(model: Neural, corpus: Corpus, *, layers: int = 1) -> int:
+def estimate_memory(model: Neural, corpus: Corpus, *, layers: int = 1, copies: int = 5) -> int:
     """Bytes of main memory for fitting, roughly: tf-idf and linear, the network, text vectors.
 
-    A label's vector is as wide as ``layers`` states of the encoder. A GPU's memory is not counted.
+    A label's vector is as wide as ``layers`` states of the encoder, and training has so many
+    ``copies`` of it. A GPU's memory is not counted.
     """
     linear = Linear(tfidf=model.tfidf, features=model.features).estimate_memory(corpus)
     folder = model.encoder.folder()
     width = 4 * layers * max(512, states_width(folder))
     # Weights, their gradients, two moments, a copy for the best checkpoint; twice the encoder's for
     # all that passes through it. Vectors of documents with temporaries, and their shortlists.
-    network = 40 * parameter_count(folder) + 5 * width * len(corpus.index)
+    network = 40 * parameter_count(folder) + copies * width * len(corpus.index)
     document = 4 * fixed(model.encoder.max_tokens, MOST_TOKENS) + 3 * width + 4000
     return int(linear + network + document * len(corpus))
 

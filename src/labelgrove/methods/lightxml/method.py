@@ -185,8 +185,9 @@ class LightXML(Model):
         return networks.search_space(self) | {"heads.dropout": {"low": 0.0, "high": 0.6}}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        grouped = self.heads.groups_labels(len(corpus.index))
-        return neural.estimate_memory(self, corpus, layers=1 if grouped else self.heads.layers)
+        layers = 1 if self.heads.groups_labels(len(corpus.index)) else self.heads.layers
+        copies = 3 if self.heads.is_full else 5  # no gradients and moments
+        return neural.estimate_memory(self, corpus, layers=layers, copies=copies)
 
     def parts(self) -> dict[str, Part]:
         parts = networks.parts(self)
