@@ -4,8 +4,8 @@
         [--jobs 2] [--own]
 
 The tests of a module a/b.py are tests/a/test_b.py, tests/test_a_b.py and tests/test_b.py, as far as
-they exist, and its own doctests; without any of these files, all tests of the room a. What they do
-not notice is tried with the tests of ``make quick``, without ``--own``.
+they exist, and its own doctests. What they do not notice is tried with the tests of ``make quick``,
+without ``--own``.
 
 A fault is a flipped comparison, ``+`` for ``-``, a constant off by one or with the other sign,
 ``min`` for ``max``, ``and`` for ``or``, a negated condition, an index off by one, or a removed
@@ -186,8 +186,6 @@ def tests_of(module: Path) -> list[str]:
     names = [f"{room}/test_{name}.py", f"test_{room.replace('/', '_')}_{name}.py"]
     names.append(f"test_{name}.py")
     paths = [tests / name for name in dict.fromkeys(names) if (tests / name).exists()]
-    if not paths and room != ".":
-        paths = [path for path in (tests / room, *tests.glob(f"test_{room}_*.py")) if path.exists()]
     if b">>>" in source_of(module):
         paths.append(ROOT / PACKAGE / module)
     return [str(path.relative_to(ROOT)) for path in paths]
