@@ -105,7 +105,12 @@ def test_a_label_that_was_hidden_is_not_found_until_documents_teach_it(tmp_path:
     for same_model in (model, Matcher.load(tmp_path / "model")):
         assert same(same_model.predict([f"About {WORDS[0]}"], k=3), before)
     assert WORDS[0] not in before.names()[0] and (before.scores >= 0).all()
-    model.update([f"About {WORDS[0]}"] * 3, [[WORDS[0]]] * 3)
+    taught = [f"About {WORDS[0]}"] * 3, [[WORDS[0]]] * 3
+    everything = Matcher.load(tmp_path / "model")
+    everything.update(*taught, corpus=data)  # which has documents of the label, too
+    column = data.index.column(WORDS[0])
+    assert everything.evidence_.counts.right[column] == data.labels.toarray()[:, column].sum() + 3
+    model.update(*taught)
     assert model.predict([f"About {WORDS[0]}"], k=1).names() == [[WORDS[0]]]
 
 

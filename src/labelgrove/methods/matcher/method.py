@@ -150,19 +150,20 @@ class Matcher(Model):
         for corpus in (new, old):
             if corpus is not None:
                 check_texts_alone(self.method, corpus)
+        again = new is not None and not additions.only_new and additions.complete(self.facts_)
         hidden = np.zeros(len(additions.index), bool)
         hidden[: len(self.index_)] = self.evidence_.hidden
-        if new is not None:
-            hidden[new.labels.indices] = False
-        names = Names(additions.index.hiding(hidden), self.matching.letters)
-        if new is None or additions.only_new or not additions.complete(self.facts_):
+        for corpus in (new, old if again else None):
+            if corpus is not None:
+                hidden[corpus.labels.indices] = False
+        index = additions.index.hiding(hidden)
+        names = Names(index, self.matching.letters)
+        if new is None or not again:
             evidence = knowing.grown_evidence(self.evidence_, self.names_, names, additions)
         else:
             assert old is not None and old.texts is not None and new.texts is not None
             texts, labels = [*old.texts, *new.texts], sparse.vstack([old.labels, new.labels])
-            evidence = knowing.learn_evidence(
-                names, texts, as_csr(labels), self.matching, self.random_state
-            )
+            evidence = learn_names(index, texts, as_csr(labels), self.matching, self.random_state)
         return {"names_": names, "evidence_": evidence}
 
     def search_space(self) -> Table:
