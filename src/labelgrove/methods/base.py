@@ -82,6 +82,7 @@ class Model:
     # Arguments of ``fit`` besides those of every method. With "dense", ``predict`` reads it, too.
     takes: ClassVar[frozenset[str]] = frozenset()
     workers: ClassVar[Workers] = None  # what workers of an engine do for a training
+    grows_as_trained: ClassVar[bool] = False  # updating is as good as training with all documents
 
     random_state: int
     n_jobs: int | None

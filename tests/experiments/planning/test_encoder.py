@@ -107,7 +107,6 @@ def test_auto_on_a_gpu_names_the_stages_of_its_network(
         "auto 4: matcher",
         "auto 5: join matcher",
         "auto 6: linear again, on all documents",
-        "auto 7: matcher again, on all documents",
     ]
 
 

@@ -53,9 +53,13 @@ def test_without_a_gpu_it_tries_trees_and_a_matcher(
     assert sum(trial["chosen"] for trial in model.tried_) == 1
     assert "there is no GPU" in said[1] and len(said) == 4
     # The kept settings learn from all documents, and predict like models of that kind.
-    for member in model.submodels():
-        alone = type(member).from_config(member.to_config()).fit(corpus)
-        assert same(member.predict(corpus, k=5), alone.predict(corpus, k=5))
+    linear, matcher = model.submodels()
+    alone = type(linear).from_config(linear.to_config()).fit(corpus)
+    assert same(linear.predict(corpus, k=5), alone.predict(corpus, k=5))
+    alone = type(matcher).from_config(matcher.to_config()).fit(corpus)  # other weights
+    for name, counts in alone.evidence_.counts._asdict().items():
+        assert np.array_equal(getattr(matcher.evidence_.counts, name), counts)
+    assert np.array_equal(matcher.evidence_.stem_texts, alone.evidence_.stem_texts)
     assert model.facts_.documents == 400
     assert "linear on all documents: ranker" in model.timings_
 

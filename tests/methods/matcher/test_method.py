@@ -110,8 +110,12 @@ def test_a_label_that_was_hidden_is_not_found_until_documents_teach_it(tmp_path:
     everything.update(*taught, corpus=data)  # which has documents of the label, too
     column = data.index.column(WORDS[0])
     assert everything.evidence_.counts.right[column] == data.labels.toarray()[:, column].sum() + 3
-    model.update(*taught)
+    model.update(data.take(np.setdiff1d(np.arange(len(data)), without)))
     assert model.predict([f"About {WORDS[0]}"], k=1).names() == [[WORDS[0]]]
+    for counts, of_all in zip(
+        model.evidence_.counts, Matcher().fit(data).evidence_.counts, strict=True
+    ):
+        assert np.array_equal(counts, of_all)  # matches of the hidden name were counted
 
 
 def test_settings_are_checked() -> None:
@@ -124,8 +128,6 @@ FEW_WORDS = [f"{a}{b}{c}o" for a in "bdfghjpt" for b in "aiu" for c in "cfgklm"]
 
 
 LATE = ["ruko", "wazo (place)"]  # words that no other name has
-
-
 FEW = LabelIndex(FEW_WORDS)
 
 

@@ -210,20 +210,17 @@ class Auto(Model):
         """A copy whose ``derived_`` names the methods that will be tried, and the encoder."""
         network, why = self._network(corpus)
         plain = type(self)(**self.get_params(deep=False))  # a fitted one says how it was trained
-        if network is None:
-            what = f"linear, then {TREES} trees and a matcher"
-            plain.derived_ = {"method": (what, f"without {NETWORK}: {why}")}
-            plain.derived_ |= self._linear().resolve_defaults(corpus).derived_
-            plain.planned_ = self._planned(corpus, None)
-            return plain
-        resolved = network.resolve_defaults(corpus)
-        plain.derived_ = {
-            "method": (f"linear, {NETWORK}, both and a matcher", "there is a GPU"),
-            "encoder.encoder": (resolved.encoders()[0].encoder, why),
-            **self._linear().resolve_defaults(corpus).derived_,
-            **resolved.derived_,
-        }
+        resolved = None if network is None else network.resolve_defaults(corpus)
         plain.planned_ = self._planned(corpus, resolved)
+        linear = self._linear().resolve_defaults(corpus).derived_
+        if resolved is None:
+            what = f"linear, then {TREES} trees and a matcher"
+            plain.derived_ = {"method": (what, f"without {NETWORK}: {why}"), **linear}
+        else:
+            method = f"linear, {NETWORK}, both and a matcher", "there is a GPU"
+            encoder = resolved.encoders()[0].encoder, why
+            plain.derived_ = {"method": method, "encoder.encoder": encoder, **linear}
+            plain.derived_ |= resolved.derived_
         return plain
 
     def _planned(self, corpus: Corpus, network: Model | None) -> list[PlanStep]:

@@ -24,6 +24,7 @@ from labelgrove.methods.base import Model, PlanStep
 from labelgrove.methods.ensemble.method import Ensemble
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.terms import labels_with_words
+from labelgrove.methods.updating.update import update
 
 TREES = 3
 SURELY = 2.0  # standard errors; several trees and a matcher take several times longer to predict
@@ -175,32 +176,21 @@ def planned_steps(
     """What auto does without a budget; held-out documents decide which model is trained again."""
     trees: list[Model] = [make_linear(n_trees=n) for n in (1, TREES)]
     whole, learnt = len(corpus), len(corpus) - validation
-    steps, again = [PlanStep("linear", learnt, (trees[0],))], list[PlanStep]()
+    steps = [PlanStep("linear", learnt, (trees[0],))]
     if validation:
-        matching = [candidate.make() for candidate in matcher(trees[0], corpus, 0.0)]
-        if network is not None:
-            name, trees = network.method, trees[:1]
-            steps += [
-                PlanStep(name, whole, (network,)),
-                PlanStep(f"join {name}", validation, merged=2),
-            ]
-        else:
+        more = [("matcher", learnt, c.make()) for c in matcher(trees[0], corpus, 0.0)]
+        if network is None:
             steps.append(PlanStep(f"{TREES} trees", learnt, (trees[1],)))
-        again.append(PlanStep("linear again, on all documents", whole, tuple(trees)))
-        merged = 2 if network is None else 3
-        for model in matching:
-            steps += [
-                PlanStep("matcher", learnt, (model,)),
-                PlanStep("join matcher", validation, merged=merged),
-            ]
-            again.append(PlanStep("matcher again, on all documents", whole, (model,)))
-        for candidate in [] if network is None else two_towers(network, corpus, 0.0):
-            merged += 1
-            steps += [
-                PlanStep("dual", whole, (candidate.make(),)),
-                PlanStep("join dual", validation, merged=merged),
-            ]
-    return [replace(s, name=f"auto {n}: {s.name}") for n, s in enumerate(steps + again, 1)]
+        else:
+            merging = PlanStep(f"join {network.method}", validation, merged=2)
+            steps += [PlanStep(network.method, whole, (network,)), merging]
+            more += [("dual", whole, c.make()) for c in two_towers(network, corpus, 0.0)]
+        for merged, (name, documents, model) in enumerate(more, 2 if network is None else 3):
+            merging = PlanStep(f"join {name}", validation, merged=merged)
+            steps += [PlanStep(name, documents, (model,)), merging]
+        linear = tuple(trees if network is None else trees[:1])
+        steps.append(PlanStep("linear again, on all documents", whole, linear))
+    return [replace(s, name=f"auto {n}: {s.name}") for n, s in enumerate(steps, 1)]
 
 
 @dataclass(frozen=True)
@@ -278,13 +268,13 @@ class MemberSearch:
         return trials.fit(NETWORK, network, corpus)
 
     def give_back(self, corpus: Corpus, given: Table) -> None:
-        """Trains what is quick again, on the held-out documents, too."""
+        """Lets what is quick learn from the held-out documents, too."""
         trials = self.trials
-        assert trials.best is not None
+        assert trials.best is not None and trials.validation is not None
         best, changed = trials.best, False
         quick: list[tuple[int, Model, float]] = []
         for position, model in enumerate(best.model.submodels() or [best.model]):
-            if model.encoders():
+            if model.encoders() or model.grows_as_trained:
                 continue
             trees = max(1, len(model.rankers()))
             seconds = max(trees * trials.first_seconds, trials.took.get(id(model), 0.0))
@@ -301,6 +291,13 @@ class MemberSearch:
                 trials.best = replace(best, model=again)
                 return
             best.model.members_[position], changed = again, True
+        for model in best.model.submodels():
+            name = f"{model.method} on held-out documents"
+            seconds = trials.took.get(id(model), 0.0) * len(trials.validation) / len(corpus)
+            if model.grows_as_trained and trials.affords(name, seconds):
+                with trials.reporter.stage(name):
+                    update(model, trials.validation)
+                changed = True
         if isinstance(best.model, Ensemble) and changed:
             best.model.members = best.model.members_
             best.model.remember(corpus, {})

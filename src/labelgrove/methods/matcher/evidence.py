@@ -59,7 +59,7 @@ class MatchCandidates(NamedTuple):
     same: Int64  # places with the very words of the name
     lead: Int64
     inside: Int64
-    others: Int64  # candidates of the text
+    others: Int64  # candidates of the text that are not hidden
     length: Int64  # words of the text
     qualifiers: Int64  # words in the parentheses of the name
     qualified: Bool  # the text has one of them
@@ -72,13 +72,13 @@ class MatchCandidates(NamedTuple):
 class MatchCounts(NamedTuple):
     """What training knows of labels: arrays with an entry per label (or per tenth and label)."""
 
-    documents: Float64  # -1: the label was hidden, so its names are not found
+    documents: Float64  # -1: the label was hidden; its matches are counted, and never shown
     right: Float64
     wrong: Float64
 
 
 def find_candidates(names: Names, reading: NameReading) -> MatchCandidates:
-    """The labels of which the texts have a name."""
+    """The labels of which the texts have a name; those that are hidden change nothing of others."""
     matches = names.find(reading)
     labels = int(names.labels.max(initial=0)) + 1
     codes = matches.text * labels + names.labels[matches.name]
@@ -105,7 +105,7 @@ def find_candidates(names: Names, reading: NameReading) -> MatchCandidates:
         joined(np.add, (likeness == 1).astype(np.int64)),
         joined(np.maximum, lead.astype(np.int64)),
         joined(np.minimum, matches.inside[order].astype(np.int64)),
-        np.bincount(text, minlength=len(reading.leads))[text],
+        np.bincount(text, ~names.hidden[label], len(reading.leads))[text].astype(np.int64),
         np.diff(reading.starts)[text],
         *names.qualified(reading, text, label),
     )
@@ -246,7 +246,7 @@ def learn_evidence(
         stem_texts += stems
         for counts, chosen in ((right, is_right), (wrong, ~is_right)):
             np.add.at(counts, (fold[candidates.text[chosen]], candidates.label[chosen]), 1)
-        used = fitted_on[candidates.text]
+        used = fitted_on[candidates.text] & ~names.hidden[candidates.label]
         samples.append(candidates.of(used))
         targets.append(is_right[used])
     sample = MatchCandidates._make(np.concatenate(values) for values in zip(*samples, strict=True))

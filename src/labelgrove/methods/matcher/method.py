@@ -54,6 +54,7 @@ class Matcher(Model):
     """
 
     method: ClassVar[str] = "matcher"
+    grows_as_trained: ClassVar[bool] = True
 
     matching: Group[MatchingParams] = group(MatchingParams)
     random_state: int = 0
@@ -116,6 +117,7 @@ class Matcher(Model):
     ) -> TopK:
         """The best of the labels that are found and of the frequent ones."""
         candidates = knowing.find_candidates(self.names_, self.names_.read(texts))
+        candidates = candidates.of(~self.names_.hidden[candidates.label])
         probabilities = self.evidence_.probabilities(self.names_, candidates)
         if mask is not None:
             probabilities[~mask.allowed[candidates.label]] = -np.inf  # never taken
@@ -147,15 +149,14 @@ class Matcher(Model):
 
     def _grown(self, additions: Additions) -> Table:
         new, old = additions.documents, additions.old
-        for corpus in (new, old):
-            if corpus is not None:
-                check_texts_alone(self.method, corpus)
         again = new is not None and not additions.only_new and additions.complete(self.facts_)
         hidden = np.zeros(len(additions.index), bool)
         hidden[: len(self.index_)] = self.evidence_.hidden
-        for corpus in (new, old if again else None):
+        for corpus in (new, old):
             if corpus is not None:
-                hidden[corpus.labels.indices] = False
+                check_texts_alone(self.method, corpus)
+                if again or corpus is new:
+                    hidden[corpus.labels.indices] = False
         index = additions.index.hiding(hidden)
         names = Names(index, self.matching.letters)
         if new is None or not again:
@@ -185,8 +186,7 @@ class Matcher(Model):
         texts = text_bytes(corpus)
         # About a match per eight characters of text, and a few copies of its row of numbers.
         share = min(1.0, self.matching.documents / max(1, len(corpus)))
-        matches = share * texts / 8
-        return BASE_BYTES + texts + int(matches * 8 * 110) + 1000 * len(corpus.index)
+        return BASE_BYTES + texts + int(share * texts * 110) + 1000 * len(corpus.index)
 
 
 def learn_names(

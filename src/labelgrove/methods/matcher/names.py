@@ -34,6 +34,7 @@ LEAST_STEM = 3  # characters that an ending must leave
 _WORD = re.compile(r"[^\W_]+")
 _SPACES = {ord(c): " " for c in map(chr, range(128)) if not c.isalnum()}
 _ACCENTS = re.compile("[\u0300-\u036f]+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _QUALIFIER = re.compile(r"\(([^()]*)\)|<([^<>]*)>")
 _ALTERNATIVES = re.compile(r"[;|]")
 _ENDING = re.compile(rf"(?<=.{{{LEAST_STEM}}})(?:ern|en|er|es|em|e|n|s)$")
@@ -41,15 +42,19 @@ _LEAD = re.compile(r"\n|[.!?]\s")  # the end of a title or of the first sentence
 
 
 def folded(text: str) -> str:
-    """The text without case and accents.
+    """The text without case, accents and other punctuation than ASCII's.
 
-    >>> folded("Straßen nach Zürich")
-    'strassen nach zurich'
+    >>> folded("Straßen – nach Zürich")
+    'strassen   nach zurich'
     """
     text = text.casefold()
-    if text.isascii():
-        return text
-    return _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+    return text if text.isascii() else _NOT_ASCII.sub(lambda part: _plain(part[0]), text)
+
+
+@lru_cache(maxsize=1 << 16)
+def _plain(part: str) -> str:
+    letters = _ACCENTS.sub("", unicodedata.normalize("NFKD", part))
+    return "".join(c if c.isascii() or c.isalnum() else " " for c in letters)
 
 
 def words_of(text: str) -> list[str]:
@@ -83,8 +88,6 @@ def stem(word: str, letters: int) -> str:
 def names_of(index: LabelIndex) -> Iterator[tuple[int, list[str]]]:
     """The column of a label and the words of a name of it, for all labels and names."""
     for column, name in enumerate(index.names):
-        if index.hidden is not None and index.hidden[column]:
-            continue
         plain = _QUALIFIER.sub(" ", name)
         spellings = [plain if _WORD.search(plain) else name]
         if plain.count(",") == 1:
@@ -124,11 +127,12 @@ class Matches(NamedTuple):
 
 
 class Names:
-    """All names of all labels in a trie of their words' stems."""
+    """All names of all labels in a trie of their words' stems; some labels may be ``hidden``."""
 
     def __init__(self, index: LabelIndex, letters: int) -> None:
         pairs = list(names_of(index))
         self.letters = letters
+        self.hidden = np.zeros(len(index), bool) if index.hidden is None else index.hidden
         self.labels = np.array([column for column, _ in pairs], np.int64)
         self.lengths = np.array([len(words) for _, words in pairs], np.int64)
         self.characters = np.array([sum(map(len, words)) for _, words in pairs], np.int64)
@@ -181,7 +185,8 @@ class Names:
         self.edges = np.concatenate(codes)  # sorted, since deeper nodes have larger numbers
         self.ending = np.argsort(node, kind="stable")
         self.ends_at = offsets(np.bincount(node, minlength=count))
-        self.sharing = np.diff(self.ends_at)[node]  # names that are found wherever this one is
+        shown = np.bincount(node, ~self.hidden[self.labels], minlength=count)
+        self.sharing = np.maximum(shown, 1)[node]  # names that are found wherever this one is
 
     def read(self, texts: Iterable[str]) -> NameReading:
         """Texts as numbers."""
@@ -223,7 +228,7 @@ class Names:
             name,
             begin,
             self._likeness(reading, begin, name),
-            self._inside(begin, self.lengths[name], len(tokens)),
+            self._inside(begin, name, len(tokens)),
         )
 
     def _stems_of(self, words: Sequence[str]) -> Int64:
@@ -251,10 +256,10 @@ class Names:
             result[entries[differs]] = np.minimum(result[entries[differs]], shares)
         return result
 
-    def _inside(self, start: Int64, length: Int64, tokens: int) -> Bool:
+    def _inside(self, start: Int64, name: Int64, tokens: int) -> Bool:
         """Whether a longer match begins at or before a match and covers its first word."""
-        longest = np.zeros(tokens, np.int64)
-        np.maximum.at(longest, start, length)
+        longest, length = np.zeros(tokens, np.int64), self.lengths[name]
+        np.maximum.at(longest, start, np.where(self.hidden[self.labels[name]], 0, length))
         begins = np.flatnonzero(longest)
         over = np.zeros(tokens, np.int64)
         for place in range(self.words.shape[1]):
