@@ -12,6 +12,7 @@ from labelgrove.core.arrays import (
     csr_arrays,
     csr_from_arrays,
     csr_parts,
+    entry_keys,
     entry_rows,
     matrix_parts,
     offsets,
@@ -167,6 +168,7 @@ def test_offsets_begin_at_zero_and_count_flags():
 def test_rows_and_patterns_of_entries():
     matrix = as_csr([[0, 2, 3], [0, 0, 0], [4, 0, 0]])
     assert entry_rows(matrix).tolist() == [0, 0, 2]
+    assert entry_keys(matrix).tolist() == np.flatnonzero(matrix.toarray()).tolist()
     assert with_values(matrix, 7).toarray().tolist() == [[0, 7, 7], [0, 0, 0], [7, 0, 0]]
     assert with_values(matrix, np.array([1.0, 0.0, 5.0])).data.tolist() == [1, 0, 5]
     assert matrix.data.tolist() == [2, 3, 4]

@@ -84,10 +84,12 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits():
     penalty = learning._penalty(2, 6)
 
     def loss(values):
-        return learning._loss(values, learnt_from, start, penalty)
+        read = learning._reading(values, learnt_from)
+        return learning._loss(read, values - start, learnt_from, penalty)
 
     def gradient(values):
-        return learning._slopes(values, learnt_from, start, penalty)[0]
+        read = learning._reading(values, learnt_from)
+        return learning._slopes(read, values - start, learnt_from, penalty)[0]
 
     assert check_grad(loss, gradient, values) < 1e-3
     exponents = values[12:24].reshape(2, 6) / scales[:, None]
@@ -115,17 +117,17 @@ def test_no_other_values_are_more_likely(enough, monkeypatch):
     bins = frequency_bins(FREQUENCIES)
     learnt_from, _, _ = learning._pairs(found, truth, bins).scaled()
     start, penalty = np.concatenate([np.zeros(12), np.ones(12), [0.0]]), learning._penalty(2, 6)
-    arguments = (learnt_from, start, penalty)
-    best = minimize(
-        learning._loss,
-        start,
-        arguments,
-        jac=lambda *given: learning._slopes(*given)[0],
-        method="L-BFGS-B",
-        bounds=[(None, None)] * 12 + [(0.01, 5.0)] * 12 + [(-3.0, 3.0)],
-    )
-    ours = learning._most_likely(learnt_from, 2, 6)
-    assert learning._loss(ours, *arguments) == pytest.approx(best.fun, rel=1e-4)
+
+    def slopes(values):
+        own = learning._reading(values, learnt_from), values - start, learnt_from, penalty
+        return learning._loss(*own), learning._slopes(*own)[0]
+
+    bounds = [(None, None)] * 12 + [(0.01, 5.0)] * 12 + [(-3.0, 3.0)]
+    best = minimize(slopes, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    elsewhere = start + np.random.default_rng(0).normal(size=25)
+    for first in (None, elsewhere):  # what the search begins with does not matter
+        ours = learning._most_likely(learnt_from, 2, 6, first)
+        assert slopes(ours)[0] == pytest.approx(best.fun, rel=1e-4)
 
 
 @pytest.mark.slow

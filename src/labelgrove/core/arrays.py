@@ -46,6 +46,12 @@ def entry_rows(matrix: CSR) -> Int64:
     return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
 
 
+def entry_keys(matrix: CSR) -> Int64:
+    """A number for the cell of each stored entry: row * columns + column."""
+    keys: Int64 = entry_rows(matrix) * matrix.shape[1] + matrix.indices
+    return keys
+
+
 def with_values(matrix: CSR, values: npt.ArrayLike) -> CSR:
     """A CSR matrix with the same pattern and other values: an array, or one number for all."""
     if np.ndim(values) == 0:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Array, Float64, Int64, MatrixLike, as_csr, entry_rows
+from labelgrove.core.arrays import CSR, Array, Float64, Int64, MatrixLike, as_csr, entry_keys
 from labelgrove.core.late import expit
 from labelgrove.core.part import Part
 from labelgrove.core.topk import merge_lists
@@ -165,29 +165,22 @@ def learn_merge(
     """
     matrix, bins = _checked(parts, truth, frequencies)
     pairs = _pairs(parts, matrix, bins)
-    unseen = _cross_fitted(parts, pairs, bins, max(merging.MEASURED_AT))
+    merge = _fitted(pairs, bins)
+    unseen = _cross_fitted(parts, pairs, merge, max(merging.MEASURED_AT))
     rows = merging.precision_rows(unseen, matrix)
     alone = [merging.precision_rows(part, matrix) for part in parts]
     best = int(np.argmax([values.mean() for values in alone]))
     gains = (rows - alone[best]).mean(axis=1)
     # On few documents, chance would often prefer one member, and a merge is rarely worse.
-    if len(parts) > 1 and gains.mean() > -gains.std() / np.sqrt(len(gains)):
-        precision = tuple(rows.mean(axis=0).tolist())
-        return replace(_fitted(pairs, bins), precision=precision, unseen=rows)
-    common = np.zeros_like(bins)
-    one = _fitted(_pairs([parts[best]], matrix, common), common)
-    exponents = np.zeros((len(parts), one.weights.shape[1]))
-    weights = np.full_like(exponents, -LARGEST_POWER)  # next to nothing
-    weights[best], exponents[best] = one.weights[0], one.exponents[0]
-    shares = tuple(float(number == best) for number in range(len(parts)))
-    return replace(
-        one,
-        weights=weights,
-        exponents=exponents,
-        shares=shares,
-        precision=tuple(alone[best].mean(axis=0).tolist()),
-        unseen=alone[best],
-    )
+    if len(parts) == 1 or not gains.mean() > -gains.std() / np.sqrt(len(gains)):
+        rows, common = alone[best], np.zeros_like(bins)
+        one = _fitted(_pairs([parts[best]], matrix, common), common)
+        exponents = np.zeros((len(parts), one.weights.shape[1]))
+        weights = np.full_like(exponents, -LARGEST_POWER)  # next to nothing
+        weights[best], exponents[best] = one.weights[0], one.exponents[0]
+        shares = tuple(float(number == best) for number in range(len(parts)))
+        merge = replace(one, weights=weights, exponents=exponents, shares=shares)
+    return replace(merge, precision=tuple(rows.mean(axis=0).tolist()), unseen=rows)
 
 
 def cross_fitted(
@@ -195,16 +188,18 @@ def cross_fitted(
 ) -> Predictions:
     """The k best labels, each fifth of the documents merged by what the other fifths teach."""
     matrix, bins = _checked(parts, truth, frequencies)
-    return _cross_fitted(parts, _pairs(parts, matrix, bins), bins, k)
+    pairs = _pairs(parts, matrix, bins)
+    return _cross_fitted(parts, pairs, _fitted(pairs, bins), k)
 
 
 def _cross_fitted(
-    parts: Sequence[Predictions], pairs: _Pairs, bins: npt.NDArray[np.int8], k: int
+    parts: Sequence[Predictions], pairs: _Pairs, merge: LearntMerge, k: int
 ) -> Predictions:
+    """Each fold by a merge that never saw it: the search begins at the common one, and ends."""
     rows = np.arange(len(parts[0]))
     folds = [rows[rows % FOLDS == fold] for fold in range(FOLDS)]
     merged = [
-        _fitted(pairs.of(pairs.documents % FOLDS != fold), bins)(
+        _fitted(pairs.of(pairs.documents % FOLDS != fold), merge.bins, near=merge)(
             [part.of_rows(own) for part in parts], k=k
         )
         for fold, own in enumerate(folds)
@@ -268,29 +263,35 @@ def _pairs(parts: Sequence[Predictions], truth: CSR, bins: npt.NDArray[np.int8])
         chosen = pairs[place] == key if len(pairs) else np.zeros(key.shape, bool)
         proposed[number, place[chosen]] = 1.0
         odds[number, place[chosen]] = log_odds(part)[chosen]
-    true = entry_rows(truth) * labels + truth.indices
-    targets = np.isin(pairs, true).astype(np.float64)
+    targets = np.isin(pairs, entry_keys(truth)).astype(np.float64)
     own = bins[pairs % max(1, labels)].astype(np.int64)
     order = np.argsort(own, kind="stable")
     return _Pairs(pairs // max(1, labels), own, targets, proposed, odds).of(order)
 
 
-def _fitted(pairs: _Pairs, bins: npt.NDArray[np.int8]) -> LearntMerge:
-    """The most likely merge, whatever its precision."""
+def _fitted(
+    pairs: _Pairs, bins: npt.NDArray[np.int8], *, near: LearntMerge | None = None
+) -> LearntMerge:
+    """The most likely merge, whatever its precision; it is looked for ``near`` another."""
     members, width = len(pairs.odds), len(BIN_STARTS) + 1
     scaled, middles, scales = pairs.scaled()
-    values = _most_likely(scaled, members, width)
+    first = None
+    if near is not None:
+        weights = near.weights + near.exponents * middles[:, None]
+        exponents = near.exponents * scales[:, None]
+        first = np.concatenate([weights, exponents, [np.log(near.sharpness)]], axis=None)
+    values = _most_likely(scaled, members, width, first)
     size = members * width
     exponents = values[size:-1].reshape(members, width) / scales[:, None]
     weights = values[:size].reshape(members, width) - exponents * middles[:, None]
     return LearntMerge(weights, exponents, float(np.exp(values[-1])), bins, _shares(values, scaled))
 
 
-def _most_likely(pairs: _Pairs, members: int, width: int) -> Float64:
+def _most_likely(pairs: _Pairs, members: int, width: int, first: Float64 | None = None) -> Float64:
     """For each member and bin a weight, then an exponent; in the end the sharpness' logarithm.
 
     Steps are those of Levenberg and Marquardt, a tenth as many as without the curvature of the few
-    values. Most of them are made on a sample.
+    values. Without values to begin with, most of them are made on a sample.
     """
     size = members * width
     start = np.concatenate([np.zeros(size), np.ones(size), [0.0]])
@@ -298,10 +299,13 @@ def _most_likely(pairs: _Pairs, members: int, width: int) -> Float64:
     low = np.concatenate([np.full(size, -np.inf), np.full(size, 0.01), [-3.0]])
     high = np.concatenate([np.full(size, np.inf), np.full(size, 5.0), [3.0]])
     values, damping, penalty = start, 1e-3, _penalty(members, width)
-    if len(pairs.targets) > ENOUGH_PAIRS:
+    if first is not None:
+        values = np.clip(first, low, high)
+    elif len(pairs.targets) > ENOUGH_PAIRS:
         values = _most_likely(pairs.of(slice(None, None, SAMPLE)), members, width)
-    loss = _loss(values, pairs, start, penalty)
-    gradient, curvature = _slopes(values, pairs, start, penalty)
+    read = _reading(values, pairs)
+    loss = _loss(read, values - start, pairs, penalty)
+    gradient, curvature = _slopes(read, values - start, pairs, penalty)
     for _ in range(MOST_STEPS):
         stuck = ((values <= low) & (gradient > 0)) | ((values >= high) & (gradient < 0))
         free = np.flatnonzero(~stuck)
@@ -309,13 +313,14 @@ def _most_likely(pairs: _Pairs, members: int, width: int) -> Float64:
         step = np.zeros_like(values)
         step[free] = np.linalg.solve(damped[np.ix_(free, free)], -gradient[free])
         tried = np.clip(values + step, low, high)
-        new_loss = _loss(tried, pairs, start, penalty)
+        new_read = _reading(tried, pairs)
+        new_loss = _loss(new_read, tried - start, pairs, penalty)
         if new_loss < loss:
-            gain, loss, values = loss - new_loss, new_loss, tried
+            gain, loss, values, read = loss - new_loss, new_loss, tried, new_read
             damping = max(damping / 10, 1e-9)
             if gain < ENOUGH * loss:
                 break
-            gradient, curvature = _slopes(values, pairs, start, penalty)
+            gradient, curvature = _slopes(read, values - start, pairs, penalty)
         elif damping > 1e6:
             break
         else:
@@ -332,42 +337,42 @@ def _penalty(members: int, width: int) -> Float64:
     return penalty
 
 
-def _strengths(values: Float64, pairs: _Pairs) -> tuple[Float64, Float64]:
-    """What each member brings to each pair, and the sums."""
-    weights, exponents = values[:-1].reshape(2, len(pairs.odds), -1)
-    powers = weights[:, pairs.bins] + exponents[:, pairs.bins] * pairs.odds
+def _reading(values: Float64, pairs: _Pairs) -> tuple[Float64, Float64]:
+    """Each member's share of each pair's strength, and the margins."""
+    table = values[:-1].reshape(2, len(pairs.odds), -1)
+    counts = np.bincount(pairs.bins, minlength=table.shape[2])
+    weights, exponents = np.repeat(table, counts, axis=2)  # pairs are sorted by bins
+    powers = weights + exponents * pairs.odds
     # A step may go far too far.
     brought = pairs.proposed * np.exp(np.clip(powers, -LARGEST_POWER, LARGEST_POWER))
-    return brought, brought.sum(axis=0)
+    sums = brought.sum(axis=0)
+    brought /= sums
+    return brought, np.exp(values[-1]) * np.log(sums)
 
 
-def _loss(values: Float64, pairs: _Pairs, start: Float64, penalty: Float64) -> float:
-    """Minus the logarithm of the likelihood, with a penalty."""
-    _, sums = _strengths(values, pairs)
-    margins = np.exp(values[-1]) * np.log(sums)
-    away = values - start
-    likely = np.logaddexp(0.0, margins) - pairs.targets * margins
-    return float(likely.sum() + 0.5 * away @ penalty @ away)
+def _loss(read: tuple[Float64, Float64], away: Float64, pairs: _Pairs, penalty: Float64) -> float:
+    """Minus the logarithm of the likelihood, with a penalty of values ``away`` from the start."""
+    _, margins = read
+    # np.logaddexp(0, margins) takes three times as long.
+    unlikely = np.log1p(np.exp(-np.abs(margins))) + np.maximum(margins, 0)
+    return float((unlikely - pairs.targets * margins).sum() + 0.5 * away @ penalty @ away)
 
 
 def _slopes(
-    values: Float64, pairs: _Pairs, start: Float64, penalty: Float64
+    read: tuple[Float64, Float64], away: Float64, pairs: _Pairs, penalty: Float64
 ) -> tuple[Float64, Float64]:
     """The gradient of the loss, and its curvature as far as margins are linear in the values.
 
     Products of long vectors are sums here: BLAS would start threads for each.
     """
-    size, members = len(values) // 2, len(pairs.odds)
+    size, members = len(away) // 2, len(pairs.odds)
     width = size // members
-    brought, sums = _strengths(values, pairs)
-    sharpness = np.exp(values[-1])
-    margins = sharpness * np.log(sums)
+    shares, margins = read
     likely = expit(margins)
     errors, spread = likely - pairs.targets, likely * (1 - likely)
-    shares = brought / sums
     # How each margin changes with the values of its bin, and with the sharpness.
-    changes = sharpness * np.concatenate([shares, shares * pairs.odds])
-    gradient, curvature = penalty @ (values - start), penalty.copy()
+    changes = np.exp(away[-1]) * np.concatenate([shares, shares * pairs.odds])
+    gradient, curvature = penalty @ away, penalty.copy()
     gradient[-1] += (errors * margins).sum()
     curvature[-1, -1] += (spread * margins**2).sum()
     limits = np.searchsorted(pairs.bins, np.arange(width + 1))
@@ -385,6 +390,5 @@ def _slopes(
 
 def _shares(values: Float64, pairs: _Pairs) -> tuple[float, ...]:
     """How much each member brings to right labels, with the sum 1."""
-    brought, sums = _strengths(values, pairs)
-    brought_by = (brought / sums * pairs.targets).sum(axis=1) + 1e-6
+    brought_by = (_reading(values, pairs)[0] * pairs.targets).sum(axis=1) + 1e-6
     return tuple((brought_by / brought_by.sum()).tolist())

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from labelgrove.core.arrays import Bools, Float64, Int32, Int64, entry_rows
+from labelgrove.core.arrays import Bools, Float64, Int32, Int64, entry_keys, entry_rows
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.memory import peak_rss
 from labelgrove.data.corpus import Corpus, LabelIndex
@@ -177,14 +177,11 @@ def best_scores(judged: Judged, *, k: int) -> tuple[Float64, Bools] | None:
 
 def missed_labels(judged: Judged, k: int) -> tuple[Int64, Int64]:
     """(document, column) of the true labels that are not among the k best."""
-    labels = max(len(judged.predictions.index), 1)
     truth = judged.truth
-    rows = entry_rows(truth)
     hits = judged.hits & judged.counted(Metric("P", k=k))
-    hit_keys = np.nonzero(hits)[0] * labels + judged.predictions.columns[hits]
-    columns = truth.indices.astype(np.int64)
-    missed = ~np.isin(rows * labels + columns, hit_keys)
-    return rows[missed], columns[missed]
+    hit_keys = np.nonzero(hits)[0] * truth.shape[1] + judged.predictions.columns[hits]
+    missed = ~np.isin(entry_keys(truth), hit_keys)
+    return entry_rows(truth)[missed], truth.indices[missed].astype(np.int64)
 
 
 class WrongDocument(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Array, Int64, entry_rows
+from labelgrove.core.arrays import CSR, Array, Int64, entry_keys, entry_rows
 from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
@@ -218,7 +218,7 @@ def found_matches(
 ) -> Iterator[tuple[Int64, MatchCandidates, Bool]]:
     """How many texts have each stem, the candidates, and which are right; texts in blocks."""
     count, width = labels.shape
-    truth = np.sort(entry_rows(labels) * width + labels.indices)
+    truth = np.sort(entry_keys(labels))
     for first in range(0, count, TEXTS_AT_ONCE):
         rows = range(first, min(first + TEXTS_AT_ONCE, count))
         reading = names.read([texts[row] for row in rows])

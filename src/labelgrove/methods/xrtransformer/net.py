@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, entry_rows
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, entry_keys
 from labelgrove.core.late import sparse
 from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
@@ -140,8 +140,8 @@ def documents_scoring(true: CSR, above: CSR | None, parents: Int32) -> Int64:
     documents, nodes = true.shape
     if above is None:
         return np.full(nodes, documents, np.int64)
-    chosen = entry_rows(above) * above.shape[1] + above.indices
-    rows, own = np.divmod(np.unique(entry_rows(true) * nodes + true.indices), nodes)
+    chosen = entry_keys(above)
+    rows, own = np.divmod(np.unique(entry_keys(true)), nodes)
     missing = ~np.isin(rows * above.shape[1] + parents[own], chosen)
     counts = np.bincount(above.indices, minlength=above.shape[1])[parents]
     scored: Int64 = counts + np.bincount(own[missing], minlength=nodes)

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from labelgrove.core.aliases import Progress
-from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, entry_rows, offsets
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, entry_keys, offsets
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
@@ -236,7 +236,8 @@ class ClusterRanker:
     def _fit_score(self, terms: CSR, matched: Matched, labels: CSR) -> LearntScore | None:
         pairs = []
         for rows, g, h in self._margins(terms, matched, self.params.clusters_kept):
-            pairs.append((g.data, h, _is_label(labels[rows], g)))
+            is_label = np.isin(entry_keys(g), entry_keys(labels[rows]), assume_unique=True)
+            pairs.append((g.data, h, is_label))
             if sum(len(part[1]) for part in pairs) >= PAIRS_AT_ONCE:
                 break  # more than enough for three numbers
         if not pairs or not any(true.any() for _, _, true in pairs):
@@ -284,13 +285,3 @@ class ClusterRanker:
         matrix = sparse.csr_array((values, columns, indptr), shape=shape)
         matrix.sort_indices()
         return as_csr(matrix)
-
-
-def _is_label(labels: CSR, pattern: CSR) -> Array:
-    """Whether each stored entry of the pattern is a label of the document."""
-
-    def cells(matrix: CSR) -> Array:
-        numbers: Array = entry_rows(matrix) * pattern.shape[1] + matrix.indices
-        return numbers
-
-    return np.isin(cells(pattern), cells(labels), assume_unique=True)
