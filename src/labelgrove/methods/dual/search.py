@@ -31,11 +31,12 @@ def search(
     step = max(1, SCORES_AT_ONCE // max(1, len(labels)))
     blocks = []
     for first in range(0, max(1, len(documents)), step):
-        scores = np.exp((product(documents[first : first + step]) - 1) / temperature)
+        cosines = product(documents[first : first + step])
         if mask is not None:
-            scores[:, ~mask.allowed] = -np.inf
-        blocks.append(top_k(scores, k))
-    return TopK(*map(np.concatenate, zip(*blocks, strict=True)))
+            cosines[:, ~mask.allowed] = -np.inf
+        blocks.append(top_k(cosines, k))
+    best = TopK(*map(np.concatenate, zip(*blocks, strict=True)))
+    return best._replace(scores=np.exp((best.scores - 1) / temperature))
 
 
 def label_vectors(stored: Part, labels: int, width: int) -> Float32:
