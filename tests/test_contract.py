@@ -329,14 +329,8 @@ def test_labels_without_documents_do_no_harm(kind: str, tmp_path: Path) -> None:
     assert predictions.counts.tolist() == [len(index)] * 20
     assert np.isfinite(predictions.scores).all()
     truth, unknown = index.encode(LABELS[100:])
-    values = labelgrove.evaluate(
-        predictions,
-        truth,
-        unknown=unknown,
-        metrics=["PSP@1"],
-        train_frequencies=model.facts_.frequencies,
-        n_train=100,
-    )
+    known: Any = {"train_frequencies": model.facts_.frequencies, "n_train": 100}
+    values = labelgrove.evaluate(predictions, truth, unknown=unknown, metrics=["PSP@1"], **known)
     assert np.isfinite(values["PSP@1"])
     labelgrove.calibrate(model, TEXTS[100:], LABELS[100:], k=5)
     loaded = small.stored(model, tmp_path / "model")
@@ -447,11 +441,8 @@ def test_grows_or_says_what_to_do_instead(kind: str, tmp_path: Any) -> None:
     assert sum(bottle in names for names in found) >= len(late) / 4
     assert model.add_labels(["green lamp"]).added == ("green lamp",)
     loaded = small.stored(model, tmp_path / "grown")
-    assert small.same(model.predict(texts, k=4), loaded.predict(texts, k=4))
-    assert small.same(
-        model.predict(texts, k=2, deny=["green lamp"]),
-        loaded.predict(texts, k=2, deny=["green lamp"]),
-    )
+    for asked in ({"k": 4}, {"k": 2, "deny": ["green lamp"]}):
+        assert small.same(model.predict(texts, **asked), loaded.predict(texts, **asked))
 
 
 def test_grid_search_over_a_nested_parameter(kind: str) -> None:

@@ -255,6 +255,7 @@ def test_overload_gives_429_and_nothing_else(model_path, limits):
                 assert 1 <= int(response.headers["retry-after"]) <= 60
         assert predict(client, "red").status_code == 200
         text = client.get("/metrics").text
+        assert f'batch_texts_sum{{model="model"}} {2.0 * statuses.count(200) + 1}' in text
         refusing = "" if "max_requests" in limits else "model"  # before the model is known
         for model, status, number in (
             ("model", 200, statuses.count(200) + 1),

@@ -353,7 +353,6 @@ def _reading(values: Float64, pairs: _Pairs) -> tuple[Float64, Float64]:
 def _loss(read: tuple[Float64, Float64], away: Float64, pairs: _Pairs, penalty: Float64) -> float:
     """Minus the logarithm of the likelihood, with a penalty of values ``away`` from the start."""
     _, margins = read
-    # np.logaddexp(0, margins) takes three times as long.
     unlikely = np.log1p(np.exp(-np.abs(margins))) + np.maximum(margins, 0)
     return float((unlikely - pairs.targets * margins).sum() + 0.5 * away @ penalty @ away)
 

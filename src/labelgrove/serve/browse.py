@@ -195,8 +195,6 @@ class TreeWalk:
     def _below(self, node: _Node) -> Int32:
         """The label columns below the node, including its own."""
         first, last = node.number, node.number + 1
-        if node.level < 0:
-            return self._tree.leaf_labels
         for level in range(node.level + 1, len(self._tree.parents)):
             first, last = self._range(level, first, last)
         return self._tree.leaf_labels[first:last]

@@ -198,12 +198,14 @@ def test_features_in_place_of_texts() -> None:
 
 def test_ensembles_grow_as_a_whole() -> None:
     members = [
+        Matcher(),
         Linear(tree=SMALL),
         Linear(tfidf=TfidfParams(analyzer="char_wb", ngram_range=(3, 3))),
     ]
     model = Ensemble(members).fit(*OLD)
     growth = model.update(*NEW)
-    assert growth.added == ("kind sofa", "kind spoon")
+    assert growth.added == ("kind sofa", "kind spoon") and growth.retrained
+    assert len(growth.notes) == len(set(growth.notes)) > 0
     assert all(member.index_ is model.index_ for member in model.members_)
     assert model.predict([NEW[0][0]], k=2).k == 2
     assert model.facts_.documents == 190

@@ -133,8 +133,12 @@ def _planned(model: Fitted, task: Task) -> tuple[list[Change], Growth]:
     if model.submodels():
         parts = [_planned(member, task) for member in model.submodels()]
         changes = [change for part, _ in parts for change in part]
-        reasons = dict.fromkeys(reason for _, growth in parts for reason in growth.reasons)
-        growth = replace(parts[0][1], reasons=tuple(reasons))
+        growths = [growth for _, growth in parts]
+        lists: Table = {
+            name: tuple(dict.fromkeys(entry for one in growths for entry in getattr(one, name)))
+            for name in ("retrained", "reasons", "notes")
+        }
+        growth = replace(growths[0], **lists)
         assert isinstance(view, OwnGrowth)
         attributes = view.grown(task)
     elif isinstance(view, OwnGrowth):
