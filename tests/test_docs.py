@@ -16,12 +16,17 @@ from pathlib import Path
 
 import pytest
 
+from labelgrove.methods import create
+from labelgrove.methods.updating.report import GrowthParams
+from labelgrove.serve.settings import ServeParams
 from support.commands import Commands
 from support.pages import BLOCK, WIDTH, refreshed
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
+# Such as | `towers.positives`, `towers.negatives` | labels of a document, and near ones (4, 4) |
+SETTINGS = re.compile(r"^\| (`[\w.`, ]+`) \| (?:[^|\n]*\()?([\d.]+(?:,? ?[\d.]+)*)(?:\)| \|)", re.M)
 PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 # Printed before every command of a block, to where the block prints.
 MARK = "\x1e"
@@ -54,6 +59,23 @@ def run_shell(source, folder, path, stderr=subprocess.PIPE):
         timeout=240,
         check=False,
     )
+
+
+def test_tables_show_the_defaults_of_settings():
+    known = vars(ServeParams()) | vars(GrowthParams())
+    for method in ("matcher", "dual", "neighbours", "xtransformer"):
+        pytest.importorskip("torch")
+        named = create(method, {}).get_params().items()
+        known |= {name.replace("__", "."): value for name, value in named}
+    shown = [
+        (name, value, known[name])
+        for page in PAGES
+        for names, values in SETTINGS.findall(page.read_text(encoding="utf-8"))
+        for name, value in zip(re.findall(r"[\w.]+", names), values.split(", "), strict=False)
+        if "." in name or (page.stem in ("service", "growing") and name in known)
+    ]
+    assert len(shown) > 30
+    assert all(float(value.replace(",", "")) == default for _, value, default in shown), shown
 
 
 def test_the_quick_command_is_like_the_command(path, tmp_path):

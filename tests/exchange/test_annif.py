@@ -159,21 +159,9 @@ def test_snowball_becomes_stems_and_other_settings_are_named() -> None:
 @pytest.mark.parametrize(
     ("project", "flags", "message"),
     [
-        (
-            "projects.cfg",
-            [],
-            r"several projects; choose one: projects\.cfg:things-en",
-        ),
-        (
-            "projects.cfg:thing",
-            [],
-            "has no project 'thing', only things-en, things-de",
-        ),
-        (
-            "nowhere.cfg:a",
-            [],
-            r"nowhere\.cfg: does not exist; the folder contains",
-        ),
+        ("projects.cfg", [], r"several projects; choose one: projects\.cfg:things-en"),
+        ("projects.cfg:thing", [], "has no project 'thing', only things-en, things-de"),
+        ("nowhere.cfg:a", [], r"nowhere\.cfg: does not exist; the folder contains"),
         ("train.tsv.gz", [], r"is no projects\.cfg of Annif"),
         ("empty.cfg", [], "has no projects"),
         ("bad.cfg:no-vocab", [], "no-vocab has no vocab="),
@@ -184,11 +172,7 @@ def test_snowball_becomes_stems_and_other_settings_are_named() -> None:
         ("projects.cfg:things-en", ["--train", "gone.tsv"], r"gone\.tsv: does not exist"),
         ("projects.cfg:things-en", ["--train", "bad.tsv"], "line 1: there is no tab"),
         ("projects.cfg:things-en", ["--train", "bad.jsonl"], "line 1: is no document of Annif"),
-        (
-            "projects.cfg:things-en",
-            ["--labels", "more.csv"],
-            "needs the columns uri and label_en",
-        ),
+        ("projects.cfg:things-en", ["--labels", "more.csv"], "needs the columns uri and label_en"),
     ],
 )
 def test_mistakes_leave_nothing_behind(

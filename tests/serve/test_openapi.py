@@ -33,6 +33,9 @@ def test_every_route_is_tried(api):
         operation.ok().path: operation.ok().method for operation in api.get_all_operations()
     }
     assert {path: method.upper() for path, method in described.items()} == ROUTES
+    paths = api.raw_schema["paths"]
+    for path, method in described.items():
+        assert ONE not in path or "404" in paths[path][method]["responses"]
 
 
 @pytest.mark.parametrize(

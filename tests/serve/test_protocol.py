@@ -6,6 +6,7 @@ import resource
 import socket
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -130,10 +131,7 @@ def test_a_refused_client_that_does_nothing_is_cut_off(model_path, monkeypatch, 
 
 def test_an_idle_connection_is_closed_also_after_an_early_answer(model_path):
     head = GET.replace(b"GET", b"POST")[:-2] + b"Content-Length: 4\r\n\r\n"
-    with (
-        running(model_path, max_header_seconds=2) as client,
-        connected(client, head) as connection,
-    ):
+    with running(model_path, max_header_seconds=2) as client, connected(client, head) as connection:
         assert status(connection) == 405
         connection.sendall(b"body")
         assert connection.recv(1) == b""
@@ -183,6 +181,12 @@ def test_addresses_that_left_are_forgotten():
         assert connections.enter(f"192.0.2.{number}") is None
         connections.leave(f"192.0.2.{number}")
     assert not connections._addresses
+
+
+def test_open_files_are_counted():
+    before = protocol._open_descriptors()
+    with Path("/dev/null").open("rb"):
+        assert protocol._open_descriptors() == before + 1
 
 
 def test_few_descriptors_lower_the_limit(monkeypatch, caplog):
@@ -288,10 +292,7 @@ def test_other_sites_cannot_send_anything(kept, headers, status):
     host = f"{kept.base_url.host}:{kept.base_url.port}"
     sent = {"content-type": "application/json"} | headers
     given = {name: value.format(host=host) for name, value in sent.items() if value is not None}
-    bodies = {
-        "feedback": b'{"text": "x", "labels": ["red"]}',
-        "predict": b'{"texts": ["x"]}',
-    }
+    bodies = {"feedback": b'{"text": "x", "labels": ["red"]}', "predict": b'{"texts": ["x"]}'}
     for route, body in bodies.items():
         for base in ("/v1", "/v1/models/model"):
             before = kept.file.read_bytes()

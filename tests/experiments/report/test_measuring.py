@@ -136,7 +136,7 @@ def test_most_wrong_documents_come_first_and_right_ones_never(judged: Judged) ->
 
 def test_among_equally_wrong_documents_the_most_confident_comes_first() -> None:
     p = Predictions.from_scores([[0.3, 0], [0.9, 0], [0, 1]], k=1, index=LabelIndex("ab"))
-    assert [d.row for d in most_wrong(judge(p, [[0, 1]] * 3), k=1)] == [1, 0]
+    assert [d.row for d in most_wrong(judge(p, [[0, 1]] * 3), k=1, most=9)] == [1, 0]
 
 
 CORPUS = Corpus.from_lists(

@@ -139,6 +139,7 @@ def test_what_stands_in_the_places_is_the_word(analyzer: str, text: str) -> None
         ("b b b", {"ngram_range": (2, 2), "min_token_length": 1}, "b b", [(0, 3), (2, 5)]),
         ("a red-ish", {"analyzer": "space"}, "red-ish", [(2, 9)]),
         ("a  red", {"analyzer": "char", "ngram_range": (2, 2)}, " r", [(1, 4)]),
+        ("re red", {"analyzer": "char", "ngram_range": (3, 3)}, "re ", [(0, 3)]),
         ("red ared", {"analyzer": "char_wb", "ngram_range": (2, 2)}, " r", [(0, 1)]),
         ("red ared", {"analyzer": "char_wb", "ngram_range": (2, 2)}, "re", [(0, 2), (5, 7)]),
         ("東京 on", {"analyzer": "mixed"}, "東京", [(0, 2)]),

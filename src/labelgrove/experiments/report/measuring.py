@@ -192,7 +192,7 @@ class WrongDocument(NamedTuple):
     missed: tuple[int, ...]
 
 
-def most_wrong(judged: Judged, *, k: int, most: int = 20) -> list[WrongDocument]:
+def most_wrong(judged: Judged, *, k: int, most: int) -> list[WrongDocument]:
     """Documents with the lowest nDCG@k; among equals, those whose wrong labels scored highest.
 
     Documents without labels or without errors are left out.

@@ -133,12 +133,12 @@ def _planned(model: Fitted, task: Task) -> tuple[list[Change], Growth]:
     if model.submodels():
         parts = [_planned(member, task) for member in model.submodels()]
         changes = [change for part, _ in parts for change in part]
-        growths = [growth for _, growth in parts]
-        lists: Table = {
-            name: tuple(dict.fromkeys(entry for one in growths for entry in getattr(one, name)))
-            for name in ("retrained", "reasons", "notes")
-        }
-        growth = replace(growths[0], **lists)
+        growths, growth = [part for _, part in parts], report.reported(model, task)
+        reasons = dict.fromkeys(reason for part in growths for reason in part.reasons)
+        # A label that one member cannot predict may be known to others.
+        notes = [note for note in growths[0].notes if all(note in part.notes for part in growths)]
+        notes = list(dict.fromkeys([*growth.notes, *notes]))
+        growth = replace(growth, reasons=tuple(reasons), notes=tuple(notes))
         assert isinstance(view, OwnGrowth)
         attributes = view.grown(task)
     elif isinstance(view, OwnGrowth):
