@@ -1,11 +1,12 @@
 """Do the tests notice faults? Puts random one-line faults into modules and runs their tests.
 
     python -m benchmarks.testing.mutants --modules 'evaluation/*' data/formats/xc.py --count 50
-        [--jobs 2] [--own]
+        [--jobs 2] [--coverage .coverage]
 
 The tests of a module a/b.py are tests/a/test_b.py, tests/test_a_b.py and tests/test_b.py, as far as
-they exist, and its own doctests. What they do not notice is tried with the tests of ``make quick``,
-without ``--own``.
+they exist, and its own doctests. What they do not notice is tried with tests that run the line, at
+most 200; ``pytest --cov=labelgrove --cov-context=test`` (of pytest-cov) writes
+their ``--coverage``. A test counts if it fails with the fault and passes without it.
 
 A fault is a flipped comparison, ``+`` for ``-``, a constant off by one or with the other sign,
 ``min`` for ``max``, ``and`` for ``or``, a negated condition, an index off by one, or a removed
@@ -23,6 +24,7 @@ import contextlib
 import difflib
 import fnmatch
 import importlib
+import multiprocessing
 import os
 import random
 import re
@@ -33,6 +35,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,7 +45,8 @@ PACKAGE = Path("src/labelgrove")
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.txt")
 NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis", "results")
 
-QUICK = ("tests", "-m", "not slow")  # what `make quick` runs
+MOST_TESTS = 200  # that run a line and are tried
+SECONDS = 400.0  # that tests may take; with a fault they may never end
 
 COMPARISONS = "Lt:LtE,GtE LtE:Lt,Gt Gt:GtE,LtE GtE:Gt,Lt Eq:NotEq NotEq:Eq Is:IsNot IsNot:Is"
 OPERATORS = "Add:Sub Sub:Add Mult:Div Div:Mult FloorDiv:Mult Mod:FloorDiv Pow:Mult LShift:RShift"
@@ -191,56 +195,67 @@ def tests_of(module: Path) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in paths]
 
 
-def start(fault: Fault, copy: Path, tests: tuple[str, ...]) -> int:
-    """Forks a process that runs the tests in the copy; its exit status says how they went."""
+def covering(coverage: Any, fault: Fault) -> list[str]:
+    """Tests that run the lines of the fault: those of its room first, then some of the others.
+
+    Of a line that runs when the module is imported, those that run any line of the module.
+    """
+    lines = source_of(fault.module)[fault.start : fault.end].count(b"\n")
+    contexts = coverage.contexts_by_lineno(str(ROOT / PACKAGE / fault.module))
+    numbers = range(fault.line, fault.line + lines + 1)
+    if all(contexts.get(line, [""]) == [""] for line in numbers):
+        numbers = contexts
+    tests = {name.partition("|")[0] for line in numbers for name in contexts.get(line, ())} - {""}
+    near = sorted(test for test in tests if test.startswith(f"tests/{fault.module.parts[0]}/"))
+    far = sorted(tests.difference(near))
+    room = MOST_TESTS - len(near)
+    return near[:MOST_TESTS] + (far[:: -(-len(far) // room)] if far and room > 0 else [])
+
+
+def passes(fault: Fault, copy: Path, tests: list[str]) -> bool:
+    """Runs the tests in the copy, in a fork of this process; False if they take too long."""
     fault.put_into(copy)
     shutil.rmtree(copy / ".hypothesis", ignore_errors=True)
     pid = os.fork()
-    if pid:
-        return pid
-    os.setsid()
-    os.chdir(copy)
-    with (copy / "log.txt").open("w") as log:
-        for stream in (1, 2):
-            os.dup2(log.fileno(), stream)
-    resource.setrlimit(resource.RLIMIT_AS, (1 << 35, 1 << 35))
-    if tests is QUICK:
-        os.environ["HYPOTHESIS_PROFILE"] = "quick"
-    os.environ["PYTHONPATH"] = f"{copy / 'site'}{os.pathsep}{copy / 'src'}"
-    sys.path.insert(0, str(copy / "src"))
-    import pytest
+    if not pid:
+        os.setsid()
+        os.chdir(copy)
+        with (copy / "log.txt").open("w") as log:
+            for stream in (1, 2):
+                os.dup2(log.fileno(), stream)
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 35, 1 << 35))
+        os.environ["PYTHONPATH"] = f"{copy / 'site'}{os.pathsep}{copy / 'src'}"
+        sys.path.insert(0, str(copy / "src"))
+        import pytest
 
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--doctest-modules"]
-    # 5 is that no test ran: nothing was noticed.
-    os._exit(int(pytest.main([*options, "--hypothesis-seed=0", *tests])) % 5)
-
-
-def outcomes(
-    faults: list[Fault],
-    copies: list[Path],
-    tests: dict[Path, tuple[str, ...]],
-    limits: dict[tuple[str, ...], float],
-) -> Iterator[tuple[Fault, str, float]]:
-    """Each fault with how its tests ended, passed, failed or late, and their seconds."""
-    waiting, free, active = faults[::-1], list(copies), dict[int, tuple[Fault, Path, float]]()
-    while waiting or active:
-        while waiting and free:
-            fault, copy = waiting.pop(), free.pop()
-            active[start(fault, copy, tests[fault.module])] = fault, copy, time.monotonic()
-        for pid, (fault, copy, started) in list(active.items()):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            seconds = time.monotonic() - started
-            if not done and seconds < limits[tests[fault.module]]:
-                continue
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)  # with all that the tests may have started
-            if not done:
-                os.waitpid(pid, 0)
-            del active[pid]
-            free.append(copy)
-            Fault(fault.module).put_into(copy)
-            yield fault, "late" if not done else "failed" if status else "passed", seconds
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--doctest-modules"]
+        options.append("--timeout=60")  # of a test
+        # 5 is that no test ran: nothing was noticed.
+        os._exit(int(pytest.main([*options, "--hypothesis-seed=0", *tests])) % 5)
+    started, done, status = time.monotonic(), 0, 1
+    while not done and time.monotonic() < started + SECONDS:
         time.sleep(0.02)
+        done, status = os.waitpid(pid, os.WNOHANG)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # with all that the tests may have started
+    if not done:
+        os.waitpid(pid, 0)
+    Fault(fault.module).put_into(copy)
+    return bool(done) and not status
+
+
+def noticed(fault: Fault, copy: Path, tests: list[str]) -> bool:
+    """Whether a test fails with the fault that passes without it."""
+    broken: list[str] = []
+    while tests and not passes(fault, copy, [*tests, *broken]):
+        log = (copy / "log.txt").read_text(errors="replace")
+        failed = re.findall(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", log, re.M)
+        if passes(Fault(fault.module), copy, failed or tests):
+            return True
+        if not failed:
+            return False  # they take too long without the fault, too
+        broken += [f"--deselect={test}" for test in failed]
+    return False
 
 
 def make_copies(folder: Path, count: int) -> list[Path]:
@@ -263,7 +278,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100, help="faults to draw")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--own", action="store_true", help="only each module's own tests")
+    parser.add_argument("--coverage", help="a file of coverage that knows the tests of each line")
     args: Any = parser.parse_args()
     paths = sorted(path.relative_to(ROOT / PACKAGE) for path in (ROOT / PACKAGE).rglob("*.py"))
     modules = [p for p in paths if any(fnmatch.fnmatch(p.as_posix(), m) for m in args.modules)]
@@ -276,32 +291,39 @@ def main() -> None:
     for name in ("pytest", "numpy", "scipy.sparse", "hypothesis", "sklearn.model_selection"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)  # once, here, instead of in every fork
-    own = {fault.module: tuple(tests_of(fault.module)) for fault in faults}
+    own = {fault: tests_of(fault.module) for fault in faults}
+    others = {fault: list[str]() for fault in faults}
+    if args.coverage:
+        from coverage import CoverageData
+
+        data = CoverageData(args.coverage)
+        data.read()  # in a fork, it would begin anew
+        others = {fault: covering(data, fault) for fault in faults}
     with tempfile.TemporaryDirectory(prefix="mutants") as folder:
         copies = make_copies(Path(folder), args.jobs)
-        left = unnoticed(faults, copies, {module: tests for module, tests in own.items() if tests})
+        left = unnoticed(faults, copies, own)
         say("found by the modules' own tests", faults, left)
-        if left and not args.own:
-            left = unnoticed(left, copies, {fault.module: QUICK for fault in left})
-            say("found by these or make quick", faults, left)
+        if args.coverage:
+            left = unnoticed(left, copies, others)
+            say("found by these or others that run the line", faults, left)
     for fault in left:
         print(f"unnoticed: {fault.module}:{fault.line}\n{fault.diff()}")
 
 
 def unnoticed(
-    faults: list[Fault], copies: list[Path], tests: dict[Path, tuple[str, ...]]
+    faults: list[Fault], copies: list[Path], tests: dict[Fault, list[str]]
 ) -> list[Fault]:
-    """The faults that these tests, by module, do not notice; also those of modules without any."""
-    limits = dict.fromkeys(tests.values(), 900.0)
-    first = {tests[module]: Fault(module) for module in tests}
-    for fault, outcome, seconds in outcomes(list(first.values()), copies, tests, limits):
-        if outcome != "passed":
-            logs = "\n".join((copy / "log.txt").read_text()[-2000:] for copy in copies)
-            raise SystemExit(f"tests of {fault.module} {outcome} without any fault\n{logs}")
-        limits[tests[fault.module]] = 20 + 5 * seconds
-    tried = [fault for fault in faults if fault.module in tests]
-    passed = {f for f, outcome, _ in outcomes(tried, copies, tests, limits) if outcome == "passed"}
-    return [fault for fault in faults if fault in passed or fault.module not in tests]
+    """The faults that their tests do not notice; every copy has a process of its own."""
+    shares = [faults[number :: len(copies)] for number in range(len(copies))]
+    own = [[tests[fault] for fault in share] for share in shares]
+    with ProcessPoolExecutor(len(copies), multiprocessing.get_context("fork")) as pool:
+        left = [fault for part in pool.map(_unnoticed, shares, copies, own) for fault in part]
+    return sorted(left)
+
+
+def _unnoticed(faults: list[Fault], copy: Path, tests: list[list[str]]) -> list[Fault]:
+    pairs = zip(faults, tests, strict=True)
+    return [fault for fault, own in pairs if not noticed(fault, copy, own)]
 
 
 def say(how: str, faults: list[Fault], left: list[Fault]) -> None:

@@ -89,11 +89,9 @@ class Growth:
         return fields | {"rebuild_due": self.rebuild_due} | lists
 
     def __str__(self) -> str:
-        labels = "label" if len(self.added) == 1 else "labels"
-        return (
-            f"{self.documents:,} documents: {len(self.added):,} {labels} added, "
-            f"{len(self.retrained):,} retrained"
-        )
+        documents = f"{self.documents:,} document{'s' * (self.documents != 1)}"
+        added = f"{len(self.added):,} label{'s' * (len(self.added) != 1)} added"
+        return f"{documents}: {added}, {len(self.retrained):,} retrained"
 
 
 @dataclass(frozen=True)
