@@ -185,6 +185,7 @@ def test_make_refuses_before_it_replaces(tmp_path):
         (["stats", "x.jsonl", "--read", "quoted=yes"], ConfigError, "true or false, got 'yes'"),
         (["stats", "x.jsonl", "--read", "n_features=x"], ConfigError, "whole number, got 'x'"),
         (["stats", "x.jsonl", "--read", "delimeter=;"], ConfigError, "did you mean delimiter"),
+        (["stats", "x.jsonl", "--read", "delimiter"], ConfigError, "must look like"),
         (["sample", "features.txt", "out.jsonl"], DataError, "no texts"),
         (["split", "x.jsonl", "--out", "parts", "--by", "id"], DataError, "document 1 has no id"),
         (["split", "x.jsonl", "--out", "parts", "--test", "2"], ConfigError, "test"),

@@ -68,12 +68,7 @@ def test_a_table_keeps_the_columns_of_its_input(run, model, table, tmp_path):
     frame.to_excel(tmp_path / "goods.xlsx", index=False)
     frame.to_csv(tmp_path / "goods.tsv", sep="\t", index=False)
     reads = {"csv": pandas.read_csv, "parquet": pandas.read_parquet}
-    for source, ending in (
-        ("csv", "csv"),
-        ("tsv", "csv"),
-        ("parquet", "parquet"),
-        ("xlsx", "csv"),
-    ):
+    for source, ending in (("csv", "csv"), ("tsv", "csv"), ("parquet", "parquet"), ("xlsx", "csv")):
         out = tmp_path / f"{source}.{ending}"
         run("predict", model, tmp_path / f"goods.{source}", "--out", out, "-k", 2, "--batch", 2)
         written = reads[ending](out).fillna("")

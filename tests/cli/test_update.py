@@ -48,7 +48,7 @@ def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(run, mo
     done = run("update", model, *flags, "--out", tmp_path / "grown", "--json")
     result = json.loads(done.stdout)
     assert any("were given" in note for note in result["notes"])
-    assert any("no term that tf-idf knows" in note for note in result["notes"])
+    assert any("no word that tf-idf knows" in note for note in result["notes"])
     assert sum("max_added" in reason for reason in result["reasons"]) == 1
 
 

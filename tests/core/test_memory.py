@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelgrove.core import memory
-from labelgrove.core.memory import (
-    check_announced,
-    format_size,
-    parse_size,
-    require,
-)
+from labelgrove.core.memory import check_announced, format_size, parse_size, require
 from labelgrove.errors import ConfigError, DataError, ResourceError
 
 

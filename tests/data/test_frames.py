@@ -69,6 +69,12 @@ def test_a_frame_of_numbers_is_a_matrix_with_named_columns(frame):
     corpus = training_corpus(ROWS["text"], frame({"shoes": [1, 0], "hats": [0, 1]}))
     assert corpus.label_lists() == ROWS["labels"]
     assert list(corpus.index.ids) == ["shoes", "hats"]
+    other = training_corpus(
+        ROWS["text"], frame({"shoes": [1, 0], "hats": [0, 1]}), ["hats", "shoes"]
+    )
+    assert other.label_lists() == ROWS["labels"]
+    with pytest.raises(DataError, match=r"missing cell \(NaN\)"):
+        training_corpus(ROWS["text"], frame({"shoes": [1.0, 0.0], "hats": [float("nan"), 1.0]}))
     with pytest.raises(DataError, match=r'such as fit\(df\["text"\], df\["labels"\]\)'):
         Linear().fit(frame(ROWS))
 
@@ -79,6 +85,8 @@ def test_names_of_a_matrix_are_given_as_index():
     assert training_corpus(ROWS["text"], matrix, classes).label_lists() == ROWS["labels"]
     with pytest.warns(LabelgroveWarning, match=r"index=binarizer\.classes_"):
         training_corpus(ROWS["text"], matrix)
+    with pytest.raises(DataError, match="'a' occurs twice"):
+        training_corpus(ROWS["text"], matrix, ["a", "a"])
 
 
 def test_columns_with_a_filtered_index_are_read_by_position():

@@ -6,13 +6,7 @@ import pytest
 
 from labelgrove import Linear, TfidfParams
 from labelgrove.core.strings import StringTable
-from labelgrove.data.languages import (
-    are_english,
-    language_of,
-    sampled,
-    suited,
-    unspaced_share,
-)
+from labelgrove.data.languages import are_english, language_of, sampled, suited, unspaced_share
 from labelgrove.errors import LabelgroveWarning
 from labelgrove.methods.explaining.explain import explain
 from labelgrove.text.tfidf import Tfidf

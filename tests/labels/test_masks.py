@@ -73,6 +73,13 @@ def test_a_group_whose_name_is_a_label_needs_a_prefix():
         LabelMask(index, allow=["group:plants"])
 
 
+def test_a_name_means_all_labels_that_have_it_and_an_id_one():
+    index = LabelIndex("abcd", names=["bank", "hat", "bank", "b"])
+    assert LabelMask(index, allow=["bank"]).columns.tolist() == [0, 2]
+    assert LabelMask(index, deny=["bank", "d"]).columns.tolist() == [1]
+    assert LabelMask(index, allow=["c", "b"]).columns.tolist() == [1, 2]
+
+
 def test_masks_of_columns_refuse_what_is_no_column():
     assert LabelMask.from_columns([2, 0], 3).columns.tolist() == [0, 2]
     for wrong in ([[0, 1]], [0.5], ["a"], [-1], [3]):

@@ -81,12 +81,7 @@ def test_training_agrees_with_the_literal_version(
         **EXACT,
     )
     ranker = train_ranker(
-        as_csr(x),
-        y,
-        TREE,
-        params,
-        sample_weight=sample_weight,
-        search=SearchParams(beam=1),
+        as_csr(x), y, TREE, params, sample_weight=sample_weight, search=SearchParams(beam=1)
     )
 
     values = y if label_weights == "cost" else (y > 0).astype(float)
@@ -97,11 +92,7 @@ def test_training_agrees_with_the_literal_version(
         costs[1] = costs[1] * np.array(propensity_costs(y, **constants))[TREE.leaf_labels]
     bearers, mined = costs[0] > 0, predicted(x, ranker, 1)
     mined = np.where(bearers, mined, mined_weight * mined)
-    chosen = {
-        "tfn": bearers,
-        "man": mined,
-        "tfn+man": np.maximum(bearers, mined),
-    }[negatives]
+    chosen = {"tfn": bearers, "man": mined, "tfn+man": np.maximum(bearers, mined)}[negatives]
     expected = train(
         x,
         TREE,

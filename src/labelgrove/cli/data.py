@@ -110,11 +110,7 @@ def _stats_tables(
 
 
 def convert(
-    source: Source,
-    target: Target,
-    *,
-    force: options.Force = False,
-    reading: options.CorpusOptions,
+    source: Source, target: Target, *, force: options.Force = False, reading: options.CorpusOptions
 ) -> None:
     """Convert a corpus to another format, document by document.
 

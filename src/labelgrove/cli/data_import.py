@@ -134,8 +134,7 @@ def import_(
     dev: Annotated[Corpora, Option(help="Corpus to measure on while tuning. Repeatable.")] = None,
     test: Annotated[Corpora, Option(help="Corpus that annif eval was given. Repeatable.")] = None,
     labels: Annotated[
-        Path | None,
-        Option(help="Vocabulary: CSV or TSV. Default: the one loaded into Annif."),
+        Path | None, Option(help="Vocabulary: CSV or TSV. Default: the one loaded into Annif.")
     ] = None,
     data: Annotated[
         Path | None,
@@ -156,11 +155,7 @@ def import_(
         data = Path(folder)
     source = annif.read_project(project)
     settings, notes = annif.starting_settings(source)
-    parts: dict[Part, list[Path]] = {
-        "train": train,
-        "dev": dev or [],
-        "test": test or [],
-    }
+    parts: dict[Part, list[Path]] = {"train": train, "dev": dev or [], "test": test or []}
     common.refuse_existing([output.out / SETTINGS], force=output.force)
     vocabulary = annif.project_vocabulary(source, data=data, file=labels)
     console = common.stderr_console()

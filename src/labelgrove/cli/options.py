@@ -217,6 +217,8 @@ class CorpusOptions:
         values: dict[str, Any] = {"part": part}
         for setting in self.read or []:
             key, _, value = setting.partition("=")
+            if not value:
+                raise ConfigError(f"--read {setting}: must look like delimiter=;")
             if key not in READ_OPTIONS:
                 raise ConfigError(f"--read {unknown_key(key, list(READ_OPTIONS))}")
             if key in ("quoted", "features") and value not in ("true", "false"):

@@ -50,6 +50,7 @@ class LabelIndex:
         self.groups = {
             name: _group(name, columns, len(self.ids)) for name, columns in (groups or {}).items()
         }
+        self._namesakes: dict[int, list[int]] = {}  # known once names have been looked up
         self.hidden: npt.NDArray[np.bool_] | None = None
         self.listed = np.broadcast_to(np.asarray(listed, bool), (len(self.ids),))
         for what, values in (("names", self.names), ("texts", self.texts)):
@@ -69,8 +70,16 @@ class LabelIndex:
         # Names need not be unique (homonyms); the first column wins, ids always win over names.
         columns: dict[str, int] = {}
         for column, name in enumerate(self.names):
-            columns.setdefault(name, column)
+            if (first := columns.setdefault(name, column)) != column:
+                self._namesakes.setdefault(first, [first]).append(column)
         return _with_spellings(columns)
+
+    def columns_named(self, label: str) -> list[int]:
+        """The column of the label with this id, or those of all labels with this name."""
+        column = self.get(label)
+        if column is None or self._column_of_id.get(label) == column:
+            return [] if column is None else [column]
+        return self._namesakes.get(column, [column])
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -312,14 +321,21 @@ def label_matrix(
     """The matrix and the index of labels as people give them, and the unknown ones of each row."""
     if index is not None and not isinstance(index, LabelIndex):
         index = LabelIndex([str(name) for name in index], listed=False)
+    columns: LabelIndex | None = None
     if is_frame(y) and (table := indicator(y)) is not None:
-        y, index = table[0], LabelIndex(table[1], listed=False) if index is None else index
+        y, columns = table[0], LabelIndex(table[1], listed=False)
+        index = columns if index is None else index
     y = without_frame(y, "labels")
+    if index is not None:
+        index.get("")  # refuses an id that occurs twice
     if sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2):
         matrix = as_csr(y, name="labels").copy()
         matrix.eliminate_zeros()
-        if matrix.nnz and matrix.data.min() < 0:
-            raise DataError("label weights must be positive")
+        if matrix.nnz and not matrix.data.min() >= 0:
+            raise DataError("label weights must be positive; a missing cell (NaN) is no number")
+        if columns is not None and index is not None:
+            matrix, unknown = to_columns(matrix, columns.ids, index)
+            return matrix, index, unknown
         if index is None and isinstance(y, np.ndarray):  # as scikit-learn's binarizers make it
             warn(
                 "the columns of the label matrix have no names, so labels are called by their "

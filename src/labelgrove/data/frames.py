@@ -41,10 +41,12 @@ def without_frame(value: Column, what: str) -> Column:
         return as_list(value)
     if len(names) != 1:
         columns = ", ".join(repr(name) for name in names[:5])
+        more = "make documents with fields of several: labelgrove.records(df, text=..., fields=...)"
+        if what == "labels":
+            more = "fill every cell with 0 or 1"
         raise DataError(
             f"{what} are a data frame with {len(names)} columns ({columns}); give one of them, "
-            f"df[{names[0] if names else 'text'!r}], or make documents with fields of several: "
-            "labelgrove.records(df, text=[...], fields=[...])"
+            f"df[{names[0] if names else 'text'!r}], or {more}"
         )
     return _column(value, names[0])
 

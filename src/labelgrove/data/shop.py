@@ -126,12 +126,7 @@ class Category(NamedTuple):
 
 
 def shop_documents(
-    n: int,
-    *,
-    labels: int = 2000,
-    seed: int = 0,
-    part: str = "train",
-    every_label: bool = False,
+    n: int, *, labels: int = 2000, seed: int = 0, part: str = "train", every_label: bool = False
 ) -> Iterator[Document]:
     """The first documents of a part ("train", "dev" or "test"), one at a time.
 

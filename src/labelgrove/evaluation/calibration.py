@@ -67,13 +67,7 @@ def _after(arranged: Float64, ends: Int64, chosen: int) -> float:
 
 
 def macro_thresholds(
-    columns: Int32,
-    scores: Float64,
-    hits: Bools,
-    true: Int64,
-    bins: Array,
-    *,
-    fewest: int,
+    columns: Int32, scores: Float64, hits: Bools, true: Int64, bins: Array, *, fewest: int
 ) -> tuple[float, Float32]:
     """The threshold with the best mean F1 over labels, and a better one for each label's bin.
 
@@ -257,11 +251,7 @@ class Calibration:
         return calibration
 
 
-def _through(
-    curves: tuple[Curve | None, ...],
-    units: Float64,
-    groups: Int32 | None,
-) -> Float64:
+def _through(curves: tuple[Curve | None, ...], units: Float64, groups: Int32 | None) -> Float64:
     shared = curves[0]
     assert shared is not None
     probabilities = shared(units)

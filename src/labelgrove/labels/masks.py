@@ -113,15 +113,15 @@ def label_columns(columns: npt.ArrayLike, labels: int, *, name: str) -> Int32:
 def columns_of(index: LabelIndex, labels: LabelNames, *, name: str) -> Int32:
     """Columns of labels given by id, by name or as the name of one of the index's groups.
 
+    A name that several labels have means all of them.
     A name of both a label and a group means the label; with ``group:`` before it, the group.
     """
     if isinstance(labels, str):
         raise DataError(f"{name}: must be a list of labels, even for one: [{labels!r}]")
     columns: list[int] = []
     for label in labels:
-        column = index.get(label) if isinstance(label, str) else None
-        if column is not None:
-            columns.append(column)
+        if isinstance(label, str) and (named := index.columns_named(label)):
+            columns += named
             continue
         group = _group(index, label) if isinstance(label, str) else None
         if group is None:

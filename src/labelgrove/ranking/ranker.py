@@ -84,11 +84,7 @@ class Ranker(BeamSearch):
         return self(self.parts(documents), k=k, params=self._valid(params), allowed=allowed)
 
     def score(
-        self,
-        documents: Rows,
-        columns: CSR | npt.ArrayLike,
-        *,
-        params: SearchParams | None = None,
+        self, documents: Rows, columns: CSR | npt.ArrayLike, *, params: SearchParams | None = None
     ) -> MatrixLike:
         """Scores of given labels, the numbers that :meth:`search` finds for them.
 

@@ -144,12 +144,7 @@ def find_analyzer(name: str) -> TextAnalyzer | None:
 
 
 def feed_texts(
-    texts: Iterable[str],
-    sink: Sink,
-    *,
-    analyzer: TextAnalyzer | None,
-    tables: Tables,
-    nfc: bool,
+    texts: Iterable[str], sink: Sink, *, analyzer: TextAnalyzer | None, tables: Tables, nfc: bool
 ) -> int:
     """Gives texts, or an analyser's tokens of them, to a kernel; returns how many there are."""
     if isinstance(texts, (str, bytes)):

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from labelgrove import LabelIndex, records
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.formats import (
-    Document,
-    ReadOptions,
-    iter_documents,
-    read_corpus,
-    write_corpus,
-)
+from labelgrove.data.formats import Document, ReadOptions, iter_documents, read_corpus, write_corpus
 from labelgrove.data.formats import write as writing
 from labelgrove.data.formats.tables import join_labels, split_labels
 from labelgrove.data.formats.write import table_format, table_writer

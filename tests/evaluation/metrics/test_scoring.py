@@ -130,5 +130,8 @@ def test_a_model_is_measured_with_its_documents_and_labels():
     assert given == evaluate(model.predict(texts, k=10), swapped, **other)["PSP@1"] != own
     with pytest.raises(DataError, match=r"evaluate\(model, documents, labels\)"):
         evaluate(model.predict(texts), texts, labels)
+    pytest.raises(DataError, evaluate, model, texts).match("the true labels are missing")
+    with pytest.raises(ConfigError, match=r"a list of names: \['P@1'\]"):
+        evaluate(model, texts, labels, metrics="P@1")
     with pytest.raises(DataError, match="must be Predictions or a fitted model"):
         evaluate([["a"]], labels)

@@ -25,7 +25,13 @@ from labelgrove import (
 from labelgrove.data.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine
-from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.errors import (
+    ConfigError,
+    DataError,
+    LabelgroveWarning,
+    ModelFormatError,
+    NotFittedError,
+)
 from labelgrove.evaluation.merging import merge
 from labelgrove.methods import create
 from labelgrove.text.tfidf import Tfidf
@@ -160,6 +166,8 @@ def test_weights_of_fitted_members_are_learnt_from_what_join_is_given(tmp_path: 
     with pytest.raises(DataError, match="join"):
         Ensemble([good, bad], rule="learnt").join()
     held_out = Corpus.from_lists(texts[100:], labels[100:], index=index)
+    with pytest.warns(LabelgroveWarning, match="all of these documents were in"):
+        Ensemble([good, bad]).join(texts[:100], labels[:100])
     model = Ensemble([good, bad], rule="learnt").join(held_out)
     assert same(
         model.predict(texts, k=3),

@@ -292,10 +292,12 @@ def test_mistakes_are_named(model: Linear) -> None:
 
 def test_labels_whose_text_has_no_known_word_are_spread_and_told_of(model: Linear) -> None:
     growth = model.add_labels(["sofa", *(f"qqqq{n}" for n in range(12))])
-    assert any(note.startswith("12 labels without documents") for note in growth.notes)
+    assert any("documents teach them: 12; their names" in note for note in growth.notes)
     tree = model.rankers()[0].tree
     assert np.diff(tree.children(len(tree.parents) - 1)).max() <= 6
     assert model.predict(["my sofa"], k=1).names() == [["sofa"]]
+    one = model.add_labels(["lamps"], documents=[["qqqq"]], params={"caution": 0.1})
+    assert "documents teach them: 1; their names" in one.notes[-1]
 
 
 def test_vectors_find_labels_whose_text_has_no_known_word() -> None:

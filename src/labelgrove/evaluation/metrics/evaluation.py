@@ -13,6 +13,7 @@ import numpy as np
 from labelgrove.core.aliases import DocumentInput
 from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.late import sparse
+from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.frames import label_column
 from labelgrove.errors import ConfigError, DataError
@@ -161,6 +162,10 @@ def evaluate(
         facts = predictions.facts_
         if train_frequencies is None and n_train is None:
             train_frequencies, n_train = facts.frequencies, facts.documents
+        if y is None and not isinstance(truth, Corpus):
+            raise DataError("evaluate(model, documents, labels): the true labels are missing")
+        if isinstance(metrics, str):
+            raise ConfigError(f"metrics must be a list of names: [{metrics!r}]")
         places = [parse_metric(name).k or MOST_LABELS for name in metrics or DEFAULT_METRICS]
         documents, truth = truth, truth if y is None else y
         predictions = predictions.predict(documents, k=max(places))

@@ -107,7 +107,8 @@ class Plan:
     def lines(self) -> list[str]:
         """The plan as text."""
         lines = [
-            f"plan: {self.method} on {self.documents:,} documents, {_count(self.labels, 'label')}, "
+            f"plan: {self.method} on {_count(self.documents, 'document')}, "
+            f"{_count(self.labels, 'label')}, "
             f"{self.labels_per_document:.2f} labels per document"
         ]
         if self.rare_labels or self.unused_labels:

@@ -168,10 +168,7 @@ def more_networks(first: Model, corpus: Corpus, seconds: float) -> list[Candidat
 
 
 def planned_steps(
-    corpus: Corpus,
-    validation: int,
-    make_linear: Callable[..., Linear],
-    network: Model | None,
+    corpus: Corpus, validation: int, make_linear: Callable[..., Linear], network: Model | None
 ) -> list[PlanStep]:
     """What auto does without a budget; held-out documents decide which model is trained again."""
     trees: list[Model] = [make_linear(n_trees=n) for n in (1, TREES)]

@@ -70,12 +70,7 @@ class MemberTrial:
 class Trials:
     """Trains models, judges them, and keeps the best one; ``best`` is there after the first."""
 
-    def __init__(
-        self,
-        validation: Corpus | None,
-        clock: Clock,
-        training: Training,
-    ) -> None:
+    def __init__(self, validation: Corpus | None, clock: Clock, training: Training) -> None:
         self.validation, self.clock, self.training = validation, clock, training
         self.reporter = Reporter(training.callbacks)
         self.best: MemberTrial | None = None

@@ -20,7 +20,7 @@ from labelgrove.data.inputs import hold_out, training_corpus
 from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import Engine
-from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError, warn
 from labelgrove.evaluation.merge_weights import LearntMerge, learn_merge
 from labelgrove.evaluation.merging import MEASURED_AT, Rule, merge, precision_of
 from labelgrove.evaluation.predictions import Predictions
@@ -158,6 +158,10 @@ class Ensemble(Model):
         documents = None
         if held_out is not None:
             documents = training_corpus(held_out, y, self.members[0].index_)
+            # A network holds documents out by itself, and these may be they.
+            facts = [member.facts_ for member in self.members if not member.encoders()]
+            if notes := list(filter(None, (each.warning(documents) for each in facts))):
+                warn(f"join: {notes[0]}")
         if self.rule == "learnt" and documents is None:
             raise DataError('rule "learnt" needs documents to learn from: join(held_out)')
         self._take(list(self.members), documents, Reporter(()))

@@ -106,12 +106,7 @@ def explain_best(model: Fitted, text: TextInput, k: int = 3, **options: Any) -> 
 
 
 def _explain_one(
-    model: Fitted,
-    text: TextInput,
-    column: int,
-    top: int | None,
-    dense: DenseInput,
-    bounded: bool,
+    model: Fitted, text: TextInput, column: int, top: int | None, dense: DenseInput, bounded: bool
 ) -> Explanation:
     if dense is not None and "dense" not in model.takes:
         raise DataError(f"{model.method} reads text alone and cannot use dense=")

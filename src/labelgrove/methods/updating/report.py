@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from labelgrove.core.aliases import Table
+from labelgrove.core.aliases import Table, TableView
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.nfc import nfc
 from labelgrove.core.params import Params, param
@@ -29,6 +29,8 @@ from labelgrove.ranking.growing import route, with_labels
 from labelgrove.ranking.negatives import nodes_to_mine
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
+
+UNKNOWN = "names or documents have no word that tf-idf knows"
 
 
 @dataclass
@@ -50,6 +52,13 @@ class GrowthParams(Params):
     max_leaf: float = param(
         4.0, ge=1, help="labels of the largest cluster, in units of tree.max_leaf_size"
     )
+
+
+def growth_params(given: GrowthParams | TableView | None) -> GrowthParams:
+    """As they are, or from a table; checked."""
+    if isinstance(given, GrowthParams):
+        return given.validate("growth")
+    return GrowthParams.from_dict(given or {}, "growth")
 
 
 @dataclass(frozen=True)
@@ -103,12 +112,7 @@ class Task(Additions):
 
 
 def reported(
-    model: Fitted,
-    task: Task,
-    *,
-    unknown_names: int = 0,
-    leaf: int = 0,
-    leaf_size: int = 0,
+    model: Fitted, task: Task, *, unknown_names: int = 0, leaf: int = 0, leaf_size: int = 0
 ) -> Growth:
     """What changes in a model that is not an ensemble; ``leaf`` is its largest cluster."""
     known = len(model.index_)
@@ -125,8 +129,8 @@ def reported(
         )
     if unknown_names:
         notes.append(
-            f"{unknown_names:,} labels without documents have no term that tf-idf knows; they "
-            "cannot be predicted until documents teach them"
+            f"new labels that cannot be predicted until documents teach them: {unknown_names:,}; "
+            f"their {UNKNOWN}"
         )
     if model.calibration_ is not None:
         notes.append("the calibration is the old one: calibrate again")

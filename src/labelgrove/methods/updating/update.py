@@ -43,7 +43,7 @@ def update(
     callbacks: Sequence[Callback] = (),
 ) -> Growth:
     """Learns from new documents; see the methods' ``update``."""
-    params = (params or GrowthParams()).validate("growth")
+    params = report.growth_params(params)
     own, columns = documents.index, np.unique(documents.labels.indices).tolist()
     new = [c for c in columns if model.index_.get(own.ids[c]) is None]
     grown = report.extended_index(
@@ -73,7 +73,7 @@ def add_labels(
 ) -> Growth:
     """Adds labels, by their texts or by documents; see the methods' ``add_labels``."""
     check_fitted(model)
-    params = (params or GrowthParams()).validate("growth")
+    params = report.growth_params(params)
     for name, values in (("names", names), ("ids", ids), ("texts", texts)):
         if isinstance(values, str):
             raise DataError(f"{name}: must be a list, even for one label: [{values!r}]")
@@ -136,9 +136,9 @@ def _planned(model: Fitted, task: Task) -> tuple[list[Change], Growth]:
         growths, growth = [part for _, part in parts], report.reported(model, task)
         reasons = dict.fromkeys(reason for part in growths for reason in part.reasons)
         # A label that one member cannot predict may be known to others.
-        notes = [note for note in growths[0].notes if all(note in part.notes for part in growths)]
-        notes = list(dict.fromkeys([*growth.notes, *notes]))
-        growth = replace(growth, reasons=tuple(reasons), notes=tuple(notes))
+        unknown = [note for note in growths[0].notes if report.UNKNOWN in note]
+        notes = [note for note in unknown if all(note in part.notes for part in growths)]
+        growth = replace(growth, reasons=tuple(reasons), notes=(*growth.notes, *notes))
         assert isinstance(view, OwnGrowth)
         attributes = view.grown(task)
     elif isinstance(view, OwnGrowth):
@@ -188,6 +188,10 @@ def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[Table, G
         texts = None if len(silent) == 0 else _label_texts(model, view, task.index, silent)
         if texts is not None and texts.features.sparse is not None and not texts.features.width:
             unknown_names = int((np.diff(texts.features.sparse.indptr) == 0).sum())
+        if fresh is not None and fresh.features.sparse is not None and not fresh.features.width:
+            known_words = np.diff(fresh.features.sparse.indptr) > 0
+            read = np.bincount(fresh_labels[known_words].indices, minlength=len(task.index))
+            unknown_names += int((read[learnt] == 0).sum())
     rankers = []
     with task.reporter.stage("train", total=len(view.rankers)) as stage:
         for number, ranker in enumerate(view.rankers):
