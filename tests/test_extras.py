@@ -19,10 +19,7 @@ from labelgrove.errors import MissingExtraError, packages_of
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-MODULES = {
-    "huggingface-hub": "huggingface_hub",
-    "prometheus-client": "prometheus_client",
-}
+MODULES = {"huggingface-hub": "huggingface_hub", "prometheus-client": "prometheus_client"}
 # Servers and formats that another package of the same extra imports for us.
 INDIRECT = {"httptools", "safetensors", "onnxscript"}
 

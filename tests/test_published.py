@@ -159,10 +159,7 @@ def test_lightxml(name: str, swa_epoch: int, dropped: float) -> None:
 
 @pytest.mark.parametrize(
     ("name", "layers", "warmup"),
-    [
-        ("wiki10-31k", [(9, 10), (11,), (12,)], 2),
-        ("amazon-670k", [(5, 6), (8,), (10,), (12,)], 1),
-    ],
+    [("wiki10-31k", [(9, 10), (11,), (12,)], 2), ("amazon-670k", [(5, 6), (8,), (10,), (12,)], 1)],
 )
 def test_cascadexml(name: str, layers: list[tuple[int, ...]], warmup: int) -> None:
     """The README's commands and the layers of its code."""

@@ -78,6 +78,9 @@ def test_a_name_means_all_labels_that_have_it_and_an_id_one():
     assert LabelMask(index, allow=["bank"]).columns.tolist() == [0, 2]
     assert LabelMask(index, deny=["bank", "d"]).columns.tolist() == [1]
     assert LabelMask(index, allow=["c", "b"]).columns.tolist() == [1, 2]
+    assert LabelIndex(["b\u00e4r"]).columns_named("ba\u0308r") == [0]
+    copied = index.hiding(np.zeros(4, bool))
+    assert copied.columns_named("bank") == index.columns_named("bank") == [0, 2]
 
 
 def test_masks_of_columns_refuse_what_is_no_column():

@@ -50,7 +50,6 @@ class LabelIndex:
         self.groups = {
             name: _group(name, columns, len(self.ids)) for name, columns in (groups or {}).items()
         }
-        self._namesakes: dict[int, list[int]] = {}  # known once names have been looked up
         self.hidden: npt.NDArray[np.bool_] | None = None
         self.listed = np.broadcast_to(np.asarray(listed, bool), (len(self.ids),))
         for what, values in (("names", self.names), ("texts", self.texts)):
@@ -69,6 +68,7 @@ class LabelIndex:
     def _column_of_name(self) -> dict[str, int]:
         # Names need not be unique (homonyms); the first column wins, ids always win over names.
         columns: dict[str, int] = {}
+        self._namesakes: dict[int, list[int]] = {}  # not shared with a copy of this index
         for column, name in enumerate(self.names):
             if (first := columns.setdefault(name, column)) != column:
                 self._namesakes.setdefault(first, [first]).append(column)
@@ -77,9 +77,10 @@ class LabelIndex:
     def columns_named(self, label: str) -> list[int]:
         """The column of the label with this id, or those of all labels with this name."""
         column = self.get(label)
-        if column is None or self._column_of_id.get(label) == column:
-            return [] if column is None else [column]
-        return self._namesakes.get(column, [column])
+        if column is None:
+            return []
+        is_id = column in map(self._column_of_id.get, (label, nfc(label)))
+        return [column] if is_id else self._namesakes.get(column, [column])
 
     def __len__(self) -> int:
         return len(self.ids)

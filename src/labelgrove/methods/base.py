@@ -387,8 +387,9 @@ class Model:
     ) -> Any:
         """Scores of given labels, the same as those of :meth:`predict`.
 
-        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
-        sparse documents x labels pattern, for a sparse matrix.
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; a
+        group, or a name of several labels, has a column for each. Or it is a sparse documents x
+        labels pattern, for a sparse matrix.
 
         >>> from labelgrove import Linear
         >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
