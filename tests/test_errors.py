@@ -33,10 +33,7 @@ def test_every_error_is_ours_and_a_familiar_one(name, also):
         (errors.DataError("bad", file="a.jsonl"), "a.jsonl: bad"),
         (errors.DataError("bad", file="a.jsonl", line=3), "a.jsonl, line 3: bad"),
         (errors.DataError("bad", line=3), "line 3: bad"),
-        (
-            errors.MissingExtraError("torch", "training"),
-            "training needs the extra `torch`",
-        ),
+        (errors.MissingExtraError("torch", "training"), "training needs the extra `torch`"),
         (errors.MissingPackageError("polars", "to_frame"), "pip install polars"),
         (errors.ConfigError("x: wrong"), "x: wrong"),
         (errors.NotFittedError("call fit"), "call fit"),

@@ -92,9 +92,6 @@ def test_update_calibrate_and_tune_read_fields(run, files, model):
     more = files / "more.jsonl"
     rows = [row(n) | {"creator": "Person 9", "labels": ["L9"]} for n in range(20)]
     more.write_text("".join(json.dumps(each) + "\n" for each in rows))
-    run(
-        *("update", model, more, "--train", files / "train.jsonl"),
-        *("--out", files / "grown"),
-    )
+    run(*("update", model, more, "--train", files / "train.jsonl"), *("--out", files / "grown"))
     grown = labelgrove.load(files / "grown")
     assert grown.facts_.fields == labelgrove.load(model).facts_.fields and len(grown.index_) == 4

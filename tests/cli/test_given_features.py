@@ -65,8 +65,7 @@ def test_a_folder_brings_its_matrix_to_every_command(run, pecos, trained, tmp_pa
         assert values["P@1"] == 100 and values["n"] == 12
         lines = run("predict", model, pecos, "--k", 2, "--batch", 5).stdout.splitlines()
         named = run(
-            *("predict", model, pecos / "plain.txt", "--features", pecos / "X.tst.npz"),
-            *("--k", 2),
+            *("predict", model, pecos / "plain.txt", "--features", pecos / "X.tst.npz"), *("--k", 2)
         )
         assert named.stdout.splitlines() == lines and len(lines) == 12
         texts = (pecos / "plain.txt").read_text().splitlines()
@@ -100,8 +99,7 @@ def test_what_is_missing_is_named(run, pecos, trained, tmp_path):
     for source in ("auto", "both"):
         assert "--features FILE" in refused("predict", trained[source], "-", stdin="a red hat\n")
         message = refused(
-            *("predict", trained[source], pecos / "plain.txt"),
-            *("--features", pecos / "X.trn.npz"),
+            *("predict", trained[source], pecos / "plain.txt"), *("--features", pecos / "X.trn.npz")
         )
         assert "has 60 rows, but there are 12 documents" in message
         assert "features=own" in refused("serve", trained[source], "--port", 1)

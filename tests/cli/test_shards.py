@@ -22,8 +22,7 @@ def shards(folder, tmp_path_factory):
 def test_predictions_of_shards_are_those_of_the_whole(model, folder, shards, tmp_path, run):
     run("predict", model, folder / "dev.jsonl", "--k", 3, "--out", tmp_path / "whole.jsonl")
     done = run(
-        *("predict", model, shards, "--k", 3),
-        *("--engine", "local", "--out", tmp_path / "parts"),
+        *("predict", model, shards, "--k", 3), *("--engine", "local", "--out", tmp_path / "parts")
     )
     files = sorted((tmp_path / "parts").iterdir())
     assert [file.name for file in files] == ["part-0.jsonl", "part-1.jsonl", "part-2.jsonl"]

@@ -323,10 +323,7 @@ def test_trees_have_the_same_bits(rows, density, leaf, branching, tree, kind, wo
 )
 def test_a_task_gets_only_the_rows_of_its_subtree(workers, tasks):
     engine = Workers(workers)
-    build_tree(
-        Blocks.cut(engine, blocks(1000), 300),
-        TreeParams(max_leaf_size=2),
-    )
+    build_tree(Blocks.cut(engine, blocks(1000), 300), TreeParams(max_leaf_size=2))
     assert engine.rows[:9] == tasks[:9]
     assert sorted(engine.rows[9:]) == sorted(tasks[9:])
 

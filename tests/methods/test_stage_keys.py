@@ -55,7 +55,7 @@ UNREAD: dict[str, set[str]] = {
         *("tree.branching", "tree.max_leaf_size", "tree.top_width"),
     },
     # Rankers learn the same, however margins become a score.
-    "xtransformer": {"ranking.combine", *("baseline", "indexing.embeddings")},
+    "xtransformer": {"baseline", "indexing.embeddings"},
     # A level more or less is read off the tree, which is too small for this limit.
     "xrtransformer in three levels": {*("search.last_level", "baseline", "heads.max_clusters")},
 }

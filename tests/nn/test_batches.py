@@ -64,10 +64,7 @@ def test_an_epoch_has_every_document_once_in_batches_of_the_sizes_asked_for(leng
 
 
 @settings(max_examples=30)
-@given(
-    lengths=st.lists(st.integers(1, 20), min_size=1, max_size=20),
-    pad_left=st.booleans(),
-)
+@given(lengths=st.lists(st.integers(1, 20), min_size=1, max_size=20), pad_left=st.booleans())
 def test_a_batch_holds_the_documents_tokens_and_padding_elsewhere(lengths, pad_left):
     tokens = make_tokens(lengths)
     batches = Batches(tokens, 4, pad_id=PAD, pad_left=pad_left)

@@ -54,11 +54,7 @@ def test_percentages_are_rounded_to_the_nearest(page):
     # What is shown is what counts: a label with the line's number is not below it.
     line = """([score, least]) => import("/page/dom.js").then(({ reaches, lowest }) =>
         [reaches(score, least, "probability"), score >= lowest(least, "probability")])"""
-    for score, least, above in (
-        (0.346, 0.3477, True),
-        (0.344, 0.3477, False),
-        (0.3, 0.3, True),
-    ):
+    for score, least, above in ((0.346, 0.3477, True), (0.344, 0.3477, False), (0.3, 0.3, True)):
         assert page.evaluate(line, [score, least]) == [above, above]
 
 

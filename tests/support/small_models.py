@@ -102,10 +102,7 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 # They have an encoder, and train nothing.
 UNTRAINED: dict[str, tuple[str, dict[str, Any]]] = {
-    "neighbours by vectors": (
-        "neighbours",
-        {"vectors": "encoder", "encoder": {"pooling": "mean"}},
-    ),
+    "neighbours by vectors": ("neighbours", {"vectors": "encoder", "encoder": {"pooling": "mean"}}),
     "neighbours by both": ("neighbours", {"vectors": "both"}),
 }
 

@@ -90,10 +90,7 @@ def _torch() -> dict[str, object]:
         import torch
 
         gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        return {
-            "version": torch.__version__,
-            "GPU": ", ".join(gpus) if gpus else "none",
-        }
+        return {"version": torch.__version__, "GPU": ", ".join(gpus) if gpus else "none"}
     except Exception as error:  # a broken installation raises anything, and doctor must say so
         reason = f"{type(error).__name__}: {error}"
         return {"problem": f"torch is installed but does not work ({reason}); reinstall it"}

@@ -33,8 +33,7 @@ def explain(
     k: Annotated[int, Option("--k", "-k", min=1, help="Number of best labels to explain.")] = 3,
     top: Annotated[int, Option(min=1, help="Number of words per list.")] = 8,
     train: Annotated[
-        Path | None,
-        Option(help="Training corpus, to show its documents most like a text."),
+        Path | None, Option(help="Training corpus, to show its documents most like a text.")
     ] = None,
     inputs: Annotated[options.Inputs, options.Without("threads"), options.Without("skip_bad")],
 ) -> None:

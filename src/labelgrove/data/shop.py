@@ -166,7 +166,7 @@ def shop_label_rows(labels: int = 2000, seed: int = 0) -> Iterator[tuple[str, st
 class Shop:
     """The labels of one shop, by kind and number and by column, and its documents."""
 
-    def __init__(self, labels: int, seed: int = 0) -> None:
+    def __init__(self, labels: int, seed: int) -> None:
         if not MIN_LABELS <= labels <= MAX_LABELS:
             raise ConfigError(
                 f"labels: must be between {MIN_LABELS} and {MAX_LABELS:,}, got {labels:,}"
@@ -322,7 +322,7 @@ class Shop:
         halves = np.stack([bits & np.uint64(0xFFFFFFFF), bits >> np.uint64(32)], axis=1)
         return (halves / 2**32).reshape(_BLOCK, _DRAWS).tolist()
 
-    def _document(self, draw: _Draw, turn: int | None = None) -> tuple[str, list[int]]:
+    def _document(self, draw: _Draw, turn: int | None) -> tuple[str, list[int]]:
         """The text and the labels; with a ``turn``, the label of each kind whose turn it is."""
 
         def popular(kind: str) -> int:

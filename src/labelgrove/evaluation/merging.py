@@ -68,9 +68,7 @@ def merge(
     return Predictions(*best, parts[0].index, kind)
 
 
-def list_arrays(
-    parts: Sequence[Predictions],
-) -> tuple[Int32, Float32]:
+def list_arrays(parts: Sequence[Predictions]) -> tuple[Int32, Float32]:
     """Models x documents x ranks: columns and scores, -1 and -inf after the end of a list."""
     shape = (len(parts), len(parts[0]), max(part.k for part in parts))
     columns = np.full(shape, -1, np.int32)

@@ -143,9 +143,7 @@ def _group(index: LabelIndex, label: str) -> str | None:
     return name if name in index.groups else None
 
 
-def _group_names(index: LabelIndex, most: int = 10) -> str:
+def _group_names(index: LabelIndex) -> str:
     names = list(index.groups)
-    if not names:
-        return ""
-    shown = ", ".join(names[:most])
-    return f" and the groups {shown}" + (f" ... ({len(names):,})" if len(names) > most else "")
+    more = f" ... ({len(names):,})" if len(names) > 10 else ""
+    return f" and the groups {', '.join(names[:10])}{more}" if names else ""

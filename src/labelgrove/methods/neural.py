@@ -93,10 +93,7 @@ def fit(
 
 
 def resolve_defaults(
-    model: M,
-    corpus: Corpus,
-    needs: TrainingNeeds | None = None,
-    clusters: tuple[int, ...] = (),
+    model: M, corpus: Corpus, needs: TrainingNeeds | None = None, clusters: tuple[int, ...] = ()
 ) -> M:
     """A copy with values for settings that are "auto", or the model itself if none are.
 

@@ -242,7 +242,7 @@ def has_idle_cores() -> bool:
 
 
 def situation(
-    corpus: Corpus, encoder: files.EncoderParams, *, clusters: tuple[int, ...] = ()
+    corpus: Corpus, encoder: files.EncoderParams, *, clusters: tuple[int, ...]
 ) -> DefaultInputs:
     """What settings are derived from, for an encoder that reads the texts of a corpus."""
     folder = encoder.folder()

@@ -54,7 +54,7 @@ def tree_growth(
     leaf_size: int,
     replaced: Callable[[list[Ranker]], Table] = lambda rankers: {"rankers_": rankers},
     *,
-    reads_names: bool = True,
+    reads_names: bool,
 ) -> GrowthView:
     """A view of the model in which labels get a place in each tree."""
     from labelgrove.methods.updating.growth import GrowthView

@@ -39,6 +39,7 @@ GONE: dict[str, tuple[object, ...]] = {
     "matcher.start": ("initial",),
     "ranker.start": ("initial",),
     "ranking.cluster_transform": ("l4-hinge",),
+    "ranking.combine": ("ranker",),
     "ranking.label_transform": ("l4-hinge",),
     "rerank.start": ("none",),
     "tfidf.n_buckets": (None, "none"),

@@ -215,7 +215,7 @@ def instance_lists(
     *,
     mined: CSR | None = None,
     mined_weight: float = 1.0,
-    weights: Float32 | None = None,
+    weights: Float32 | None,
 ) -> ColumnLists:
     """Per parent node, the documents that its children learn from, with the costs of errors.
 

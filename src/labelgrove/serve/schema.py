@@ -33,8 +33,7 @@ class PredictRequest(BaseModel):
     )
 
     texts: list[Document] = Field(
-        min_length=1,
-        description="plain texts, each on its own, or objects with the model's fields",
+        min_length=1, description="plain texts, each on its own, or objects with the model's fields"
     )
     k: Whole = 5
     threshold: Threshold = Field(
@@ -86,9 +85,7 @@ class FeedbackRequest(BaseModel):
 Request = TypeVar("Request", bound=BaseModel)
 
 
-def limited_requests(
-    params: ServeParams,
-) -> tuple[type[PredictRequest], type[FeedbackRequest]]:
+def limited_requests(params: ServeParams) -> tuple[type[PredictRequest], type[FeedbackRequest]]:
     """The requests with the limits of a service."""
     text = Annotated[str, Field(max_length=params.max_text_chars), Tag("-text")]
     # The model checks the values of fields.

@@ -108,7 +108,7 @@ class Tfidf:
 
     @classmethod
     def from_counts(
-        cls, params: TfidfParams, counts: TermCounts, n_texts: int, fields: FieldTerms | None = None
+        cls, params: TfidfParams, counts: TermCounts, n_texts: int, fields: FieldTerms | None
     ) -> Tfidf:
         """Fitted to texts whose terms are counted; ``params`` must not have the analyser "auto"."""
         analyzer = find_analyzer(params.analyzer)

@@ -48,10 +48,7 @@ def test_columns_are_the_sorted_labels_that_occur(tmp_path):
 
 @pytest.mark.parametrize(
     "record",
-    [
-        {"labels": {"a": 0.5, "b": 2}},
-        {"labels": ["a", "b"], "weights": [0.5, 2]},
-    ],
+    [{"labels": {"a": 0.5, "b": 2}}, {"labels": ["a", "b"], "weights": [0.5, 2]}],
     ids=["mapping", "parallel list"],
 )
 def test_weights_come_in_two_shapes(tmp_path, record):

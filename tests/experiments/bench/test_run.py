@@ -264,10 +264,7 @@ def test_rows_that_are_not_asked_for_need_nothing(
 
 @pytest.mark.parametrize(
     ("config", "message"),
-    [
-        ({"train": "none.jsonl"}, "no such file"),
-        ({"test": "none.jsonl"}, "no such file"),
-    ],
+    [({"train": "none.jsonl"}, "no such file"), ({"test": "none.jsonl"}, "no such file")],
 )
 def test_files_that_do_not_fit_are_refused(
     data: Path, tmp_path: Path, config: dict[str, Any], message: str

@@ -65,10 +65,7 @@ def test_values_are_those_of_the_metrics(model: Linear, held_out: Corpus, tmp_pa
         model, held_out, tmp_path / "r.html", against={"small": other}, intervals=50, name="big"
     )
     page = read(tmp_path / "r.html")
-    known = {
-        "train_frequencies": model.facts_.frequencies,
-        "n_train": model.facts_.documents,
-    }
+    known = {"train_frequencies": model.facts_.frequencies, "n_train": model.facts_.documents}
     names = [f"{family}@{k}" for family in ("P", "nDCG", "PSP", "R") for k in (1, 3, 5)]
     mine, theirs = model.predict(held_out, k=9), other.predict(held_out, k=9)
     expected = evaluate(mine, held_out, metrics=names, intervals=50, **known)

@@ -328,9 +328,7 @@ def test_without_an_encoder_linear_stays(monkeypatch: pytest.MonkeyPatch) -> Non
     assert model.tried_[1]["verdict"] == "not tried: no encoder can be reached"
 
 
-def test_a_training_that_fails_leaves_linear_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_training_that_fails_leaves_linear_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, labels = planted(120)
     monkeypatch.setattr(module, "_has_gpu", lambda device: True)
 

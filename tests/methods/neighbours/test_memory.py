@@ -167,9 +167,7 @@ def test_torch_finds_the_same_vectors(vectors: tuple[Any, Any]) -> None:
     np.testing.assert_allclose(near.scores, other.scores, atol=1e-6)
 
 
-def test_the_order_of_terms_and_not_threads_decides_the_bits(
-    problem: tuple[Any, Any, Any],
-) -> None:
+def test_the_order_of_terms_and_not_threads_decides_the_bits(problem: tuple[Any, Any, Any]) -> None:
     rows, _, queries = problem
     many = csr_parts(as_csr(sparse.vstack([queries] * 10)))
     memory = TermMemory.of(rows)

@@ -21,16 +21,7 @@ from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.network import embed
 from support.run_logs import computed, fitted_in
-from support.small_models import (
-    COLOURS,
-    FEW_UPDATES,
-    THINGS,
-    hidden_words,
-    planted,
-    same,
-    stored,
-    tiny_training,
-)
+from support.small_models import COLOURS, FEW_UPDATES, THINGS, hidden_words, planted, tiny_training
 from support.tiny_encoders import make_encoder
 
 pytestmark = pytest.mark.slow
@@ -91,18 +82,6 @@ def test_label_texts_that_say_the_same_lie_together() -> None:
     tree = cluster_tree(described, IndexingParams(clusters=2))
     cluster_of = tree.parents[1][tree.leaf_positions]
     assert cluster_of[0] == cluster_of[2] != cluster_of[1] == cluster_of[3]
-
-
-def test_a_learnt_score_is_a_probability_and_needs_held_out_documents(tmp_path: Path) -> None:
-    texts, labels = planted(120)
-    learnt = {"ranking": {"combine": "learnt"}}
-    model = new(held_out=0.1, **learnt).fit(texts, labels)
-    assert model.report_["xtransformer"]["P@1"] > 0.8
-    found = model.predict(texts, k=3)
-    assert found.score_kind == "probability"
-    assert same(stored(model, tmp_path / "model").predict(texts, k=3), found)
-    with pytest.raises(ConfigError, match="held-out"):
-        new(**learnt).fit(texts, labels)
 
 
 # Stages

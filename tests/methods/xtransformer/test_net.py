@@ -11,14 +11,9 @@ from typing import Any
 
 import torch
 from scipy import sparse
-from scipy.optimize import minimize
-from scipy.special import expit
 
 from labelgrove.core.arrays import as_csr
-from labelgrove.errors import (
-    ConfigError,
-    DataError,
-)
+from labelgrove.errors import ConfigError
 from labelgrove.labels.features import pifa
 from labelgrove.methods.xtransformer import matching, ranking
 from labelgrove.methods.xtransformer.matching import MatcherNet, MatcherParams
@@ -217,17 +212,18 @@ def test_rankers_are_those_of_the_equations(
     assert np.allclose(scores, np.take_along_axis(expected, columns, 1), atol=close)
 
 
-@pytest.mark.parametrize("combine", ["ranker", "learnt"])
-def test_scores_are_those_of_the_equations(combine: Any) -> None:
+@pytest.mark.parametrize("learnt", [None, (0.7, 1.3, -0.4)])  # as earlier releases could fit it
+def test_scores_are_those_of_the_equations(learnt: Any) -> None:
     terms, labels, tree, cluster_of, margins, vectors = cluster_problem(2)
-    params = ranking.RankingParams(combine=combine, clusters_kept=KEPT)
+    params = ranking.RankingParams(clusters_kept=KEPT)
     features = ranking.ranker_features(sparse.csr_array(terms), vectors, params)
     matched = best_of(margins, vectors)
     ranker = ranking.train_cluster_ranker(
         features, sparse.csr_array(labels), tree, matched, params, RankerParams(**EXACT)
     )
-    learnt = ranking.LearntScore(0.7, 1.3, -0.4) if combine == "learnt" else None
-    scorer = ranking.ClusterRanker(ranker, params, learnt)
+    names = "cluster", "label", "constant"
+    scorer = ranking.ClusterRanker(ranker, params, learnt and dict(zip(names, learnt, strict=True)))
+    assert scorer.score_kind == ("probability" if learnt else "margin")
     columns, scores, counts = scorer.best_labels(sparse.csr_array(terms), matched, 3)
     literal = reference.ranker_features(terms, vectors, which="both", scale="joint")
     seen = reference.seen_clusters(labels, cluster_of, margins, negatives="tfn+man", b=KEPT)
@@ -241,7 +237,7 @@ def test_scores_are_those_of_the_equations(combine: Any) -> None:
             cluster_of,
             LABEL_COUNT,
             b=kept,
-            learnt=learnt and (0.7, 1.3, -0.4),
+            learnt=learnt,
         )
         expected = dict(everything)
         assert counts[document] == 3
@@ -250,56 +246,6 @@ def test_scores_are_those_of_the_equations(combine: Any) -> None:
         assert scores[document] == pytest.approx(best, abs=5e-3)
         own = [expected[column] for column in columns[document]]
         assert scores[document] == pytest.approx(own, abs=5e-3)
-
-
-def test_the_learnt_score_is_a_logistic_regression() -> None:
-    rng = np.random.default_rng(0)
-    g, h = rng.normal(size=500), 3 * rng.normal(size=500) - 2
-    true = rng.random(500) < 1 / (1 + np.exp(-(0.5 * g + 1.5 * h + 1)))
-    found = ranking.LearntScore.fit(g.astype(np.float32), h.astype(np.float32), true)
-
-    def loss(weights: Any) -> float:
-        margin = (weights[0] * g + weights[1] * h + weights[2]) * np.where(true, 1, -1)
-        return float(np.logaddexp(0, -margin).sum())
-
-    best = minimize(loss, np.zeros(3), method="BFGS").x
-    assert [found.cluster, found.label, found.constant] == pytest.approx(best, abs=1e-2)
-
-
-def test_a_learnt_score_is_measured_on_the_other_half() -> None:
-    terms, labels, tree, _, margins, vectors = cluster_problem(2)
-    params = ranking.RankingParams(combine="learnt", clusters_kept=KEPT)
-    rows, y, matched = sparse.csr_array(terms), sparse.csr_array(labels), best_of(margins, vectors)
-    features = ranking.ranker_features(rows, vectors, params)
-    ranker = ranking.train_cluster_ranker(features, y, tree, matched, params, RankerParams(**EXACT))
-    scorer = ranking.ClusterRanker(ranker, params)
-    found = scorer.unseen(rows, matched, y, 3)
-    assert found is not None and scorer.learnt is None
-    halves = [np.arange(MANY) % 2 == n for n in (0, 1)]
-    fits = []
-    for own, other in (halves, halves[::-1]):
-        scorer.learn(rows[other], matched.take(other), y[other])
-        fits.append(scorer.learnt)
-        expected = scorer.best_labels(rows[own], matched.take(own), 3)
-        for ours, theirs in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(ours[own], theirs)
-    assert fits[0] != fits[1]
-    y.data[:] = 0
-    y.eliminate_zeros()
-    assert scorer.unseen(rows, matched, y, 3) is None
-    with pytest.raises(DataError, match="no held-out document"):
-        scorer.learn(rows, matched, y)
-
-
-@pytest.mark.parametrize("separable", ["by both margins", "all true"])
-def test_a_small_ridge_keeps_the_learnt_score_of_separable_pairs_finite(separable: str) -> None:
-    rows = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
-    rows[:, 2] = 1.0
-    true = rows[:, 0] + rows[:, 1] > 0 if separable == "by both margins" else np.ones(500, bool)
-    fitted = ranking.LearntScore.fit(rows[:, 0], rows[:, 1], true)
-    weights = np.array([fitted.cluster, fitted.label, fitted.constant])
-    slope = rows.T @ (expit(rows @ weights) - true) + [1e-3, 1e-3, 1e-6] * weights
-    assert np.abs(slope).max() < 1e-6
 
 
 def test_recall_counts_labels_whose_cluster_is_looked_at() -> None:

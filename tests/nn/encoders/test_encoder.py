@@ -235,9 +235,11 @@ def test_stored_settings_cannot_name_code(load):
     named = {"attn_implementation": "someone/kernel", "_attn_implementation": "someone/kernel"}
     named |= {"auto_map": {"AutoModel": "evil.Model"}, "experts_implementation": "someone/kernel"}
     settings = part.config["model"] | named
-    encoder = Encoder.from_state(Part(part.config | {"model": settings}, part.arrays))
-    assert encoder.model.config._attn_implementation in ("sdpa", "eager")
-    assert not hasattr(encoder.model.config, "auto_map")
+    for training in (True, False):
+        state = Part(part.config | {"model": settings}, part.arrays)
+        stored = vars(Encoder.from_state(state, training).model.config)
+        assert stored.get("_attn_implementation", "sdpa") in ("sdpa", "eager")
+        assert "auto_map" not in stored
 
 
 def test_a_folder_with_python_files_does_not_run_them(tmp_path):

@@ -81,7 +81,7 @@ def build_corpus(
     *,
     source: Path | str,
     report: ReadReport,
-    index: LabelIndex | None = None,
+    index: LabelIndex | None,
     names: LabelTable | None = None,
     all_labels: bool = False,
     scratch: Scratch | None = None,

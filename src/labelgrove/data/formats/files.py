@@ -34,11 +34,7 @@ STDIN = "-"
 BUFFER = 1 << 20
 MAX_LINE = 1 << 28  # bytes; a small compressed file can contain one line of gigabytes
 EXTENSIONS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
-PARTS = {
-    "train": ("train", "trn"),
-    "valid": ("valid", "val", "dev"),
-    "test": ("test", "tst"),
-}
+PARTS = {"train": ("train", "trn"), "valid": ("valid", "val", "dev"), "test": ("test", "tst")}
 Stream: TypeAlias = Any  # bytes of a file; compressors have no common type
 _DECOMPRESSORS: dict[str, Callable[[IO[bytes]], Stream]] = {
     "gzip": lambda raw: gzip.GzipFile(fileobj=raw, mode="rb"),

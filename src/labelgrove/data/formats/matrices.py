@@ -87,7 +87,7 @@ def read_dense(path: str | os.PathLike[str]) -> DenseBlock:
 def with_matrix(
     corpus: Corpus,
     path: Path,
-    n_features: int | None = None,
+    n_features: int | None,
     *,
     advice: str = "give the matrix of these documents",
 ) -> Corpus:

@@ -27,10 +27,7 @@ FIRST_ROWS = 10_000
 
 
 def write_corpus(
-    corpus: Corpus | Iterable[Document],
-    path: str | os.PathLike[str],
-    *,
-    format: str | None = None,
+    corpus: Corpus | Iterable[Document], path: str | os.PathLike[str], *, format: str | None = None
 ) -> None:
     """Writes texts, ids, labels and weights as ``jsonl``, ``csv`` or ``parquet``.
 

@@ -91,8 +91,7 @@ def _best_weights(judged: Judged, k: int, weights: Float64) -> Float64:
     """The k largest weights of each document's true labels, with zeros after them."""
     truth = judged.truth
     weighted = sparse.csr_array(
-        (weights[truth.indices].astype(np.float32), truth.indices, truth.indptr),
-        shape=truth.shape,
+        (weights[truth.indices].astype(np.float32), truth.indices, truth.indptr), shape=truth.shape
     )
     columns = top_k(weighted, k).columns
     known = np.zeros((len(judged), k))

@@ -70,8 +70,8 @@ def write_graph(
     file: Path,
     *,
     layers: Sequence[int],
-    mean: npt.ArrayLike | None = None,
-    scale: npt.ArrayLike | None = None,
+    mean: npt.ArrayLike | None,
+    scale: npt.ArrayLike | None,
 ) -> None:
     """Writes the graph of a copy of ``encoder``; raises UnsupportedError if torch cannot."""
     if tuple(int(number) for number in torch.__version__.split(".")[:2]) < OLDEST_TORCH:

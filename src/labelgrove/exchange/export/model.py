@@ -173,10 +173,10 @@ def _network(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> En
 def _clusters(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
     """X-Transformer: a head over clusters, and a ranker for the labels of the best clusters."""
     parts = stored.parts
-    learnt = parts["score"].config["learnt"]
-    score = None if learnt is None else ranking.LearntScore(**learnt)
     params = ranking.RankingParams.from_dict(without_gone(stored.params)["ranking"], "ranking")
-    ranker = ranking.ClusterRanker(Ranker.from_state(parts["ranker"]), params, score)
+    ranker = ranking.ClusterRanker(
+        Ranker.from_state(parts["ranker"]), params, parts["score"].config["learnt"]
+    )
     runner = runtime.OnnxRunner(encoder, runtime.Heads(parts["heads"], None))
     vectorizer = Tfidf.from_state(parts["tfidf"])
 
@@ -186,7 +186,7 @@ def _clusters(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> E
         clusters, margins, vectors = runner.read(tokens, most, vectors=True, mask=within)
         matched = ranking.Matched(clusters, margins, unit_vectors(vectors))
         best = ranker.best_labels(vectorizer.transform(texts), matched, k, mask=mask)
-        return Predictions(*best, index, params.score_kind)
+        return Predictions(*best, index, ranker.score_kind)
 
     return Engine(ranker.tree, predict)
 

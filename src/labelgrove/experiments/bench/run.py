@@ -73,10 +73,7 @@ class BenchFolder:
         self._corpora: dict[tuple[Path, int | None], Corpus] = {}
 
     def run(
-        self,
-        *,
-        only: Sequence[str] = (),
-        say: Callable[[str], None] = lambda _: None,
+        self, *, only: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
     ) -> list[Record]:
         """Train and measure every row that is not finished; one record per row, in their order.
 

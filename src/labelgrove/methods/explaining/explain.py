@@ -187,13 +187,7 @@ MOST_CHARS = 1_000_000  # of the documents that a bounded search reads
 
 
 def nearest_documents(
-    text: str,
-    corpus: Corpus,
-    label: str,
-    *,
-    vectorizer: Tfidf | None = None,
-    count: int = 3,
-    bounded: bool = False,
+    text: str, corpus: Corpus, label: str, *, vectorizer: Tfidf | None, count: int, bounded: bool
 ) -> tuple[Neighbour, ...]:
     """The documents of ``corpus`` with the label that are most similar to the text, nearest first.
 

@@ -195,8 +195,8 @@ def extended_index(
     index: LabelIndex,
     ids: Sequence[str],
     *,
-    names: Sequence[str] | None = None,
-    texts: Sequence[str] | None = None,
+    names: Sequence[str] | None,
+    texts: Sequence[str] | None,
 ) -> LabelIndex:
     """The index with more labels at its end; columns and groups stay."""
     for label in ids:

@@ -178,12 +178,7 @@ class XrHead(nn.Module):
     scored: Tensor
 
     def __init__(
-        self,
-        width: int,
-        tree: LabelTree,
-        params: XrParams | None = None,
-        *,
-        scored: Int64 | None = None,
+        self, width: int, tree: LabelTree, params: XrParams | None, *, scored: Int64 | None = None
     ) -> None:
         super().__init__()
         counts = torch.ones(1) if scored is None else torch.from_numpy(np.maximum(scored, 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -36,7 +36,7 @@ from labelgrove.nn.training.params import TrainingParams
 from labelgrove.ranking.beam import transformed
 from labelgrove.ranking.growing import Routed
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.solver import RankerParams
+from labelgrove.ranking.solver import RankerParams, refuse_idle
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 
@@ -44,11 +44,9 @@ from labelgrove.text.tfidf import Tfidf, TfidfParams
 class XTransformer(Model):
     """An encoder finds the clusters of labels that a text needs; linear rankers order their labels.
 
-    ``indexing`` says what labels are clustered by, ``ranking`` what the rankers read and how both
-    margins become a score, ``ranker.negatives`` what a label learns from. One model is one indexing
-    and one encoder; the paper's nine are an ensemble of such models. With
-    ``ranking.combine="learnt"``, the two weights are learnt from the ``held_out`` documents; for
-    the report, from the half of them that is not being measured.
+    ``indexing`` says what labels are clustered by, ``ranking`` what the rankers read,
+    ``ranker.negatives`` what a label learns from. One model is one indexing and one encoder; the
+    paper's nine are an ensemble of such models.
     ``methods/preparation.py`` explains the settings that all methods with an encoder have.
     """
 
@@ -76,7 +74,8 @@ class XTransformer(Model):
 
     def _train(self, corpus: Corpus, stages: Stages) -> None:
         data = preparation.prepare(self, corpus, stages, baseline=self.baseline)
-        ordering.check_ranking(self.ranking, self.ranker, held_out=data.held_out is not None)
+        reason = "all documents of a cluster count the same"
+        refuse_idle(self.ranker, "ranker", ["mined_weight"], reason)
         training = matching.ClusterMatcher(data, stages, self, self.indexing, self.heads)
         tree = training.index_labels()
         matcher = training.train(tree)
@@ -121,17 +120,7 @@ class XTransformer(Model):
             matcher, data.held_out_tokens, at_least=self.orderer_.clusters_for(10), part="held-out-"
         ).value
         terms = data.terms.value.reader.rows(data.held_out)
-        best = None
-        if self.ranking.combine == "learnt":
-            validation = terms, matched, data.held_out.labels
-            self.orderer_.learn(*validation)
-            best = self.orderer_.unseen(*validation, 10)
-            if best is None:
-                training.stages.reporter.message(
-                    "ranking.combine: too few held-out documents to measure the learnt score on "
-                    "others than it was fitted to; the held-out numbers are too good"
-                )
-        best = best or self.orderer_.best_labels(terms, matched, 10)
+        best = self.orderer_.best_labels(terms, matched, 10)
         predictions = Predictions(*best, self.index_, self.score_kind)
         recall = [self.orderer_.recall(matched, data.held_out.labels)]
         return neural.compared(self.method, data, training.stages, predictions, recall)
@@ -148,7 +137,7 @@ class XTransformer(Model):
 
     @property
     def score_kind(self) -> ScoreKind:
-        return self.ranking.score_kind
+        return self.orderer_.score_kind if self.fitted else "margin"
 
     def rankers(self) -> list[Ranker]:
         return [self.orderer_.ranker]
@@ -224,11 +213,8 @@ class XTransformer(Model):
         return TRAINING_SPACE | C_SPACE | heads | {"ranking.clusters_kept": [5, 10, 20, 40]}
 
     def _ranking_parts(self) -> dict[str, Part]:
-        learnt = self.orderer_.learnt
-        parts = {
-            "ranker": self.orderer_.ranker.state(),
-            "score": Part({"learnt": None if learnt is None else asdict(learnt)}),
-        }
+        score = Part({"learnt": self.orderer_.learnt})
+        parts = {"ranker": self.orderer_.ranker.state(), "score": score}
         if self.vectorizer_ is not None:
             parts["tfidf"] = self.vectorizer_.state()
         return parts
@@ -238,12 +224,8 @@ class XTransformer(Model):
         return {"network": network} | self._ranking_parts()
 
     def _restore(self, parts: Mapping[str, Part]) -> None:
-        learnt = parts["score"].config["learnt"]
-        self.orderer_ = ordering.ClusterRanker(
-            Ranker.from_state(parts["ranker"]),
-            self.ranking,
-            None if learnt is None else ordering.LearntScore(**learnt),
-        )
+        ranker, learnt = Ranker.from_state(parts["ranker"]), parts["score"].config["learnt"]
+        self.orderer_ = ordering.ClusterRanker(ranker, self.ranking, learnt)
         self.network_ = matching.stored_matcher(parts["network"], self.heads)
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         self.history_ = parts["network"].config["story"]

@@ -1,26 +1,25 @@
 """A linear ranker that orders the labels of a document's best clusters.
 
-A label's score is sigma(g, h): g is the matcher's margin for the label's cluster, h the ranker's
-margin for the label. A label outside the best clusters has no score.
+A label's score is the ranker's margin, as in the public code. A label outside the best clusters
+has no score.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from labelgrove.core.aliases import Progress
-from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, entry_keys, offsets
+from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, as_csr, offsets
 from labelgrove.core.late import expit, sparse
-from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import DenseBlock, Features
-from labelgrove.errors import ConfigError, DataError, ModelFormatError
+from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.evaluation.predictions import ScoreKind
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
@@ -28,7 +27,7 @@ from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
 from labelgrove.ranking.beam import OWN_MARGIN
 from labelgrove.ranking.negatives import targets
 from labelgrove.ranking.ranker import Ranker, train_ranker
-from labelgrove.ranking.solver import RankerParams, refuse_idle
+from labelgrove.ranking.solver import RankerParams
 
 PAIRS_AT_ONCE = 1 << 22  # pairs of a document and a label
 
@@ -55,7 +54,7 @@ class Matched:
 
 @dataclass
 class RankingParams(Params):
-    """What the ranker reads, and how to combine its margin with the matcher's."""
+    """What the ranker reads, and of how many clusters."""
 
     features: Literal["tfidf", "neural", "both"] = param(
         "both", help="what the ranker reads: tf-idf, the matcher's text vectors, or both"
@@ -66,24 +65,6 @@ class RankingParams(Params):
     clusters_kept: int = param(
         10, ge=1, help="best clusters of the matcher, whose labels are ranked or are negatives"
     )
-    combine: Literal["ranker", "learnt"] = param(
-        "ranker",
-        help="score: the ranker's margin alone (published code), or a logistic of both margins "
-        "learnt on the held-out documents",
-    )
-
-    @property
-    def score_kind(self) -> ScoreKind:
-        return "probability" if self.combine == "learnt" else "margin"
-
-
-def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool) -> None:
-    """Refuses settings that contradict each other, before hours of training."""
-    refuse_idle(ranker, "ranker", ["mined_weight"], "all documents of a cluster count the same")
-    if params.combine == "learnt" and not held_out:
-        raise ConfigError(
-            "ranking.combine: learnt needs held-out documents; raise held_out, or choose ranker"
-        )
 
 
 def ranker_features(terms: CSR, vectors: Array, params: RankingParams) -> Features:
@@ -141,37 +122,21 @@ def seen_clusters(
     return as_csr(seen)
 
 
-@dataclass(frozen=True)
-class LearntScore:
-    """P(label) = sigmoid(cluster * g + label * h + constant)."""
-
-    cluster: float
-    label: float
-    constant: float
-
-    def __call__(self, g: Float32, h: Float32) -> Float32:
-        margins = self.cluster * g.astype(np.float64) + self.label * h + self.constant
-        return np.asarray(expit(margins), np.float32)
-
-    @classmethod
-    def fit(cls, g: Float32, h: Float32, true: Array) -> LearntScore:
-        """The logistic regression of ``true`` on both margins."""
-        rows = np.column_stack([g, h, np.ones(len(g))]).astype(np.float64)
-        ridge = np.array([1e-3, 1e-3, 1e-6])  # keeps the weights of separable pairs finite
-        return cls(*fit_logistic(rows, np.asarray(true, np.float64), ridge).tolist())
-
-
 @dataclass(eq=False)
 class ClusterRanker:
     """The ranker and its scoring; turns a matcher's clusters into predictions."""
 
     ranker: Ranker
     params: RankingParams
-    learnt: LearntScore | None = None
+    learnt: Mapping[str, float] | None = None  # as earlier releases could fit it
 
     @property
     def tree(self) -> LabelTree:
         return self.ranker.tree
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        return "margin" if self.learnt is None else "probability"
 
     def cluster_mask(self, mask: LabelMask | None) -> LabelMask | None:
         """The clusters that have labels of a mask."""
@@ -199,50 +164,21 @@ class ClusterRanker:
         columns = np.full((len(matched.clusters), k), -1, np.int32)
         scores = np.full(columns.shape, -np.inf, np.float32)
         counts = np.zeros(len(columns), np.int32)
-        clusters = self.clusters_for(k, mask)
-        for rows, g, h in self._margins(terms, matched, clusters, mask):
-            learnt = self.learnt if self.params.combine == "learnt" else None
-            g.data = h if learnt is None else learnt(g.data, h)
+        clusters = matched.clusters[:, : self.clusters_for(k, mask)]
+        largest = int(np.diff(self.tree.children(1)).max()) * clusters.shape[1]
+        step = max(1, PAIRS_AT_ONCE // largest)
+        for first in range(0, len(clusters), step):
+            rows = slice(first, first + step)
+            # The cluster's margin of every label in each document's clusters, then the label's own.
+            g = self._candidates(clusters[rows], matched.margins[rows, : clusters.shape[1]], mask)
+            features = ranker_features(terms[rows], matched.vectors[rows], self.params)
+            h = self.ranker.score(features, g, params=OWN_MARGIN).data
+            g.data = h if self.learnt is None else _probabilities(g.data, h, **self.learnt)
             best = top_k(g, k)
             width = best.columns.shape[1]
             columns[rows, :width], scores[rows, :width] = best.columns, best.scores
             counts[rows] = best.counts
         return columns, scores, counts
-
-    def learn(self, terms: CSR, matched: Matched, labels: CSR) -> None:
-        """Learns how to combine both margins from documents that neither model has seen."""
-        learnt = self._fit_score(terms, matched, labels)
-        if learnt is None:
-            raise DataError("ranking.combine: no held-out document has its labels on its shortlist")
-        self.learnt = learnt
-
-    def unseen(
-        self, terms: CSR, matched: Matched, labels: CSR, k: int
-    ) -> tuple[Int32, Float32, Int32] | None:
-        """:meth:`best_labels` of the documents of :meth:`learn`, each scored by the other half.
-
-        A score measured on the documents that it was fitted to looks better than it is. None if a
-        half has no label on its shortlists to learn from.
-        """
-        even = np.arange(len(matched.clusters)) % 2 == 0
-        fits = [self._fit_score(terms[h], matched.take(h), labels[h]) for h in (~even, even)]
-        if None in fits:
-            return None
-        one, other = (replace(self, learnt=fit).best_labels(terms, matched, k) for fit in fits)
-        rows = even[:, None]
-        columns, scores = (np.where(rows, a, b) for a, b in zip(one[:2], other[:2], strict=True))
-        return columns, scores, np.where(even, one[2], other[2])
-
-    def _fit_score(self, terms: CSR, matched: Matched, labels: CSR) -> LearntScore | None:
-        pairs = []
-        for rows, g, h in self._margins(terms, matched, self.params.clusters_kept):
-            is_label = np.isin(entry_keys(g), entry_keys(labels[rows]), assume_unique=True)
-            pairs.append((g.data, h, is_label))
-            if sum(len(part[1]) for part in pairs) >= PAIRS_AT_ONCE:
-                break  # more than enough for three numbers
-        if not pairs or not any(true.any() for _, _, true in pairs):
-            return None
-        return LearntScore.fit(*(np.concatenate(part) for part in zip(*pairs, strict=True)))
 
     def recall(self, matched: Matched, labels: CSR) -> float:
         """Share of the true labels that are in the searched clusters."""
@@ -251,20 +187,6 @@ class ClusterRanker:
         needed = self.tree.parents[1][self.tree.leaf_positions[labels.indices]]
         hits = (searched[rows] == needed[:, None]).any(axis=1)
         return float(hits.mean()) if len(hits) else 0.0
-
-    def _margins(
-        self, terms: CSR, matched: Matched, count: int, mask: LabelMask | None = None
-    ) -> Iterator[tuple[slice, CSR, Float32]]:
-        """Blocks of documents: rows, a sparse matrix of g over their candidates, and h."""
-        clusters = matched.clusters[:, :count]
-        largest = int(np.diff(self.tree.children(1)).max()) * clusters.shape[1]
-        step = max(1, PAIRS_AT_ONCE // largest)
-        for first in range(0, len(clusters), step):
-            rows = slice(first, first + step)
-            g = self._candidates(clusters[rows], matched.margins[rows, :count], mask)
-            features = ranker_features(terms[rows], matched.vectors[rows], self.params)
-            h = self.ranker.score(features, g, params=OWN_MARGIN)
-            yield rows, g, h.data
 
     def _candidates(self, clusters: Int32, margins: Float32, mask: LabelMask | None) -> CSR:
         """Documents x labels: the cluster's margin for every label of each document's clusters."""
@@ -285,3 +207,10 @@ class ClusterRanker:
         matrix = sparse.csr_array((values, columns, indptr), shape=shape)
         matrix.sort_indices()
         return as_csr(matrix)
+
+
+def _probabilities(
+    g: Float32, h: Float32, *, cluster: float, label: float, constant: float
+) -> Float32:
+    margins = cluster * g.astype(np.float64) + label * h + constant
+    return np.asarray(expit(margins), np.float32)

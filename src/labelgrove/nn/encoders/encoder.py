@@ -34,12 +34,12 @@ from labelgrove.nn.encoders.files import (
 
 try:
     import torch
-    import transformers
     from tokenizers import Tokenizer
     from torch import Tensor
 
     from labelgrove.nn.batches import PackedBatch
     from labelgrove.nn.encoders import setup
+    from labelgrove.nn.encoders.bert import Bert
     from labelgrove.nn.encoders.packed_bert import (
         PackedPass,
         Recording,
@@ -50,6 +50,8 @@ except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 __all__ = ["Encoder", "EncoderParams", "find_encoder", "load_encoder"]
@@ -73,7 +75,7 @@ class Encoder(torch.nn.Module):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | Bert,
         tokenizer: Tokenizer,
         params: EncoderParams,
         *,
@@ -204,7 +206,7 @@ class Encoder(torch.nn.Module):
         return type(self).from_state, (self.state(), self.training)
 
     @classmethod
-    def from_state(cls, part: Part, training: bool = True) -> Encoder:
+    def from_state(cls, part: Part, training: bool = False) -> Encoder:
         """The encoder that :meth:`state` stored, in float32; needs no other file."""
         config = part.config
         try:
@@ -212,7 +214,6 @@ class Encoder(torch.nn.Module):
             params = EncoderParams.from_dict(stored, "encoder")  # freeze: of earlier releases
             tokenizer = Tokenizer.from_str(part.arrays["tokenizer.json"].tobytes().decode())
             settings = _harmless(config["model"])
-            shape = transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)
             pad_id, pad_left = int(config["pad_id"]), bool(config["pad_left"])
         except ConfigError:
             raise
@@ -224,25 +225,39 @@ class Encoder(torch.nn.Module):
             for name, array in part.arrays.items()
             if name.startswith("weights/")
         }
-        # An encoder must load even if the kernels it was trained with are not installed.
-        attention = {"attn_implementation": "eager"} if params.attention == "eager" else {}
-        with quiet():
-            with _uninitialised():
-                model = transformers.AutoModel.from_config(
-                    shape, trust_remote_code=False, **attention
-                )
-            setup.drop_unused(model, params.pooling)
-            try:
+        try:
+            if not training and Bert.fits(settings, params):
+                model: PreTrainedModel | Bert = Bert(settings)
+                problems = model.load_state_dict(weights, strict=False, assign=True)
+            else:
+                model = _unfilled(settings, params)
                 problems = model.load_state_dict(weights, strict=False)
-            except RuntimeError as error:
-                raise ModelFormatError(f"the stored encoder is damaged: {error}") from error
+        except (AttributeError, RuntimeError) as error:
+            raise ModelFormatError(f"the stored encoder is damaged: {error}") from error
         if problems.missing_keys or problems.unexpected_keys:
             name = (problems.missing_keys or problems.unexpected_keys)[0]
             raise ModelFormatError(
                 f"the stored encoder does not fit this version of transformers (weight {name})"
             )
-        encoder = cls(model.float(), tokenizer, params, pad_id=pad_id, pad_left=pad_left)
+        encoder = cls(model, tokenizer, params, pad_id=pad_id, pad_left=pad_left)
         return encoder.train(training)
+
+
+def _unfilled(settings: dict[str, Any], params: EncoderParams) -> PreTrainedModel:
+    """A model of transformers whose weights are to come."""
+    transformers = library()
+    try:
+        family = settings["model_type"]
+        rest = {name: value for name, value in settings.items() if name != "model_type"}
+        shape = transformers.AutoConfig.for_model(family, **rest)
+    except Exception as error:
+        raise ModelFormatError(f"the stored encoder cannot be read ({error})") from error
+    # An encoder must load even if the kernels it was trained with are not installed.
+    attention = {"attn_implementation": "eager"} if params.attention == "eager" else {}
+    with quiet(), _uninitialised():
+        model = transformers.AutoModel.from_config(shape, trust_remote_code=False, **attention)
+    setup.drop_unused(model, params.pooling)
+    return model.float()
 
 
 def _harmless(settings: Mapping[str, object]) -> dict[str, Any]:
@@ -252,6 +267,15 @@ def _harmless(settings: Mapping[str, object]) -> dict[str, Any]:
         for key, value in settings.items()
         if key not in _UNSTORED and not key.startswith("_") and "_implementation" not in key
     }
+
+
+@functools.cache
+def library() -> ModuleType:
+    """transformers, which takes seconds to import; trained models of usual families go without."""
+    try:
+        return importlib.import_module("transformers")
+    except ImportError as missing:
+        raise MissingExtraError("torch", "a neural encoder") from missing
 
 
 @functools.cache
@@ -266,7 +290,7 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
     folder = params.folder()
     _check_family(folder, params.encoder)
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = library().AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # OSError, ValueError, KeyError: it depends on the defect
         raise ConfigError(f"encoder {params.encoder!r}: {error}") from error
     tokenizer = load_tokenizer(params)
@@ -299,6 +323,7 @@ def _check_family(folder: Path, name: str) -> None:
     """Refuses a family that transformers does not know; code in a repository is never run."""
     family, has_code = family_of(folder)
     # Its own code comes before that of a repository; old files do not name their family.
+    transformers = library()
     if not family or family in transformers.CONFIG_MAPPING:
         return
     code = "its repository has Python code, which labelgrove never runs; " if has_code else ""
@@ -311,7 +336,7 @@ def _check_family(folder: Path, name: str) -> None:
 def load_tokenizer(params: EncoderParams) -> PreTrainedTokenizerFast:
     """The fast tokenizer of the encoder that ``params`` names."""
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
+        tokenizer = library().AutoTokenizer.from_pretrained(
             params.folder(), use_fast=True, trust_remote_code=False
         )
     except (ConfigError, MissingExtraError):
@@ -338,7 +363,7 @@ def _load_model(
         )
     try:
         with quiet():
-            model, report = transformers.AutoModel.from_pretrained(
+            model, report = library().AutoModel.from_pretrained(
                 folder,
                 config=config,
                 use_safetensors=safe,  # else a pickle that the user lets us read
@@ -396,7 +421,7 @@ def quiet() -> Iterator[None]:
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.setLevel(logging.ERROR)
-    bars = transformers.utils.logging
+    bars = library().utils.logging
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     try:

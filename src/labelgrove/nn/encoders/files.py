@@ -313,10 +313,7 @@ def _snapshot(
     except ImportError as error:
         raise MissingExtraError("torch", f"the encoder {repository!r}") from error
     folder = huggingface_hub.snapshot_download(
-        repository,
-        revision=revision,
-        allow_patterns=[*_HUB_FILES, *also],
-        local_files_only=cached,
+        repository, revision=revision, allow_patterns=[*_HUB_FILES, *also], local_files_only=cached
     )
     return Path(folder)
 

@@ -163,12 +163,7 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        text: Tensor,
-        head: FullHead,
-        truth: Tensor,
-        scale: float,
-        change: Change | None,
+        ctx: Any, text: Tensor, head: FullHead, truth: Tensor, scale: float, change: Change | None
     ) -> Tensor:
         with torch.autocast(text.device.type, enabled=False):
             loss, gradient = head.visit(text, truth, scale, change)

@@ -145,12 +145,7 @@ class RowOptimizer:
         return {f"{n}.{key}": value for n, s in self._state.items() for key, value in s.items()}
 
     def _change(
-        self,
-        values: Tensor,
-        state: dict[str, Tensor],
-        ids: Tensor,
-        gradient: Tensor,
-        step: RowStep,
+        self, values: Tensor, state: dict[str, Tensor], ids: Tensor, gradient: Tensor, step: RowStep
     ) -> None:
         """AdamW, by one kernel."""
         if values.is_cuda:
