@@ -124,7 +124,7 @@ async def until_ready(address: tuple[str, int]) -> None:
     for _ in range(600):
         try:
             client = await Client.connect(address)
-            if await client.ask(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n") == 200:
+            if await client.ask(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n") == 200:
                 return
         except OSError:
             pass
@@ -146,7 +146,7 @@ def load(
         for start in range(0, len(texts) - per_request + 1, per_request)
     ]
     requests = [
-        b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
         for body in bodies
     ]

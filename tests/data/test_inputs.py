@@ -16,7 +16,7 @@ from labelgrove.data.inputs import (
     with_fields,
 )
 from labelgrove.data.records import FieldNames
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, LabelgroveWarning
 
 
 def test_training_corpus_takes_what_users_have():
@@ -30,6 +30,9 @@ def test_training_corpus_takes_what_users_have():
     assert training_corpus(["x", "y"], [[1], [2]]).label_lists() == [["1"], ["2"]]
     both = training_corpus(["x", "y"], matrix, dense=[[1.0, 2.0, 3.0]] * 2)
     assert (both.texts, both.width) == (["x", "y"], 3)
+    with pytest.warns(LabelgroveWarning, match="3 of the labels given are not in the index"):
+        corpus = training_corpus(["x", "y"], [["a", "c"], ["d", "e"]], index)
+    assert corpus.label_lists() == [["a"], []]
     with pytest.raises(DataError, match="1 dense rows but 2 documents"):
         training_corpus(["x", "y"], matrix, dense=[[1.0]])
     with pytest.raises(DataError, match="2 columns"):

@@ -123,15 +123,17 @@ async def test_one_bad_request_does_not_spoil_its_neighbours():
     assert fine.rows == [("fine", ONE)] * 2
 
 
-async def test_too_much_waiting_is_refused_at_once():
+async def test_too_much_waiting_is_refused_after_a_moment():
     echo = Echo(held=True)
     metrics = Metrics()
     params = ServeParams(max_texts=3, max_waiting=4)
     async with Batching(echo, params, metrics.of("m")) as batcher:
         first = asyncio.create_task(batcher.ask(["a", "b", "c"]))
         await asyncio.sleep(0)  # now it waits
+        asked = time.monotonic()
         with pytest.raises(Problem) as caught:
             await batcher.ask(["d", "e"])
+        assert time.monotonic() - asked >= batching.REFUSAL_SECONDS == 0.5
         second = asyncio.create_task(batcher.ask(["d"]))
         await asyncio.sleep(0)
         assert 'labelgrove_waiting_texts{model="m"} 4.0\n' in metrics.text()

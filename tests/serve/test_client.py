@@ -128,7 +128,7 @@ def test_a_busy_service_is_asked_again(paths):
         first.start()
         assert busy.wait(60)
         with pytest.raises(ServiceError) as raised:
-            Client(address, timeout=0.5).predict(["second"])
+            Client(address, timeout=1.2).predict(["second"])
         assert raised.value.status == 429 and raised.value.retry_after
         threading.Timer(0.2, go_on.set).start()
         assert Client(address).predict(["this red hat"], k=1).k == 1

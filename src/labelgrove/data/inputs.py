@@ -17,7 +17,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex, Strings, label_matrix
 from labelgrove.data.features import Features, as_features
 from labelgrove.data.frames import as_list, is_frame, text_list
 from labelgrove.data.records import FieldNames, check_names, is_record
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +102,8 @@ def training_corpus(
         raise DataError("cannot fit on no documents")
     if len(corpus.index) == 0 or corpus.labels.nnz == 0:
         raise DataError("cannot fit: no document has a label")
+    if not isinstance(X, Corpus) and (lost := int(corpus.unknown.sum())):
+        warn(f"{lost:,} of the labels given are not in the index, and nothing is learnt of them")
     return corpus
 
 

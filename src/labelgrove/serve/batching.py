@@ -26,6 +26,8 @@ from labelgrove.serve.served import Answering, LabelRow, Options
 from labelgrove.serve.settings import ServeParams
 
 TEXT_COST = 1000  # in characters
+# Refusals wait: clients that ask again at once would take the time that answers need.
+REFUSAL_SECONDS = 0.5
 # (options, texts, wanted) -> what is common to all answers, and one answer per text; it may raise
 # when it is no longer wanted.
 Answers = tuple[Answering, Sequence[LabelRow]]
@@ -99,10 +101,13 @@ class Batcher:
         """Answers to ``texts``, or a Problem: 429 if too much waits, 503 after the time limit."""
         job = _Job(texts, options, self._loop.create_future(), time.perf_counter())
         with self._changed:
-            self._admit(len(texts))
-            self._queue.append(job)
-            self._count([job], 1)
-            self._changed.notify()
+            if (refused := self._refusal(len(texts))) is None:
+                self._queue.append(job)
+                self._count([job], 1)
+                self._changed.notify()
+        if refused is not None:
+            await asyncio.sleep(0 if self._closing else REFUSAL_SECONDS)
+            raise refused
         try:
             async with asyncio.timeout(self._params.max_seconds):
                 return await job.done
@@ -116,12 +121,12 @@ class Batcher:
         finally:
             self._forget(job)
 
-    def _admit(self, texts: int) -> None:
+    def _refusal(self, texts: int) -> Problem | None:
         if self._closing:
-            raise Problem("stopping", "the server is stopping")
+            return Problem("stopping", "the server is stopping")
         too_many = self._waiting + texts > self._params.max_waiting
-        if self._waiting and (too_many or self._expected_wait() > self._params.max_seconds / 2):
-            raise self._overloaded()
+        late = self._expected_wait() > self._params.max_seconds / 2
+        return self._overloaded() if self._waiting and (too_many or late) else None
 
     def _overloaded(self) -> Problem:
         detail = f"{self._waiting} texts are waiting; try again later"

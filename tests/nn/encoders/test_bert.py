@@ -16,14 +16,8 @@ from labelgrove.nn.encoders.encoder import Encoder, EncoderParams, load_encoder 
 from labelgrove.nn.encoders.packed_bert import FAMILIES  # noqa: E402
 from support.tiny_encoders import make_encoder  # noqa: E402
 
-SIZES = {
-    "vocab_size": 50,
-    "hidden_size": 16,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 40,
-}
+SIZES = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2}
+SIZES |= {"intermediate_size": 32, "max_position_embeddings": 40}
 
 
 @pytest.mark.parametrize("left", [False, True])

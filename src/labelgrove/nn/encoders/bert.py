@@ -6,7 +6,6 @@ Modules have the names of its models, and passes give the same bits.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -29,13 +28,6 @@ class Linear(nn.Linear):
         """Draws none, either."""
 
 
-class Settings(SimpleNamespace):
-    """The settings of a stored encoder, as attributes."""
-
-    def to_json_string(self, use_diff: bool) -> str:
-        return json.dumps(vars(self))
-
-
 class Bert(nn.Module):
     """The stored encoder with ``settings``; its weights are to be assigned."""
 
@@ -43,7 +35,7 @@ class Bert(nn.Module):
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__()
-        own = self.config = Settings(**settings)
+        own = self.config = SimpleNamespace(**settings)
         width = own.hidden_size
         # RoBERTa and its relatives number positions from after the padding token on.
         padding = None if own.model_type == "bert" else own.pad_token_id
@@ -87,12 +79,12 @@ class Bert(nn.Module):
         return SimpleNamespace(last_hidden_state=every[-1], hidden_states=every)
 
 
-def _normed(own: Settings, **first: nn.Module) -> dict[str, nn.Module]:
+def _normed(own: SimpleNamespace, **first: nn.Module) -> dict[str, nn.Module]:
     norm = nn.LayerNorm(own.hidden_size, own.layer_norm_eps)
     return first | {"LayerNorm": norm, "dropout": nn.Dropout(own.hidden_dropout_prob)}
 
 
-def _layer(own: Settings) -> nn.ModuleDict:
+def _layer(own: SimpleNamespace) -> nn.ModuleDict:
     width, inner = own.hidden_size, own.intermediate_size
     attention = nn.ModuleDict({name: Linear(width, width) for name in ("query", "key", "value")})
     attention["dropout"] = nn.Dropout(own.attention_probs_dropout_prob)

@@ -196,8 +196,9 @@ class Encoder(torch.nn.Module):
             for name, weight in self.model.state_dict().items()
         }
         arrays["tokenizer.json"] = np.frombuffer(self.tokenizer.to_str().encode(), dtype=np.uint8)
-        settings = _harmless(json.loads(self.model.config.to_json_string(use_diff=False)))
-        config = {"params": asdict(self.params), "model": settings}
+        own, known = self.model.config, isinstance(self.model, Bert)
+        settings = vars(own) if known else json.loads(own.to_json_string(use_diff=False))
+        config = {"params": asdict(self.params), "model": _harmless(settings)}
         return Part(config | {"pad_id": self.pad_id, "pad_left": self.pad_left}, arrays)
 
     def __reduce__(self) -> tuple[Callable[..., Encoder], tuple[Part, bool]]:
