@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -16,6 +17,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import labelgrove
+import labelgrove.experiments.bench.config
+import labelgrove.serve.settings
 from labelgrove import Neighbours, scorer
 from labelgrove.cli.options import Settings
 from labelgrove.core.params import Params, to_toml
@@ -46,6 +49,30 @@ def other_value(kind: type[Params], key: str, default: Any) -> tuple[Any, Any]:
         if value != default:
             return candidate, value
     raise AssertionError(f"add a value for {kind.__name__}.{key} to CANDIDATES")
+
+
+def all_settings() -> dict[str, dict[str, Any]]:
+    """Every group of parameters and every method with defaults, bounds and help, as JSON."""
+    methods = {method_class(name) for name in METHODS}
+    found: dict[str, dict[str, Any]] = {}
+    for kind in sorted([*methods, *Params.__subclasses__()], key=lambda kind: kind.__name__):
+        own = found[f"{kind.__module__}.{kind.__name__}"] = {}
+        for field in fields(kind):
+            made = field.default_factory is not MISSING
+            default = field.default_factory() if made else field.default  # type: ignore[misc]
+            if group := groups_of(kind).get(field.name):
+                default = group.kind.__name__, group.values
+            default = "to be given" if default is MISSING else default
+            own[field.name] = {"is": f"{field.type} = {default!r}", **field.metadata}
+    return {name: own for name, own in found.items() if name.startswith("labelgrove")}
+
+
+def test_settings_are_those_of_the_fixture(request: pytest.FixtureRequest) -> None:
+    """A new default or bound shows in fixtures/settings.json (--update-pages writes it)."""
+    file = Path(__file__).parent / "fixtures" / "settings.json"
+    if request.config.getoption("--update-pages"):
+        file.write_text(json.dumps(all_settings(), indent=1) + "\n", encoding="utf-8")
+    assert all_settings() == json.loads(file.read_text(encoding="utf-8"))
 
 
 @cache

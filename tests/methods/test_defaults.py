@@ -67,26 +67,38 @@ def test_settings_of_corpora_that_were_tuned_by_hand_are_found_again() -> None:
     assert long["encoder.pooling"] == short["encoder.pooling"] == "mean"
 
 
-def test_short_texts_are_read_whole_and_long_ones_by_half() -> None:
-    lengths = [100] * 60 + [300] * 40
-    assert values(case(10_000, 100, lengths))["encoder.max_tokens"] == 128
-    assert values(case(10_000, 100, lengths[::-1] + [300] * 30))["encoder.max_tokens"] == 320
-    assert values(case(10_000, 100, [3] * 9))["encoder.max_tokens"] == 32
+CHANGES: list[dict[str, Any]] = [
+    *({"documents": count} for count in (700, 20_000, 3_000_000)),
+    *({"labels": 10**6 + more} for more in (0, 1)),
+    {"width": 768, "layers": 24, "parameters": 400_000_000},
+    *({"positions": 300, "pooling": "first"}, {"processes": 2}, {"clusters": ()}),
+    *({"gpu": False, "compiles": False}, {"clusters": (100,)}),
+    *({"lengths": lambda most: np.arange(20, 220, 2).clip(0, most)}, {"parameters": 90_000_000}),
+]
+GIVEN = [
+    *({"training.max_steps": 150}, {"heads.steps": [50, 100], "training.max_steps": 9999}),
+    *({"training.accumulate": 2}, {"encoder.max_tokens": 64}, {"heads.one_head_up_to": 3000}),
+    *({"training.lr": 1e-5}, {"training.batch_size": 32}, {"heads.negatives": "static"}),
+]
+NEEDS = [TrainingNeeds(networks=20), TrainingNeeds(900, (2, 4), 3.0, (0.1, 0.5))]
 
 
-def test_few_documents_get_small_batches_and_more_epochs() -> None:
-    few, many = values(FEW), values(dataclasses.replace(FEW, documents=300_000))
-    assert few["training.batch_size"] < many["training.batch_size"]
-    assert few["training.epochs"] > many["training.epochs"]
-    assert few["training.lr"] < many["training.lr"]
-    assert few["heads.dropout"] > many["heads.dropout"]
-    assert few["held_out"] == 0.05 > many["held_out"]
-
-
-def test_a_cpu_reads_less_and_compiles_nothing() -> None:
-    cpu = values(dataclasses.replace(LONG, gpu=False, compiles=False))
-    assert cpu["encoder.max_tokens"] == 128
-    assert cpu["training.compile"] is False
+def test_every_rule_gives_what_the_fixture_says(request: pytest.FixtureRequest) -> None:
+    """What a change of a rule changes shows in fixtures/derived.json (--update-pages writes it)."""
+    found: dict[str, Any] = {}
+    for name, corpus in {"long": LONG, "short": SHORT, "few": FEW}.items():
+        usual = derive(AUTO, corpus, TrainingNeeds())
+        found[name] = {setting: list(pair) for setting, pair in usual.items()}
+        cases = [(change, {}, TrainingNeeds()) for change in CHANGES]
+        cases += [({}, given, TrainingNeeds()) for given in GIVEN] + [({}, {}, n) for n in NEEDS]
+        for number, (change, given, needs) in enumerate(cases):
+            pairs = derive(AUTO | given, dataclasses.replace(corpus, **change), needs)
+            changed = {k: list(pair) for k, pair in pairs.items() if pair != usual[k]}
+            found[f"{name}, case {number}"] = changed
+    file = Path(__file__).parent.parent / "fixtures" / "derived.json"
+    if request.config.getoption("--update-pages"):
+        file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    assert json.loads(json.dumps(found)) == json.loads(file.read_text(encoding="utf-8"))
 
 
 def test_compiling_is_for_long_trainings() -> None:
@@ -99,52 +111,12 @@ def test_compiling_is_for_long_trainings() -> None:
     assert values(dataclasses.replace(long, compiles=False))["training.compile"] is False
 
 
-def test_encoders_set_limits() -> None:
-    assert values(dataclasses.replace(LONG, positions=300))["encoder.max_tokens"] == 300
-    assert values(dataclasses.replace(LONG, pooling="first"))["encoder.pooling"] == "first"
-    wide = values(dataclasses.replace(LONG, width=768))
-    assert wide["training.lr"] == pytest.approx(values(LONG)["training.lr"] / 2, rel=0.1)
-
-
-def test_processes_and_accumulated_batches_share_an_update() -> None:
-    whole = values(LONG)
-    shared = values(dataclasses.replace(LONG, processes=2), training__accumulate=2)
-    assert shared["training.batch_size"] == whole["training.batch_size"] // 4
-    assert shared["training.lr"] == whole["training.lr"]
-    assert shared["training.epochs"] == whole["training.epochs"]
-
-
-def test_short_trainings_and_huge_tables_are_not_averaged() -> None:
-    brief = values(LONG, training__max_steps=150)
-    assert (brief["training.average"], brief["training.evaluations_per_epoch"]) == ("none", 1.0)
-    levels = values(LONG, heads__steps=[50, 100], training__max_steps=9999)
-    assert (levels["training.average"], levels["training.epochs"]) == (
-        "none",
-        brief["training.epochs"],
-    )
-    assert values(dataclasses.replace(LONG, labels=10**6))["training.average"] == "none"
-
-
-def test_labels_without_clusters() -> None:
-    none = values(dataclasses.replace(LONG, clusters=()))
-    assert isinstance(none["heads.kept"], int)
-    assert none["heads.level_weights"] == []
-
-
 @pytest.mark.parametrize("name", RULES)
 def test_what_the_user_sets_is_not_derived(name: str) -> None:
     own = {"encoder.pooling": "last", "training.average": "none", "heads.level_weights": [1.0, 2.0]}
     value = own.get(name, 0.3 if name in ("held_out", "heads.dropout") else 3)
     derived = derive(AUTO | {name: value}, LONG, TrainingNeeds())
     assert set(derived) == set(RULES) - {name}
-
-
-def test_given_values_reach_the_rules_that_follow() -> None:
-    assert values(LONG, training__lr=1e-5)["training.head_lr"] == pytest.approx(1e-4)
-    half = values(LONG, training__batch_size=32)
-    assert half["training.epochs"] < values(LONG)["training.epochs"]
-    short = values(LONG, encoder__max_tokens=64)
-    assert short["training.batch_size"] > values(LONG)["training.batch_size"]
 
 
 def test_a_setting_is_plain_where_nothing_is_known() -> None:

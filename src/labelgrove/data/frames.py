@@ -110,8 +110,8 @@ def _column(frame: Frame, name: object) -> list[object]:
     column = frame[name]
     values = as_list(column)
     if values is column:
-        kind = type(frame).__name__
-        raise DataError(f"a {kind} is not read; give a frame of pandas, polars or Arrow")
+        kind = f"{type(frame).__name__} with the column {name!r}"
+        raise DataError(f"a {kind} is not read; name columns once, in pandas, polars or Arrow")
     return list(values)
 
 
