@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import signal
@@ -49,7 +50,7 @@ def is_slow(path: Path) -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-pages", action="store_true", help="rewrite outputs in the docs")
+    parser.addoption("--update-pages", action="store_true", help="rewrite docs and fixtures")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -78,6 +79,20 @@ def _scale_examples(item: pytest.Item) -> None:
 
 
 _NAMED: dict[tuple[Path, str], int] = {}
+
+
+@pytest.fixture
+def pinned(request: pytest.FixtureRequest) -> Callable[[str, object], None]:
+    """Compares values with a JSON file in fixtures, which shows what a change changes."""
+
+    def compare(name: str, found: object) -> None:
+        text = json.dumps(found, indent=1, default=lambda row: [round(float(x), 6) for x in row])
+        file = Path(__file__).parent / "fixtures" / f"{name}.json"
+        if request.config.getoption("--update-pages"):
+            file.write_text(text + "\n", encoding="utf-8")
+        assert json.loads(text) == json.loads(file.read_text(encoding="utf-8"))
+
+    return compare
 
 
 @pytest.fixture(scope="session")

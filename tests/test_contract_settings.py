@@ -67,12 +67,8 @@ def all_settings() -> dict[str, dict[str, Any]]:
     return {name: own for name, own in found.items() if name.startswith("labelgrove")}
 
 
-def test_settings_are_those_of_the_fixture(request: pytest.FixtureRequest) -> None:
-    """A new default or bound shows in fixtures/settings.json (--update-pages writes it)."""
-    file = Path(__file__).parent / "fixtures" / "settings.json"
-    if request.config.getoption("--update-pages"):
-        file.write_text(json.dumps(all_settings(), indent=1) + "\n", encoding="utf-8")
-    assert all_settings() == json.loads(file.read_text(encoding="utf-8"))
+def test_settings_have_the_defaults_bounds_and_help_that_they_had(pinned: Any) -> None:
+    pinned("settings", all_settings())
 
 
 @cache

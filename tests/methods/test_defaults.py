@@ -48,25 +48,6 @@ SHORT = case(
 FEW = case(15_000, 31_000, [230] * 100, (512, 4096))  # abstracts
 
 
-def test_settings_of_corpora_that_were_tuned_by_hand_are_found_again() -> None:
-    long, short = values(LONG), values(SHORT)
-    assert long["encoder.max_tokens"] == 512
-    assert long["training.batch_size"] == 64
-    assert long["training.lr"] == pytest.approx(1.5e-4, rel=0.1)
-    assert long["training.head_lr"] == pytest.approx(1.5e-3, rel=0.1)
-    assert 5 <= long["training.epochs"] <= 8
-    assert (long["heads.kept"], long["heads.level_weights"]) == (512, [0.2, 1.0])
-    assert (long["training.average"], long["training.evaluations_per_epoch"]) == ("swa", 0.0)
-    assert 20 <= long["training.swa_every"] <= 30
-    assert short["encoder.max_tokens"] == 64
-    assert short["training.batch_size"] == 512
-    assert short["training.lr"] == pytest.approx(3e-4, rel=0.1)
-    assert 3 <= short["training.epochs"] <= 5
-    assert (short["heads.kept"], short["heads.level_weights"]) == ([128, 256, 400], [])
-    assert long["rerank.enabled"] is short["rerank.enabled"] is True
-    assert long["encoder.pooling"] == short["encoder.pooling"] == "mean"
-
-
 CHANGES: list[dict[str, Any]] = [
     *({"documents": count} for count in (700, 20_000, 3_000_000)),
     *({"labels": 10**6 + more} for more in (0, 1)),
@@ -83,8 +64,7 @@ GIVEN = [
 NEEDS = [TrainingNeeds(networks=20), TrainingNeeds(900, (2, 4), 3.0, (0.1, 0.5))]
 
 
-def test_every_rule_gives_what_the_fixture_says(request: pytest.FixtureRequest) -> None:
-    """What a change of a rule changes shows in fixtures/derived.json (--update-pages writes it)."""
+def test_every_rule_gives_what_it_gave(pinned: Any) -> None:
     found: dict[str, Any] = {}
     for name, corpus in {"long": LONG, "short": SHORT, "few": FEW}.items():
         usual = derive(AUTO, corpus, TrainingNeeds())
@@ -95,10 +75,7 @@ def test_every_rule_gives_what_the_fixture_says(request: pytest.FixtureRequest) 
             pairs = derive(AUTO | given, dataclasses.replace(corpus, **change), needs)
             changed = {k: list(pair) for k, pair in pairs.items() if pair != usual[k]}
             found[f"{name}, case {number}"] = changed
-    file = Path(__file__).parent.parent / "fixtures" / "derived.json"
-    if request.config.getoption("--update-pages"):
-        file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    assert json.loads(json.dumps(found)) == json.loads(file.read_text(encoding="utf-8"))
+    pinned("derived", found)
 
 
 def test_compiling_is_for_long_trainings() -> None:

@@ -50,17 +50,23 @@ def test_bands_surround_their_curves() -> None:
     assert band.get_datalim(chart.figure.axes[0].transData).bounds == (1, 1, 1, 3)
 
 
-def test_many_runs_get_a_legend_of_several_rows_and_differ() -> None:
-    many = [Series(f"a rather long name of run {n}", [(0, n), (1, n)], n) for n in range(9)]
-    chart = line_chart(many, **NAMES)
-    (legend,) = chart.figure.legends
-    names = [text.get_text() for text in legend.get_texts()]
-    assert names == [f"a rather long name of run {n}" for n in range(9)]
-    drawn = chart.figure.axes[0].lines
-    assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn}) == 9
-    single = line_chart(many[:1], **NAMES)
-    assert not single.figure.legends
-    assert chart.figure.get_figheight() > single.figure.get_figheight()
+def test_charts_look_as_they_did(pinned: Any) -> None:
+    found = []
+    for count, length, diagonal in ((1, 3, False), (4, 3, True), (10, 30, False)):
+        names = [f"{number}".rjust(length, "n") for number in range(count)]
+        points = [(1, 0.2), (2, 0.9 if diagonal else 40.0)]
+        drawn = [Series(name, points, n, [(1, 0.1, 0.3)]) for n, name in enumerate(names)]
+        figure = line_chart(drawn, diagonal=diagonal, **NAMES).figure
+        area = figure.axes[0]
+        seen: Any = [figure.get_size_inches(), area.get_position().bounds, area.get_ylim()]
+        seen += [area.get_xticks(), area.get_yticks(), [c.get_alpha() for c in area.collections]]
+        seen += [[text.get_text(), text.get_position(), text.get_ha()] for text in figure.texts]
+        seen += [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+        for line in area.lines:
+            look = line.get_linewidth(), line.get_marker(), line.get_markersize()
+            seen.append([line.get_color(), str(line.get_linestyle()), *look])
+        found.append(seen)
+    pinned("charts", found)
 
 
 def test_svg_is_escaped_described_and_takes_its_colours_from_the_page() -> None:
