@@ -23,8 +23,8 @@ from labelgrove import Neighbours, scorer
 from labelgrove.cli.options import Settings
 from labelgrove.core.params import Params, to_toml
 from labelgrove.errors import ArgumentError, ConfigError
-from labelgrove.methods import METHODS, create, method_class
-from labelgrove.methods.settings import groups_of
+from labelgrove.methods import METHODS, create, folders, method_class
+from labelgrove.methods.settings import GONE, groups_of
 
 CANDIDATES = [True, False, 3, 7, 0.25, 0.75, [2], [0.5], ["a"], [1, 2], {"a": 2.0}, "some-name"]
 CANDIDATES += ["space"]
@@ -68,7 +68,7 @@ def all_settings() -> dict[str, dict[str, Any]]:
 
 
 def test_settings_have_the_defaults_bounds_and_help_that_they_had(pinned: Any) -> None:
-    pinned("settings", all_settings())
+    pinned("settings", all_settings() | {"gone": [GONE, folders.REPLACED, sorted(folders.REFUSED)]})
 
 
 @cache

@@ -100,8 +100,7 @@ def test_curves_by_hand():
 def test_curves_of_few_pairs_and_of_clear_ones():
     scores, hits = np.linspace(0, 1, 200), np.arange(200) >= 100
     curve = fit_curve(scores, hits, "isotonic")
-    ends = curve(np.array([0.0, 1.0]))
-    least = 0.5 / 201
+    ends, least = curve(np.array([0.0, 1.0])), 0.5 / 201
     assert least * 0.99 <= ends[0] <= least
     assert 1 - least <= ends[1] < 1
     scores = np.concatenate([np.full(50, 0.1), np.full(50, 0.9)])
@@ -112,6 +111,7 @@ def test_curves_of_few_pairs_and_of_clear_ones():
     curve = fit_curve(scores, scores > 0.5, "isotonic")
     assert curve(np.array([0.5]))[0] == pytest.approx(19 / 39)
     np.testing.assert_allclose(curve(np.array([0.1, 0.9])), 19 / 39, rtol=2e-3)
+    assert (curve.numbers[0, 0], curve.numbers[0, -1]) == (0.0, 1.0)
     assert fit_curve(scores, scores > 0.5, "beta")(np.array([0.1]))[0] < 0.1
 
 

@@ -169,6 +169,7 @@ def test_many_long_predictions_are_displayed_in_a_few_lines():
     index = LabelIndex([f"<i>{number}</i>{'x' * 9000}" for number in range(300)])
     many = Predictions.from_scores(np.ones((1000, 300)), k=300, index=index)
     assert repr(many).splitlines()[-1] == "  and 995 more"
+    assert "and" not in repr(many.of_rows(np.arange(5)))
     assert len(repr(many)) < 2000
     nothing = many.of_rows(np.zeros(0, np.int64))
     assert repr(nothing).startswith("Predictions(0 documents")

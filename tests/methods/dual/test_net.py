@@ -123,7 +123,8 @@ def test_rare_labels_are_drawn_more_often(encoder: Encoder) -> None:
     assert len(drawn) == 400 and 0.8 < (drawn == 0).mean() < 1
 
 
-def test_near_labels_are_those_of_the_reference(encoder: Encoder) -> None:
+def test_near_labels_are_those_of_the_reference(encoder: Encoder, monkeypatch: Any) -> None:
+    monkeypatch.setattr(net, "SCORES_AT_ONCE", 20)  # few documents at a time
     made = pairs(encoder)
     tokens = made.batches.tokens
     net.find_near(made.network, tokens, made, "fp32")
