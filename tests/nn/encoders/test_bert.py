@@ -86,7 +86,8 @@ def test_what_is_loaded_is_stored_as_it_was_and_draws_no_random_numbers(folder):
 def test_settings_that_lack_a_size_or_fit_no_weight_are_refused(folder):
     part = stored(folder)
     model = part.config["model"]
-    for damaged in (model | {"hidden_size": 8}, {k: model[k] for k in model if k != "vocab_size"}):
+    wrong = ({"hidden_size": 8}, {"hidden_size": "8"}, {"num_attention_heads": 0})
+    for damaged in ({k: model[k] for k in model if k != "vocab_size"}, *(model | w for w in wrong)):
         with pytest.raises(ModelFormatError, match="stored encoder is damaged"):
             Encoder.from_state(Part(part.config | {"model": damaged}, part.arrays))
 

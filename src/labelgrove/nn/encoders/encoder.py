@@ -227,13 +227,12 @@ class Encoder(torch.nn.Module):
             if name.startswith("weights/")
         }
         try:
-            if not training and Bert.fits(settings, params):
-                model: PreTrainedModel | Bert = Bert(settings)
-                problems = model.load_state_dict(weights, strict=False, assign=True)
-            else:
-                model = _unfilled(settings, params)
-                problems = model.load_state_dict(weights, strict=False)
-        except (AttributeError, RuntimeError) as error:
+            own = not training and Bert.fits(settings, params)
+            model = Bert(settings) if own else _unfilled(settings, params)
+            problems = model.load_state_dict(weights, strict=False, assign=own)
+        except ConfigError:
+            raise
+        except (ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError) as error:
             raise ModelFormatError(f"the stored encoder is damaged: {error}") from error
         if problems.missing_keys or problems.unexpected_keys:
             name = (problems.missing_keys or problems.unexpected_keys)[0]
