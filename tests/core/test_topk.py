@@ -162,11 +162,12 @@ def test_merged_lists_are_as_wide_as_the_longest():
     assert as_pairs(merge_lists(columns, scores, 1, weights=[1, 0])) == [[(3, 5.0)], [(2, 1.0)]]
 
 
-def test_nearest_rows_are_the_best_products():
+@pytest.mark.parametrize("sizes", [(40, 70), (3, 70), (40, 9000)])
+def test_nearest_rows_are_the_best_products(sizes):
     random = np.random.default_rng(5)
     queries, documents = (
         as_csr(random.integers(-2, 3, (count, 9)) * (random.random((count, 9)) < 0.5))
-        for count in (40, 70)
+        for count in sizes
     )
     products = (queries @ documents.T).toarray()  # whole numbers: exact, with many ties
     index = csr_parts(as_csr(documents.T))
@@ -175,6 +176,22 @@ def test_nearest_rows_are_the_best_products():
         expected = top_k(products, 4)
         assert np.array_equal(best.columns, expected.columns)
         assert np.array_equal(best.scores, expected.scores)
+
+
+def test_queries_are_compared_alike_alone_and_together():
+    random = np.random.default_rng(6)
+    queries, documents = (as_csr(random.random((count, 30)).astype("f")) for count in (33, 50))
+    index = csr_parts(as_csr(documents.T))
+    together = nearest_rows(csr_parts(queries), index, 7)
+    for row in range(33):
+        alone = nearest_rows(csr_parts(as_csr(queries[row : row + 1])), index, 7)
+        assert np.array_equal(alone.columns[0], together.columns[row])
+        assert alone.scores.tobytes() == together.scores[row].tobytes()
+
+
+def test_nearest_rows_of_few_documents_and_wrong_arguments():
+    queries, documents = (as_csr(np.eye(count, 9)) for count in (40, 70))
+    index = csr_parts(as_csr(documents.T))
     assert nearest_rows(csr_parts(queries), index, 99).columns.shape == (40, 70)
     assert nearest_rows(csr_parts(queries[:0]), index, 4).columns.shape == (0, 4)
     with pytest.raises(DataError, match="9 columns, but the index has 70 terms"):
