@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import re
 import signal
@@ -81,16 +82,39 @@ def _scale_examples(item: pytest.Item) -> None:
 _NAMED: dict[tuple[Path, str], int] = {}
 
 
+def agree(found: object, pinned: object, near: float) -> bool:
+    """Whether two values of JSON are the same, but that numbers may differ by a share."""
+    if isinstance(found, float) and isinstance(pinned, int | float):
+        return math.isclose(found, pinned, rel_tol=near, abs_tol=near / 10)
+    if isinstance(found, dict) and isinstance(pinned, dict):
+        return found.keys() == pinned.keys() and all(
+            agree(found[k], pinned[k], near) for k in found
+        )
+    if isinstance(found, list) and isinstance(pinned, list) and len(found) == len(pinned):
+        return all(agree(*pair, near) for pair in zip(found, pinned, strict=True))
+    return found == pinned
+
+
 @pytest.fixture
-def pinned(request: pytest.FixtureRequest) -> Callable[[str, object], None]:
+def pinned(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Compares values with a JSON file in fixtures, which shows what a change changes."""
 
-    def compare(name: str, found: object) -> None:
+    def compare(name: str, found: object, near: float = 0.0) -> None:
         text = json.dumps(found, indent=1, default=lambda row: [round(float(x), 6) for x in row])
+        if near and isinstance(found, dict):  # many numbers: a line per value
+            lines = (f"{json.dumps(key)}: {json.dumps(found[key])}" for key in found)
+            text = "{" + ",\n ".join(lines) + "}"
         file = Path(__file__).parent / "fixtures" / f"{name}.json"
         if request.config.getoption("--update-pages"):
+            file.parent.mkdir(exist_ok=True)
             file.write_text(text + "\n", encoding="utf-8")
-        assert json.loads(text) == json.loads(file.read_text(encoding="utf-8"))
+        now, before = json.loads(text), json.loads(file.read_text(encoding="utf-8"))
+        if near and isinstance(now, dict):
+            changed = [
+                key for key in now | before if not agree(now.get(key), before.get(key), near)
+            ]
+            now, before = ({key: value.get(key) for key in changed} for value in (now, before))
+        assert now == before
 
     return compare
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import pytest
 from sklearn.base import clone
@@ -25,30 +25,9 @@ from labelgrove.core.params import Params, to_toml
 from labelgrove.errors import ArgumentError, ConfigError
 from labelgrove.methods import METHODS, create, folders, method_class
 from labelgrove.methods.settings import GONE, groups_of
+from support.values import other_value
 
-CANDIDATES = [True, False, 3, 7, 0.25, 0.75, [2], [0.5], ["a"], [1, 2], {"a": 2.0}, "some-name"]
-CANDIDATES += ["space"]
 REFUSED_ALONE = {"propensity_a", "propensity_b", "text_encoder"}  # they need others of their group
-
-
-def words(hint: Any) -> list[Any]:
-    """The words that a type allows."""
-    arguments = get_args(hint)
-    if get_origin(hint) is Literal:
-        return list(arguments)
-    return [word for argument in arguments for word in words(argument)]
-
-
-def other_value(kind: type[Params], key: str, default: Any) -> tuple[Any, Any]:
-    """A valid value that is not the default: as one writes it, and as the group has it."""
-    for candidate in [*CANDIDATES, *words(get_type_hints(kind)[key])]:
-        try:
-            value = getattr(kind.from_dict({key: candidate}), key)
-        except ConfigError:
-            continue
-        if value != default:
-            return candidate, value
-    raise AssertionError(f"add a value for {kind.__name__}.{key} to CANDIDATES")
 
 
 def all_settings() -> dict[str, dict[str, Any]]:
@@ -68,7 +47,8 @@ def all_settings() -> dict[str, dict[str, Any]]:
 
 
 def test_settings_have_the_defaults_bounds_and_help_that_they_had(pinned: Any) -> None:
-    pinned("settings", all_settings() | {"gone": [GONE, folders.REPLACED, sorted(folders.REFUSED)]})
+    found = all_settings() | {"gone": [GONE, folders.REPLACED, sorted(folders.REFUSED)]}
+    pinned("settings", found | {"methods": {name: vars(entry) for name, entry in METHODS.items()}})
 
 
 @cache

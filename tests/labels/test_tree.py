@@ -24,7 +24,6 @@ from labelgrove.labels.tree import (
 from reference.kmeans import balanced_kmeans
 from reference.kway import kway_levels
 from support.blocks import KINDS, as_blocks
-from support.limits import check_settings
 from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
@@ -208,20 +207,6 @@ def test_needed_nodes_go_up_level_by_level():
     # Three labels may need both clusters of the lower level, and these both of the upper one.
     assert nodes_needed([np.array([1, 1]), np.array([2, 5])], 3) == [2, 2]
     assert nodes_needed([np.array([1, 1]), np.array([3, 5])], 3) == [1, 1]
-
-
-def test_defaults_and_limits():
-    table = {
-        "branching": (16, 2, 1),
-        "max_leaf_size": (100, 1, 0),
-        "max_depth": (3, 1, 0),
-        "top_width": (None, 1, 0),
-        "kmeans_iterations": (20, 1, 0),
-        "text_weight": (0.5, 0.0, -1e-9),
-        "features_per_label": (None, 1, 0),
-    }
-    check_settings(TreeParams, table)
-    check_settings(TreeParams, {"text_weight": (0.5, 1.0, 1 + 1e-9)})
 
 
 @pytest.mark.slow

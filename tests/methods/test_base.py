@@ -102,11 +102,6 @@ def test_names_of_labels_by_count_and_by_threshold() -> None:
     assert len(model.predict_labels(["a hat"], k=3, threshold=None)[0]) == 3
 
 
-def test_an_explanation_without_a_label_is_that_of_the_best() -> None:
-    model = Linear().fit(TEXTS, LABELS)
-    assert model.explain("a blue hat").to_dict() == model.explain("a blue hat", "hats").to_dict()
-
-
 def test_what_scikit_learn_asks_of_a_model() -> None:
     from sklearn.model_selection import GridSearchCV
 

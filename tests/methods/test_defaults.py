@@ -32,28 +32,20 @@ def case(
     return DefaultInputs(documents, labels, clusters, lengths=lengths, **about | rest)  # type: ignore[arg-type]
 
 
-def values(
-    situation: DefaultInputs, needs: TrainingNeeds | None = None, **given: Any
-) -> dict[str, Any]:
-    settings = AUTO | {name.replace("__", "."): value for name, value in given.items()}
-    derived = derive(settings, situation, needs or TrainingNeeds())
-    assert all(pair.reason for pair in derived.values())
-    return {name: pair.value for name, pair in derived.items()}
-
-
 LONG = case(45_000, 4108, [700] * 100, (512,))  # like eurlex57k
 SHORT = case(
     439_000, 178_719, [30] * 60 + [60] * 20 + [200] * 20, (256, 2048, 16_384)
 )  # like commits
 FEW = case(15_000, 31_000, [230] * 100, (512, 4096))  # abstracts
+MANY = dataclasses.replace(LONG, documents=300_000, labels=180_000)  # compiled, with a full head
 
 
 CHANGES: list[dict[str, Any]] = [
     *({"documents": count} for count in (700, 20_000, 3_000_000)),
-    *({"labels": 10**6 + more} for more in (0, 1)),
+    *({"labels": count} for count in (100_000, 10**6, 10**6 + 1)),
     {"width": 768, "layers": 24, "parameters": 400_000_000},
     *({"positions": 300, "pooling": "first"}, {"processes": 2}, {"clusters": ()}),
-    *({"gpu": False, "compiles": False}, {"clusters": (100,)}),
+    *({"gpu": False, "compiles": False}, {"compiles": False}, {"clusters": (100,)}),
     *({"lengths": lambda most: np.arange(20, 220, 2).clip(0, most)}, {"parameters": 90_000_000}),
 ]
 GIVEN = [
@@ -66,7 +58,7 @@ NEEDS = [TrainingNeeds(networks=20), TrainingNeeds(900, (2, 4), 3.0, (0.1, 0.5))
 
 def test_every_rule_gives_what_it_gave(pinned: Any) -> None:
     found: dict[str, Any] = {}
-    for name, corpus in {"long": LONG, "short": SHORT, "few": FEW}.items():
+    for name, corpus in {"long": LONG, "short": SHORT, "few": FEW, "many": MANY}.items():
         usual = derive(AUTO, corpus, TrainingNeeds())
         found[name] = {setting: list(pair) for setting, pair in usual.items()}
         cases = [(change, {}, TrainingNeeds()) for change in CHANGES]
@@ -76,16 +68,6 @@ def test_every_rule_gives_what_it_gave(pinned: Any) -> None:
             changed = {k: list(pair) for k, pair in pairs.items() if pair != usual[k]}
             found[f"{name}, case {number}"] = changed
     pinned("derived", found)
-
-
-def test_compiling_is_for_long_trainings() -> None:
-    long = dataclasses.replace(LONG, documents=300_000)
-    assert values(long)["training.compile"] is True
-    assert values(LONG)["training.compile"] is False
-    assert values(long, training__max_steps=300)["training.compile"] is False
-    assert values(long, heads__steps=[100, 200])["training.compile"] is False
-    assert values(long, TrainingNeeds(networks=20))["training.compile"] is False
-    assert values(dataclasses.replace(long, compiles=False))["training.compile"] is False
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -164,16 +146,3 @@ def test_a_plan_says_what_is_derived_and_why() -> None:
     assert "training.lr" not in plan.derived
     assert plan.derived["training.head_lr"] == Derived(5.0, "10 times training.lr")
     assert plan.to_json()["derived"]["training.head_lr"]["value"] == 5.0
-
-
-def test_many_labels_get_a_full_head_on_a_gpu() -> None:
-    many, texts = 180_000, [60] * 100
-
-    def full(labels: int = many, *, gpu: bool = True, processes: int = 1, **given: Any) -> Any:
-        situation = case(100_000, labels, texts, gpu=gpu, processes=processes)
-        return values(situation, **given)["heads.full"]
-
-    assert full() and full(1_000_000) and not full(processes=2)
-    assert not full(100_000) and not full(1_000_001) and not full(gpu=False)
-    assert full(60_000, heads__one_head_up_to=50_000)
-    assert not full(heads__negatives="static")

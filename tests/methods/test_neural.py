@@ -20,7 +20,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 from labelgrove.methods.cascadexml.method import CascadeHeads
 from labelgrove.methods.lightxml.method import LightXmlHeads
-from labelgrove.methods.neural import comparison, make_runner
+from labelgrove.methods.neural import make_runner
 from labelgrove.nn.batches import Batches
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.candidates import RaggedLabels
@@ -187,14 +187,8 @@ def test_fit_reports_itself_beside_the_linear_method(method: str, tmp_path: Path
     texts, labels = planted(120)
     training = tiny_training()["training"] | {"max_steps": 2}
     settings = {"training": training, "held_out": 0.1}
-    said = Messages()
-    model = small_models.new(method, **settings).fit(texts, labels, callbacks=[said])
+    model = small_models.new(method, **settings).fit(texts, labels)
     assert set(model.report_) == {method, "linear", "shortlist_recall", "held_out"}
-    assert 0 <= model.report_[method]["P@1"] <= 1
-    assert model.report_["linear"]["P@1"] > 0.9
-    assert all(0 <= share <= 1 for share in model.report_["shortlist_recall"])
-    (sentence,) = said
-    assert "linear" in sentence and method in sentence
     loaded = stored(model, tmp_path / "model")
     assert (loaded.report_, loaded.history_) == (model.report_, model.history_)
     without = small_models.new(method, **settings, baseline=False).fit(texts, labels)
@@ -219,12 +213,6 @@ def test_where_cores_are_idle_the_linear_method_is_trained_meanwhile(
     with pytest.raises(KeyboardInterrupt):
         new("cascadexml", held_out=0.1).fit(texts, labels, callbacks=[interrupt])
     assert not [t for t in threading.enumerate() if "run" in t.name]
-
-
-def test_the_sentence_says_when_the_linear_method_is_better() -> None:
-    worse, better = (dict.fromkeys(("P@1", "P@3", "P@5"), value) for value in (0.4, 0.5))
-    assert comparison("lightxml", worse, better).endswith("the linear method is better here")
-    assert "better" not in comparison("lightxml", better, worse)
 
 
 @pytest.mark.parametrize("method", [*METHODS, "xtransformer"])

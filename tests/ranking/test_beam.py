@@ -19,7 +19,6 @@ from labelgrove.ranking.beam import POST_PROCESSORS, BeamSearch, SearchParams
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.weights import ChunkedWeights, compress
 from reference import beam as reference
-from support.limits import check_settings
 from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
@@ -81,6 +80,8 @@ def test_bad_arguments(trained):
         with pytest.raises(ConfigError, match=message):
             ranker.search(x, k=1, params=SearchParams(beam=beam))
     pytest.raises(ConfigError, ranker.search, x, k=0).match("k: must be at least 1")
+    with pytest.raises(DataError, match=r"outside 0\.\.9"):
+        BeamSearch(ranker.tree, ranker.levels, features=10, bias=1.0)
 
 
 def test_documents_without_features_and_no_documents(trained):
@@ -97,28 +98,6 @@ def test_equal_scores_come_in_column_order():
     levels = [ChunkedWeights.empty(tree.children(number)) for number in range(2)]
     ranker = Ranker(tree, levels, features=1, bias=1.0)
     assert ranker.search([[1.0]], k=3, params=SearchParams(exact=True))[0].tolist() == [[0, 1, 2]]
-
-
-def test_defaults_and_limits(trained):
-    check_settings(SearchParams, {"beam": ("auto", 1, 0)})
-    check_settings(SearchParams, {"beam": ("auto", 2**31 - 1, 2**31)})
-    assert not SearchParams().exact
-    _, ranker = trained
-    with pytest.raises(DataError, match=r"outside 0\.\.9"):
-        BeamSearch(ranker.tree, ranker.levels, features=10, bias=1.0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "kind"),
-    [
-        ({}, "product"),
-        ({"post_processor": "sigmoid"}, "product"),
-        ({"post_processor": "noop"}, "margin"),
-        ({"last_level": "noop"}, "margin"),
-    ],
-)
-def test_the_kind_of_scores_follows_the_settings(settings, kind):
-    assert SearchParams(**settings).score_kind == kind
 
 
 STORAGES = ["float32", "float16"]
@@ -245,6 +224,7 @@ def test_scores_of_given_labels_are_those_that_search_finds(
     ranker = compressed(ranker, storage)
     params = SearchParams(post_processor=post_processor, last_level=last_level, exact=True)
     columns, scores, _ = ranker.search(documents, k=70, params=params)
+    assert (params.score_kind == "product") == (scores.min() >= 0 and scores.max() <= 1)
     expected = np.empty_like(scores)
     np.put_along_axis(expected, columns, scores, axis=1)
     labels = [3, 60, 3]

@@ -12,7 +12,6 @@ from labelgrove.data.features import Features, as_features
 from labelgrove.errors import DataError
 from labelgrove.ranking.solver import LevelTask, RankerParams, row_lists, solve_level
 from reference.solver import level_weights, primal_objective, solve
-from support.limits import check_settings
 from support.threads import on_threads
 
 pytestmark = pytest.mark.kernel
@@ -304,22 +303,3 @@ def test_labels_may_have_negatives_of_their_own(seed, loss):
             )
         else:
             np.testing.assert_allclose(found, solve(rows, signs, costs, loss), atol=5e-3)
-
-
-def test_defaults_and_limits():
-    table = {
-        "C": (1.0, 1e-9, 0.0),
-        "label_C": (None, 1e-9, 0.0),
-        "positive_weight": (1.0, 1e-9, 0.0),
-        "eps": (0.6, 1e-9, 0.0),
-        "max_iterations": (100, 1, 0),
-        "threshold": (0.1, 0.0, -1e-9),
-        "bias": (1.0, 0.0, -1e-9),
-        "max_nonzeros": (None, 1, 0),
-        "dense_C": (None, 1e-9, 0.0),
-        "dense_threshold": (0.0, 0.0, -1e-9),
-        "dense_max_nonzeros": (None, 1, 0),
-        "mined_nodes": ("auto", 1, 0),
-        "mined_weight": (0.5, 1.0, 1.1),
-    }
-    check_settings(RankerParams, table)

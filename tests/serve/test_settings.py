@@ -13,7 +13,6 @@ from labelgrove.serve.models import Source
 from labelgrove.serve.problems import CODES
 from labelgrove.serve.run import OncePerSecond, Settings
 from labelgrove.serve.settings import ServeParams
-from support.limits import check_settings
 
 pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
@@ -44,13 +43,6 @@ def test_the_documentation_lists_every_setting_with_its_default():
 def test_settings_that_cannot_work_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         ServeParams.from_dict(settings).checked()
-
-
-def test_limits_may_be_one():
-    defaults = ServeParams().get_params()
-    names = ("max_texts", "max_text_chars", "max_k", "max_labels", "max_explained", "max_requests")
-    names += ("max_waiting", "max_headers", "max_connections", "max_connections_per_address")
-    check_settings(ServeParams, {name: (defaults[name], 1, 0) for name in (*names, "batch_texts")})
 
 
 def test_worker_processes_get_the_settings_as_they_are():

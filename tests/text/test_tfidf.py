@@ -14,7 +14,6 @@ from labelgrove.core.strings import StringTable
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.text.tfidf import TermReader, Tfidf, TfidfParams
 from reference import tfidf as reference
-from support.limits import check_settings
 
 pytestmark = pytest.mark.kernel
 
@@ -315,20 +314,6 @@ def test_a_model_from_before_keeps_the_spelling_of_its_terms():
     assert old.transform([DECOMPOSED]).nnz == 1
     assert old.transform([COMPOSED]).nnz == 0
     assert Tfidf.from_state(old.state()).transform([DECOMPOSED]).nnz == 1
-
-
-def test_defaults_and_limits():
-    table = {
-        "ngram_range": ((1, 1), (1, 1), (0, 1)),
-        "min_token_length": (2, 1, 0),
-        "max_tokens": (None, 1, 0),
-        "min_df": ("auto", 0, -1),
-        "max_df": (1.0, 1, -1),
-        "max_features": (None, 1, 0),
-    }
-    check_settings(TfidfParams, table)
-    switches = [getattr(TfidfParams(), name) for name in ("nfc", "lowercase", "sublinear_tf")]
-    assert all(switches) and not TfidfParams().strip_accents and not TfidfParams().binary
 
 
 READ = ["red shoes", "a red hat", "blue"]

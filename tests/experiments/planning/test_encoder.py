@@ -110,27 +110,28 @@ def test_auto_on_a_gpu_names_the_stages_of_its_network(
     ]
 
 
-def test_passes_over_the_documents(encoder: Path) -> None:
-    twice = create("lightxml", settings(encoder) | {"held_out": 0.0})
-    work = twice.cost_estimate(100, 10).encoder
-    assert (work.learns, work.reads) == (2, 1)  # the ranker on top reads all documents once
-    alone = create("lightxml", settings(encoder) | {"held_out": 0.0, "rerank": {"enabled": False}})
-    assert alone.cost_estimate(100, 10).encoder.reads == 0
-    steps = create("cascadexml", settings(encoder, max_steps=10) | {"held_out": 0.0})
-    assert steps.cost_estimate(320, 10).encoder.learns == pytest.approx(0.5)
+COSTS: list[tuple[str, dict[str, Any]]] = [
+    *(("lightxml", {"rerank": {"enabled": enabled}}) for enabled in (True, False)),
+    *(("lightxml", {"heads": {"negatives": kind}}) for kind in ("static", "static-two")),
+    ("lightxml", {"heads": {"negatives": "static-two", "one_head_up_to": 0}}),
+    ("cascadexml", {"training": {"max_steps": 10}, "rerank": {"enabled": False}}),
     # XR-Transformer's own list of updates counts, not the epochs beside it.
-    levels = settings(encoder, epochs=5, evaluations_per_epoch=1.0) | {"held_out": 0.2}
-    levels["heads"] = {"steps": [1000, 1000, 400]}
-    work = create("xrtransformer", levels).cost_estimate(14_146, 30_938).encoder
-    passes = 2400 * 16 / (0.8 * 14_146)
-    assert work.learns == pytest.approx(2400 * 16 / 14_146)
-    assert work.reads == pytest.approx(3 + 0.2 * (passes + 1))
-    work = (
-        create("linear-vectors", {"encoder": {"encoder": str(encoder)}})
-        .cost_estimate(100, 10)
-        .encoder
-    )
-    assert (work.learns, work.reads) == (0, 1)
+    ("xrtransformer", {"heads": {"steps": [1000, 1000, 400]}}),
+    *(("linear-vectors", {"vectors": {"kind": kind}}) for kind in ("pretrained", "fine-tuned")),
+    *((method, {}) for method in ("xtransformer", "dual")),
+]
+
+
+def test_methods_cost_and_search_what_they_did(encoder: Path, pinned: Any) -> None:
+    """How often an encoder learns from and reads all documents, and what is worth tuning."""
+    found = []
+    for method, own in COSTS:
+        for held_out in (0.0, 0.2):
+            usual = settings(encoder, epochs=5, evaluations_per_epoch=1.0)
+            model = create(method, usual | own | {"held_out": held_out})
+            work = model.cost_estimate(14_146, 30_938).encoder
+            found.append([method, own, held_out, work.learns, work.reads, [*model.search_space()]])
+    pinned("costs", found)
 
 
 def test_trees_are_told_as_they_will_be(encoder: Path) -> None:

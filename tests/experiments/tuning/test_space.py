@@ -39,15 +39,6 @@ def test_built_in_spaces_fit_their_methods(method: str) -> None:
         value_of(model, key)  # every name leads somewhere
 
 
-def test_reranking_is_searched_where_it_is_on() -> None:
-    pytest.importorskip("torch")
-    without, with_it = (
-        built_in_space(create("cascadexml", {"rerank": {"enabled": on}})) for on in (False, True)
-    )
-    assert "rerank.share" in with_it
-    assert "rerank.share" not in without
-
-
 def test_spaces_from_toml() -> None:
     text = """
     [space]

@@ -114,16 +114,6 @@ def test_a_bounded_explanation_of_a_long_text_has_the_same_margins(
     assert explain(model, TEXT, label, bounded=True) == explain(model, TEXT, label)
 
 
-def test_the_steps_say_what_their_nodes_are_about() -> None:
-    model = fitted()
-    steps = explain(model, TEXT, "colour red").paths[0].steps
-    assert [step.level for step in steps] == list(range(1, len(steps) + 1))
-    assert steps[-1].labels == 1 and steps[-1].examples == ()
-    for step in steps[:-1]:
-        assert step.labels >= len(step.examples) >= 1
-        assert set(step.examples) <= set(model.index_.names)
-
-
 @pytest.mark.parametrize(
     "settings",
     [

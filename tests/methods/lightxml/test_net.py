@@ -323,11 +323,3 @@ def test_the_parts_of_the_loss_are_those_of_dynamic_training(truth: str) -> None
     assert of_groups.item() == pytest.approx(float(statistics["loss.groups"]), rel=1e-6)
     with pytest.raises(ConfigError, match="states of 3 layers, got 6"):
         net.group_loss([*states, *states], positives)
-
-
-def test_the_plan_counts_every_training() -> None:
-    work = {kind: model(kind).cost_estimate(1000, 11).encoder for kind in ("dynamic", "static-two")}
-    assert work["static-two"].learns == 2 * work["dynamic"].learns > 0
-    assert work["static-two"].reads == work["dynamic"].reads + 1
-    one_head = model("static", one_head_up_to=100).cost_estimate(1000, 11).encoder
-    assert one_head == model("dynamic", one_head_up_to=100).cost_estimate(1000, 11).encoder

@@ -1,4 +1,4 @@
-"""The label side of the linear method: trees, weights, presets, reuse of stages."""
+"""The label side of the linear method: trees, weights, reuse of stages."""
 
 from __future__ import annotations
 
@@ -11,22 +11,10 @@ import labelgrove
 from labelgrove import Corpus, LabelIndex, Linear, RankerParams, SearchParams, TreeParams
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods import create
 
 TEXTS = [f"{colour} {thing}" for colour in ("red", "blue", "green") for thing in ("hat", "shoe")]
 LABELS = [text.split() for text in TEXTS]
 SMALL = TreeParams(branching=2, max_leaf_size=2)
-
-
-def test_trees_differ_and_all_are_saved(tmp_path: Any) -> None:
-    texts = [f"word{n} word{n // 2}" for n in range(60)]
-    labels = [[f"a{n}", f"b{n // 2}"] for n in range(60)]
-    model = Linear(tree=SMALL, n_trees=3).fit(texts, labels)
-    first, second, third = (ranker.tree for ranker in model.rankers_)
-    assert first != second != third != first
-    assert first == Linear(tree=SMALL).fit(texts, labels).rankers()[0].tree
-    model.save(tmp_path / "m")
-    assert len(Linear.load(tmp_path / "m").rankers_) == 3
 
 
 @pytest.mark.parametrize("storage", ["float32", "float16"])
@@ -80,27 +68,12 @@ def test_rare_labels_gain_from_costs_by_propensity(tmp_path: Any) -> None:
         model(label_weights="propensity", propensity_b=0.0)
 
 
-def test_more_trees_need_more_memory() -> None:
-    corpus = Corpus.from_lists(TEXTS, LABELS)
-    assert Linear(n_trees=9).estimate_memory(corpus) > Linear().estimate_memory(corpus)
-
-
 def test_a_dense_block_needs_memory() -> None:
     few = Corpus.from_lists(TEXTS, LABELS)
     wide = few.with_dense(np.zeros((len(few), 10_000), np.float16))
     assert Linear().estimate_memory(wide) - Linear().estimate_memory(few) > 4 * 10_000 * len(few)
     alone = Corpus(None, few.labels, few.index, features=wide.features)
     assert Linear().estimate_memory(alone) < Linear().estimate_memory(wide)
-
-
-@pytest.mark.parametrize("kind", ["text", "pifa+text", "smoothed-pifa"])
-def test_trees_from_other_label_features(kind: Any) -> None:
-    tree = TreeParams(branching=2, max_leaf_size=2, label_features=kind)
-    model = Linear(tree=tree).fit(TEXTS, LABELS)
-    assert model.predict(["green shoe"], k=2).counts.tolist() == [2]
-    if "text" in kind:
-        with pytest.raises(ConfigError, match="fitted on texts"):
-            Linear(tree=tree).fit(np.eye(6), LABELS)
 
 
 def test_labels_with_like_names_share_a_cluster() -> None:
@@ -112,13 +85,8 @@ def test_labels_with_like_names_share_a_cluster() -> None:
         {frozenset({0, 2}), frozenset({1, 3})},
         {frozenset({0, 1}), frozenset({2, 3})},  # both share the colour blue
     )
-
-
-def test_presets() -> None:
-    assert create("parabel").n_trees == create("bonsai").n_trees == 3
-    assert create("bonsai").tree.kind == "kway"
-    assert create("bonsai", {"n_trees": 1, "tree": {"branching": 10}}).tree.max_depth == 3
-    assert create("xr-linear").ranker.eps == 0.1
+    with pytest.raises(ConfigError, match="fitted on texts"):
+        Linear(tree=tree).fit(np.eye(6), LABELS)
 
 
 def made(run: RunFolder) -> list[str]:

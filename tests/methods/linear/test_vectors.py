@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from labelgrove import Linear
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.methods import METHODS, create
+from labelgrove.methods import create
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.network import embed
@@ -22,32 +22,6 @@ from support.small_models import FEW_UPDATES, planted, stored, tiny_training
 
 def new(method: str, **settings: Any) -> Any:
     return create(method, tiny_training() | {"training": FEW_UPDATES} | settings)
-
-
-def test_the_papers_baselines_have_names() -> None:
-    names = ["parabel", "parabel-pretrained", "parabel-pretrained-tfidf", "xr-linear"]
-    names += ["parabel-finetuned-tfidf", "xr-linear-cost"]
-    assert set(names) <= set(METHODS)
-    parabel = create("parabel")
-    for name in names:
-        model = create(name)
-        if name.startswith("parabel"):
-            assert (model.tree, model.ranker, model.search, model.n_trees) == (
-                parabel.tree,
-                parabel.ranker,
-                parabel.search,
-                3,
-            )
-    plain, cost = create("xr-linear").ranker, create("xr-linear-cost").ranker
-    assert (plain.relevance, cost.relevance, cost.relevance_norm) == ("none", "induce", "l1")
-    cost.relevance = plain.relevance
-    assert cost == plain
-
-
-def test_only_a_fine_tuned_encoder_costs_training() -> None:
-    for kind in ("pretrained", "fine-tuned"):
-        cost = new("linear-vectors", vectors={"kind": kind}).cost_estimate(1000, 50)
-        assert (cost.encoder.learns > 0) == (kind == "fine-tuned")
 
 
 @pytest.mark.parametrize("beside", [True, False])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove import Corpus, Ensemble, LabelIndex, Linear, Matcher
+from labelgrove import Corpus, LabelIndex, Matcher
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.methods.matcher.evidence import MatchCounts, MatchingParams, learn_evidence
 from labelgrove.methods.matcher.names import Names, words_of
@@ -85,12 +85,6 @@ def test_labels_without_a_match_follow_by_frequency() -> None:
     found = Matcher().fit(texts, labels).predict(["nothing"], k=3)
     assert found.names() == [["many", "one", "hats"]]
     np.testing.assert_allclose(found.scores[0], [2.01 / 5, 1.01 / 5, 0.01 / 4], rtol=1e-5)
-
-
-def test_it_stands_in_ensembles_that_learn() -> None:
-    model = Ensemble([Linear(), Matcher()], rule="learnt").fit(corpus())
-    assert model.learns_names()
-    assert model.predict(["About zuzo"], k=1).names() == [["zuzo"]]
 
 
 def test_a_label_that_was_hidden_is_not_found_until_documents_teach_it(tmp_path: Path) -> None:
@@ -172,13 +166,6 @@ def test_counts_are_those_of_a_new_training_and_weights_stay(with_old: bool) -> 
         assert np.array_equal(arrays(model)[f"counts.{name}"], arrays(again)[f"counts.{name}"])
     assert np.array_equal(model.evidence_.stem_texts, again.evidence_.stem_texts)
     assert model.evidence_.n_texts == 460
-
-
-def test_new_labels_are_found() -> None:
-    model = Matcher().fit(*OLD, index=FEW)
-    model.update(*NEW)
-    found = model.predict(["About ruko. It is unlike baco", "About wazo. It is unlike baco"], k=1)
-    assert found.names() == [["ruko"], ["wazo (place)"]]
 
 
 def test_a_part_of_the_old_documents_stands_for_all() -> None:

@@ -165,14 +165,6 @@ def test_an_error_midway_leaves_the_model_as_it_was(
     assert np.array_equal(scores(model, ["kind shoe"]), expected)
 
 
-def test_several_trees_and_one_cluster() -> None:
-    for settings in ({"n_trees": 2, "tree": SMALL}, {}):
-        model = Linear(**settings).fit(*OLD)
-        model.update(*NEW)
-        assert model.predict([NEW[0][0]], k=2).k == 2
-        assert {ranker.tree.labels for ranker in model.rankers_} == {13}
-
-
 def test_features_in_place_of_texts() -> None:
     tfidf = labelgrove.Tfidf(TfidfParams()).fit([*OLD[0], *NEW[0]])
     dense = np.random.default_rng(0).normal(size=(150, 4)).astype(np.float32)
@@ -195,6 +187,7 @@ def test_ensembles_grow_as_a_whole() -> None:
     model = Ensemble(members).fit(*OLD)
     growth = model.update(*NEW)
     assert growth.added == ("kind sofa", "kind spoon") and growth.retrained
+    assert model.learns_names()
     (note,) = growth.notes
     assert note.startswith("0 of the 150 training documents were given")
     assert not model.add_labels(["zyxzyx"]).notes  # the matcher finds it
