@@ -72,7 +72,8 @@ def counted(
 
 
 def no_documents(source: Path | str, report: ReadReport) -> DataError:
-    bad = f"; {report.bad_lines:,} bad lines: {report.bad_examples[0]}" if report.bad_lines else ""
+    number = report.bad_lines
+    bad = f"; {number:,} bad line{'s' * (number > 1)}: {report.bad_examples[0]}" if number else ""
     return DataError(f"contains no documents{bad}", file=source)
 
 
