@@ -1,7 +1,8 @@
 """Commands print what they printed: fixtures/transcripts has sessions of a user, folder by folder.
 
 ``support/pages.py`` says how outputs are compared; ``--update-pages`` writes what is printed now.
-Besides ``labelgrove``, a session knows ``cat FILE``, ``write FILE TEXT``, ``<<< TEXT``, and
+Besides ``labelgrove``, a session knows ``cat FILE`` (its first lines, or
+the words of a page), ``write FILE TEXT``, ``<<< TEXT``, and
 ``silently`` before a command that prints what no run repeats.
 """
 
@@ -30,6 +31,9 @@ def printed(command, folder, run):
         if not (folder / arguments[0]).is_file():
             return "no such file\n"
         text = (folder / arguments[0]).read_text("utf-8")
+        if arguments[0].endswith(".html"):
+            words = re.sub(r"(?s)<style.*?</style>|<script.*?</script>|<[^>]*>", " ", text)
+            return " ".join(words.rpartition("Time and memory")[0].split()) + "\n"
         return "".join(text.splitlines(keepends=True)[:8])
     done = run(*arguments, check=False, stdin=given + "\n", cwd=folder)
     if line.startswith("silently "):
