@@ -61,11 +61,7 @@ def scores(model: Any, *, raw: bool = True) -> Any:
 
 
 def grown(model: Any) -> Any:
-    new = [
-        "a quiet robot that waters plants",
-        "a robot for the garden that is red",
-        "one more robot",
-    ]
+    new = ["a quiet robot that waters plants", "a robot that is red", "one more robot"]
     try:
         growth = model.update(new, [["robots"], ["robots", "colour red"], ["robots"]])
     except UnsupportedError as error:
