@@ -94,8 +94,8 @@ def test_margins_are_calibrated_and_methods_can_be_compared_afterwards():
     for model in (one, other):
         calibrate(model, *model.half(True), k=10)
     # 0.8 is too good in one and too bad in the other; both know it now.
-    assert one.calibration_.label_chances([0.8], [0])[0] == pytest.approx(0.64, abs=0.04)
-    assert other.calibration_.label_chances([0.8], [0])[0] == pytest.approx(0.89, abs=0.04)
+    assert one.calibration_.label_probabilities([0.8], [0])[0] == pytest.approx(0.64, abs=0.04)
+    assert other.calibration_.label_probabilities([0.8], [0])[0] == pytest.approx(0.89, abs=0.04)
 
 
 def test_order_stays_unless_labels_have_curves_of_their_own():

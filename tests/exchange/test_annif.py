@@ -15,7 +15,7 @@ import labelgrove
 from labelgrove.cli import app
 from labelgrove.core.params import read_toml
 from labelgrove.data.formats import ReadOptions, ReadReport
-from labelgrove.data.formats.labels import LabelRow
+from labelgrove.data.formats.labels import NamedRow
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.exchange.annif import (
     AnnifProject,
@@ -254,7 +254,7 @@ def test_rdf_is_refused_and_nothing_is_fetched(tmp_path: Path, suffix: str) -> N
 def test_a_line_with_very_many_subjects(tmp_path: Path) -> None:
     uris = [f"http://example.org/{n}" for n in range(200_000)]
     (tmp_path / "train.tsv").write_text("a text\t" + " ".join(f"<{uri}>" for uri in uris * 2))
-    vocabulary = Vocabulary([LabelRow(uri, uri) for uri in uris[1:]])
+    vocabulary = Vocabulary([NamedRow(uri, uri) for uri in uris[1:]])
     paths = [tmp_path / "train.tsv"]
     (document,) = project_documents(paths, vocabulary, ReadOptions(), ReadReport())
     assert document.labels == uris[1:] and vocabulary.unknown == 2

@@ -1,4 +1,4 @@
-"""Settings are checked, and the documentation lists them."""
+"""ServiceSetup are checked, and the documentation lists them."""
 
 import logging
 import re
@@ -11,7 +11,7 @@ from labelgrove import serve
 from labelgrove.errors import ConfigError
 from labelgrove.serve.models import Source
 from labelgrove.serve.problems import CODES
-from labelgrove.serve.run import OncePerSecond, Settings
+from labelgrove.serve.run import OncePerSecond, ServiceSetup
 from labelgrove.serve.settings import ServeParams
 
 pytestmark = pytest.mark.slow
@@ -48,8 +48,8 @@ def test_settings_that_cannot_work_are_refused(settings, message):
 def test_worker_processes_get_the_settings_as_they_are():
     limits = {"copy_mb": float("inf"), "max_k": 7}
     sources = [Source("a", Path("caf\udce9")), Source("b", Path("b"), train=Path("t"))]
-    settings = Settings(sources, "a", limits, "cpu", 2, ["x"], None)
-    assert Settings.from_json(settings.to_json()) == settings
+    settings = ServiceSetup(sources, "a", limits, "cpu", 2, ["x"], None)
+    assert ServiceSetup.from_json(settings.to_json()) == settings
 
 
 def test_a_message_is_written_once_per_second(monkeypatch):

@@ -12,11 +12,11 @@ import typer
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.data_import import TABLE, Output, SplitOutput, import_, write_table
+from labelgrove.cli.data_import import TABLE, ImportOutput, SplitOutput, import_, write_table
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
-    from labelgrove.data.formats import Document, LabelRow, ReadOptions, ReadReport
+    from labelgrove.data.formats import Document, NamedRow, ReadOptions, ReadReport
     from labelgrove.data.splits import Part
     from labelgrove.data.stats import CorpusStats
 
@@ -211,7 +211,7 @@ def make(
     labels: Annotated[int, Option(min=10, help="Number of labels.")] = 2_000,
     dev: Annotated[int | None, Option(min=0, help="Size of dev. Default: a tenth.")] = None,
     test: Annotated[int | None, Option(min=0, help="Size of test. Default: a tenth.")] = None,
-    output: Output,
+    output: ImportOutput,
 ) -> None:
     """Generate a shop corpus: products with categories, brands, colours, themes and more.
 
@@ -307,7 +307,7 @@ def _documents(
     return (Document("", labels, None) for labels in corpus.label_lists())
 
 
-def _label_rows(source: Path, table: Path | None = None) -> list[LabelRow]:
+def _label_rows(source: Path, table: Path | None = None) -> list[NamedRow]:
     """The rows of the label table, by default labels.tsv next to the corpus."""
     from labelgrove.data.formats.files import STDIN
     from labelgrove.data.formats.labels import find_label_table, read_label_table
@@ -322,7 +322,7 @@ def _print_problems(report: ReadReport) -> None:
         common.stderr_console().print(str(report))
 
 
-def _print_parts(output: Output, documents: dict[Part, int], labels: int) -> None:
+def _print_parts(output: ImportOutput, documents: dict[Part, int], labels: int) -> None:
     console = common.stderr_console()
     for part, count in documents.items():
         console.print(f"{output.out / output.name(part)}: {count:,} documents")

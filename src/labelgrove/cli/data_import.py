@@ -25,7 +25,7 @@ TABLE = "labels.tsv"
 
 
 @dataclass(frozen=True)
-class Output:
+class ImportOutput:
     """A folder for train, dev and test as JSON lines, and for labels.tsv."""
 
     out: Annotated[Path, Option(help="Folder for the parts and labels.tsv.")]
@@ -70,7 +70,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class SplitOutput(Output):
+class SplitOutput(ImportOutput):
     """A folder for the parts of a corpus that is split."""
 
     dev: Annotated[float, Option(help="Share of documents for dev.")] = 0.05
@@ -141,7 +141,7 @@ def import_(
         Option(help="Annif's data folder. Default: ANNIF_DATADIR, or data beside PROJECTS.CFG."),
     ] = None,
     skip_bad: options.SkipBad = False,
-    output: Annotated[Output, options.Without("seed")],
+    output: Annotated[ImportOutput, options.Without("seed")],
 ) -> None:
     """Import a project of Annif: its corpora, its vocabulary and settings that come near its own.
 

@@ -147,7 +147,7 @@ class PredictionJob:
     threads: int
     batch: int = 2048
 
-    def prepared(self) -> Predicting:
+    def prepared(self) -> PredictionRun:
         """Loads the model."""
         from labelgrove.data.formats import ReadReport
         from labelgrove.labels.masks import LabelMask
@@ -163,7 +163,7 @@ class PredictionJob:
         if k is None:  # 5, or all labels that a set is chosen from
             sets = request.threshold == "auto" and calibration is not None
             k = calibration.places if sets and calibration is not None else DEFAULT_K
-        return Predicting(self, model, k, mask, ReadReport())
+        return PredictionRun(self, model, k, mask, ReadReport())
 
     def worker(self) -> Callable[[tuple[str, str]], Done]:
         """What predicts a shard into a file."""
@@ -194,7 +194,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Predicting:
+class PredictionRun:
     """A loaded model and how to ask it."""
 
     job: PredictionJob

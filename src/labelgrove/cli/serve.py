@@ -140,5 +140,5 @@ def serve(
         for name, model in named.items()
     ]
     hosts, limits = allowed_hosts(host, host_header or ()), params.get_params()
-    how = run.Settings(sources, default, limits, machine.device, machine.threads or 0, hosts)
+    how = run.ServiceSetup(sources, default, limits, machine.device, machine.threads or 0, hosts)
     run.serve(how, host=host, port=port, workers=workers, token=token, announce=announce)

@@ -148,7 +148,7 @@ def train(
     model = create(method, tables)
     limit = None if memory is None else parse_size(memory, name="--memory")
     quiet = output.quiet or not is_first_process()
-    training = Training(model, saving, documents, label_tree, limit, work, quiet)
+    training = TrainingJob(model, saving, documents, label_tree, limit, work, quiet)
     shared = work.engine is not None and model.workers != "members"
     if not (shared and work.engine == "ray" and model.encoders()):
         common.use_device(model, work.device)  # Ray's workers may have other devices
@@ -171,7 +171,7 @@ def train(
 
 
 @dataclass
-class Training:
+class TrainingJob:
     """What to train, and how. Every way to train is a method."""
 
     model: Model

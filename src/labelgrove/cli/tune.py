@@ -16,7 +16,7 @@ from labelgrove.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Saving:
+class SavedSearch:
     """Where to write the settings, and to keep the search."""
 
     out: Annotated[Path, Option(help="Config file to write.")] = Path("tuned.toml")
@@ -36,7 +36,7 @@ def tune(
     trials: Annotated[int | None, Option(min=1, help="Stop after this many trials.")] = None,
     metric: Annotated[str, Option(help="Metric to maximise, e.g. P@1 or PSP@5.")] = "nDCG@5",
     settings: options.Settings,
-    saving: Saving,
+    saving: SavedSearch,
     work: options.Work,
     output: Annotated[options.Output, options.Without("verbose")],
 ) -> None:

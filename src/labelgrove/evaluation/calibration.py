@@ -182,7 +182,7 @@ class Calibration:
         units = self.scale(predictions.scores)
         return _through(self.curves, units, groups_of(predictions, self.by, self.groups))
 
-    def label_chances(self, scores: Array, columns: Int32) -> Float32:
+    def label_probabilities(self, scores: Array, columns: Int32) -> Float32:
         """Probabilities of single scores of given label columns, whatever their ranks."""
         units = self.scale(scores)
         groups = None if self.groups is None else self.groups[columns]

@@ -20,7 +20,7 @@ from labelgrove.data.formats.annif import without_brackets
 from labelgrove.data.formats.building import counted
 from labelgrove.data.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import bare_name, existing, parse_lines, read_all
-from labelgrove.data.formats.labels import LabelRow, read_label_table
+from labelgrove.data.formats.labels import NamedRow, read_label_table
 from labelgrove.data.formats.read import iter_documents
 from labelgrove.errors import ConfigError, DataError
 
@@ -143,7 +143,7 @@ def read_sections(path: Path) -> dict[str, dict[str, str]]:
 class Vocabulary:
     """The subjects of a project, and how documents name them."""
 
-    rows: list[LabelRow]
+    rows: list[NamedRow]
     unknown: int = 0  # occurrences of subjects that the project does not have
     notes: list[str] = field(default_factory=list)
 
@@ -191,7 +191,7 @@ def project_vocabulary(
     return Vocabulary(rows, notes=notes)
 
 
-def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
+def read_vocabulary(path: str | Path, language: str) -> list[NamedRow]:
     """The concepts in use, named in a language, or else in another one."""
     file = existing(path)
     suffix = file.suffix.lower()
@@ -203,10 +203,10 @@ def read_vocabulary(path: str | Path, language: str) -> list[LabelRow]:
     return _read_csv(file, language) if suffix == ".csv" else read_label_table(file)
 
 
-def _read_csv(file: Path, language: str) -> list[LabelRow]:
+def _read_csv(file: Path, language: str) -> list[NamedRow]:
     """Annif's own table, ``data/vocabs/ID/subjects.csv``, or one like it."""
     reader = csv.DictReader(line + "\n" for _, line in read_all(file))
-    rows: dict[str, LabelRow] = {}
+    rows: dict[str, NamedRow] = {}
     try:
         columns = reader.fieldnames or []
         languages = [name.removeprefix(LABEL) for name in columns if name.startswith(LABEL)]
@@ -227,7 +227,7 @@ def _read_csv(file: Path, language: str) -> list[LabelRow]:
             uri = without_brackets((cells["uri"] or "").strip())
             if uri and names:  # without names, Annif means a concept that was removed
                 name = names.get(language) or names[min(names)]
-                rows.setdefault(uri, LabelRow(uri, " ".join(name.split())))
+                rows.setdefault(uri, NamedRow(uri, " ".join(name.split())))
     except csv.Error as error:
         raise DataError(
             f"is not valid CSV: {error}", file=file, line=reader.line_num + 1

@@ -406,8 +406,8 @@ class Model:
         if raw or self.calibration_ is None:
             return scores
         if not sparse.issparse(scores):
-            return self.calibration_.label_chances(scores, labels)
-        scores.data = self.calibration_.label_chances(scores.data, scores.indices)
+            return self.calibration_.label_probabilities(scores, labels)
+        scores.data = self.calibration_.label_probabilities(scores.data, scores.indices)
         return scores
 
     def documents(self, X: DocumentInput) -> DocumentInput:

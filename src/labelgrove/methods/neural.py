@@ -37,8 +37,8 @@ from labelgrove.methods.preparation import (
     TrainingExamples,
     WithEncoder,
     check_fields,
+    default_inputs,
     held_out_measures,
-    situation,
 )
 from labelgrove.methods.terms import choose_features, given_matrix
 from labelgrove.nn.batches import Batches, PackedBatches
@@ -127,7 +127,7 @@ def _derived(
     if "auto" not in [settings[name] for name in RULES if name in settings]:
         return {}
     with using(threads=model.n_jobs, device=model.device):
-        return derive(settings, situation(corpus, model.encoder, clusters=clusters), needs)
+        return derive(settings, default_inputs(corpus, model.encoder, clusters=clusters), needs)
 
 
 def compared(

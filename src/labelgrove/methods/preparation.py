@@ -241,7 +241,7 @@ def has_idle_cores() -> bool:
     return choose_device().type != "cpu" and process_count() == 1
 
 
-def situation(
+def default_inputs(
     corpus: Corpus, encoder: files.EncoderParams, *, clusters: tuple[int, ...]
 ) -> DefaultInputs:
     """What settings are derived from, for an encoder that reads the texts of a corpus."""

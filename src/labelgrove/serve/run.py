@@ -63,7 +63,7 @@ once_per_second = OncePerSecond()
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSetup:
     """What each process of a service does; ``shared`` is a folder for private copies."""
 
     sources: list[Source]
@@ -79,7 +79,7 @@ class Settings:
         return json.dumps(asdict(self), default=str)
 
     @classmethod
-    def from_json(cls, text: str) -> Settings:
+    def from_json(cls, text: str) -> ServiceSetup:
         """What :meth:`to_json` wrote."""
         return TypeAdapter(cls).validate_python(json.loads(text))
 
@@ -106,7 +106,7 @@ class Settings:
 
 
 def serve(
-    settings: Settings,
+    settings: ServiceSetup,
     *,
     host: str,
     port: int,
@@ -153,7 +153,7 @@ def serve(
 
 def worker_app() -> FastAPI:
     """The app of one of several worker processes."""
-    settings = Settings.from_json(os.environ[SETTINGS])
+    settings = ServiceSetup.from_json(os.environ[SETTINGS])
     return settings.app(settings.models(), os.environ.get(TOKEN))
 
 

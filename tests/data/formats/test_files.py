@@ -12,7 +12,7 @@ from labelgrove.core import memory
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.formats import (
     Document,
-    LabelRow,
+    NamedRow,
     ReadOptions,
     detect_format,
     iter_documents,
@@ -255,7 +255,7 @@ def test_a_label_table_is_written_or_refused(tmp_path):
 
 
 def test_names_are_found_for_the_labels_that_have_them():
-    rows = [LabelRow("c1", "cats"), LabelRow("c2", "dogs", "friends")]
+    rows = [NamedRow("c1", "cats"), NamedRow("c2", "dogs", "friends")]
     assert list(index_with_names(["c3", "c1"], rows).names) == ["c3", "cats"]
     assert index_with_names(["c3", "c1"], rows).texts is None
     assert list(index_with_names(["c2", "c1"], rows).texts) == ["friends", "cats"]

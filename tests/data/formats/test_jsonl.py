@@ -10,7 +10,7 @@ from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.formats import (
     Document,
-    LabelRow,
+    NamedRow,
     ReadOptions,
     ReadReport,
     detect_format,
@@ -216,7 +216,7 @@ def test_label_table_beside_the_file_names_only_labels_that_occur(tmp_path):
     given = LabelIndex(["a"], names=["fourmis"], texts=["small"])
     index = read_corpus(path, labels=given).index
     assert list(index.names) == ["fourmis", "b", "c"] and index.texts[0] == "small"
-    rows = [LabelRow("a", "mravenci")]
+    rows = [NamedRow("a", "mravenci")]
     assert read_corpus(path, labels=rows).index.names[0] == "mravenci"
 
 

@@ -172,7 +172,7 @@ def test_texts_without_any_known_word_and_empty_texts() -> None:
 def test_a_calibrated_model_tells_its_probability_besides() -> None:
     model = fitted()
     plain = explain(model, TEXT, "colour red")
-    halves = SimpleNamespace(label_chances=lambda scores, columns: scores / (1 + columns))
+    halves = SimpleNamespace(label_probabilities=lambda scores, columns: scores / (1 + columns))
     model.calibration_ = halves  # type: ignore[attr-defined]
     why = explain(model, TEXT, "colour red")
     assert plain.calibrated is None and plain.score is not None

@@ -16,7 +16,12 @@ from scipy import sparse
 from labelgrove.data.features import Features
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.explaining.explanation import Span
-from labelgrove.methods.explaining.rankers import Terms, labels_below, node_path, ranker_steps
+from labelgrove.methods.explaining.rankers import (
+    TermPositions,
+    labels_below,
+    node_path,
+    ranker_steps,
+)
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
@@ -112,7 +117,7 @@ ALPHABET = "abc AB\t\n  .,-_19éÉßİΣσςﬁ中あｱกำ\U0001f333\u0301"
 def places(text: str, **params: Any) -> dict[str, tuple[Span, ...]]:
     """All terms of a text with their positions."""
     settings = {"analyzer": "word", "min_df": 1} | params
-    terms = Terms(text, Tfidf(TfidfParams(**settings), n_jobs=1).fit([text]))
+    terms = TermPositions(text, Tfidf(TfidfParams(**settings), n_jobs=1).fit([text]))
     return dict(found for column in terms.names if (found := terms(column)))
 
 
@@ -156,10 +161,10 @@ def test_places_count_characters_of_the_given_text(
 
 def test_known_terms_are_found_by_their_columns() -> None:
     tfidf = Tfidf(TfidfParams(ngram_range=(1, 2))).fit(["red shoe", "été bleu", "red hat"])
-    terms = Terms("Une ÉTÉ, the red   hat", tfidf)
+    terms = TermPositions("Une ÉTÉ, the red   hat", tfidf)
     assert set(terms.names.values()) == {"été", "red", "hat", "red hat"}
     assert all(tfidf.terms()[column] == name for column, name in terms.names.items())
-    assert Terms("", tfidf).names == {} and terms(10**6) is None
+    assert TermPositions("", tfidf).names == {} and terms(10**6) is None
 
 
 def test_tokens_of_somebodys_function_are_looked_for_in_the_text() -> None:
@@ -168,6 +173,6 @@ def test_tokens_of_somebodys_function_are_looked_for_in_the_text() -> None:
         return [*(word[:3] for word in text.lower().split()), "", "<end>"]
 
     tfidf = Tfidf(TfidfParams(ngram_range=(1, 2)), analyzer=stems).fit(["Library libraries"])
-    terms = Terms("The Library", tfidf)
+    terms = TermPositions("The Library", tfidf)
     found = dict(terms(column) or () for column in terms.names)
     assert found == {"lib": (Span(4, 7),), "<end>": (), "lib <end>": ()}

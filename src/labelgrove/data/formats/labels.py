@@ -15,23 +15,23 @@ from labelgrove.data.formats.files import existing, read_all, replacing, sibling
 from labelgrove.errors import DataError, warn
 
 
-class LabelRow(NamedTuple):
+class NamedRow(NamedTuple):
     id: str
     name: str
     text: str | None = None
 
 
-LabelTable: TypeAlias = Sequence[LabelRow]
+LabelTable: TypeAlias = Sequence[NamedRow]
 
 
-def read_label_table(path: str | os.PathLike[str]) -> list[LabelRow]:
+def read_label_table(path: str | os.PathLike[str]) -> list[NamedRow]:
     """Rows of a label table; a first line ``id TAB name`` is a header.
 
     Without a name, the id is the name. Angle brackets around a URI, as in Annif's vocabularies,
     are removed. Of ids that differ only in the spelling of accents, the first row counts.
     """
     file = existing(path)
-    rows: dict[str, LabelRow] = {}
+    rows: dict[str, NamedRow] = {}
     line_of: dict[str, int] = {}
     for number, line in read_all(file, as_spelled=True):
         if not line.strip():
@@ -48,7 +48,7 @@ def read_label_table(path: str | os.PathLike[str]) -> list[LabelRow]:
                 f"label id {label!r} is already on line {line_of[label]}", file=file, line=number
             )
         line_of[label] = number
-        row = LabelRow(nfc(label), nfc(name or label), nfc(text) or None)
+        row = NamedRow(nfc(label), nfc(name or label), nfc(text) or None)
         rows.setdefault(row.id, row)
     if merged := merged_labels(line_of):
         warn(f"{file}: {merged}")
@@ -92,7 +92,7 @@ def index_with_names(
     row_of = {id: row for row in names or () if (id := nfc(row.id)) in distinct}
     if not row_of:
         return LabelIndex(ids, listed=False)
-    rows = [row_of.get(label) or LabelRow(label, label) for label in ids]
+    rows = [row_of.get(label) or NamedRow(label, label) for label in ids]
     has_texts = any(row.text is not None for row in rows)
     return LabelIndex(
         ids,

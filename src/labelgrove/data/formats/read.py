@@ -20,7 +20,7 @@ from labelgrove.data.formats.building import build_corpus, counted
 from labelgrove.data.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.data.formats.files import STDIN, bare_name, existing, sibling
 from labelgrove.data.formats.jsonl import iter_json_array, iter_jsonl
-from labelgrove.data.formats.labels import LabelRow, LabelTable, find_label_table, read_label_table
+from labelgrove.data.formats.labels import LabelTable, NamedRow, find_label_table, read_label_table
 from labelgrove.data.formats.parquet import iter_parquet
 from labelgrove.data.formats.tables import iter_excel, iter_table
 from labelgrove.data.formats.xc import find_alone, kind_of_lines, read_xc
@@ -338,7 +338,7 @@ def _names(source: Path | str, labels: LabelSource | None) -> LabelTable | None:
         return None
     if isinstance(labels, LabelIndex):
         texts = labels.texts if labels.texts is not None else [None] * len(labels)
-        return [LabelRow(*row) for row in zip(labels.ids, labels.names, texts, strict=True)]
+        return [NamedRow(*row) for row in zip(labels.ids, labels.names, texts, strict=True)]
     if labels is None:
         table = find_label_table(Path(source)) if source != STDIN else None
         return None if table is None else read_label_table(table)

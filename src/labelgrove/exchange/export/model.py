@@ -64,7 +64,7 @@ class ExportedModel(Model):
     folder: Path
     metadata: JsonObject
     onnx: OnnxEncoder
-    engine: Engine
+    engine: Predictor
 
     def __init__(self, *, n_jobs: int | None = None) -> None:
         self.n_jobs = n_jobs
@@ -141,14 +141,14 @@ class ExportedModel(Model):
         )
 
 
-class Engine(NamedTuple):
+class Predictor(NamedTuple):
     """How texts become predictions, and the label tree that is searched, if there is one."""
 
     tree: LabelTree | None
     predict: Callable[[Strings, int, LabelMask | None], Predictions]
 
 
-def _network(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
+def _network(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Predictor:
     """LightXML and CascadeXML: heads on the encoder's states, perhaps a ranker over their list."""
     parts = stored.parts
     tree = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
@@ -167,10 +167,10 @@ def _network(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> En
         counts = (columns >= 0).sum(axis=1).astype(np.int32)
         return Predictions(columns, scores, counts, index, "product")
 
-    return Engine(tree, predict)
+    return Predictor(tree, predict)
 
 
-def _clusters(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
+def _clusters(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Predictor:
     """X-Transformer: a head over clusters, and a ranker for the labels of the best clusters."""
     parts = stored.parts
     params = ranking.RankingParams.from_dict(without_gone(stored.params)["ranking"], "ranking")
@@ -188,10 +188,10 @@ def _clusters(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> E
         best = ranker.best_labels(vectorizer.transform(texts), matched, k, mask=mask)
         return Predictions(*best, index, ranker.score_kind)
 
-    return Engine(ranker.tree, predict)
+    return Predictor(ranker.tree, predict)
 
 
-def _vectors(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
+def _vectors(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Predictor:
     """XR-Transformer, and the linear method on text vectors: rankers read vectors and tf-idf."""
     numbers = range(stored.params.get("n_trees", 1))
     rankers = [Ranker.from_state(stored.parts[f"ranker-{number}"]) for number in numbers]
@@ -206,10 +206,10 @@ def _vectors(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> En
         best = search_trees(rankers, Features(terms, dense), k=k, params=params, allow=mask)
         return Predictions(*best, index, params.score_kind)
 
-    return Engine(rankers[0].tree, predict)
+    return Predictor(rankers[0].tree, predict)
 
 
-def _neighbours(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
+def _neighbours(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Predictor:
     """Neighbours by text vectors, or by these and tf-idf; scores are shares of the votes."""
     vectorizer, voting = _vectorizer(stored), VotingParams(**stored.params["voting"])
     memory = Memory.from_state(stored.parts["memory"], terms=vectorizer is not None, vectors=True)
@@ -220,10 +220,10 @@ def _neighbours(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) ->
         queries = Queries(terms, l2_normalised(encoder.vectors(texts)).dense)
         return Predictions(*memory.best_labels(queries, k, voting, mask=mask), index)
 
-    return Engine(None, predict)
+    return Predictor(None, predict)
 
 
-def _towers(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Engine:
+def _towers(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Predictor:
     """Two towers: the nearest labels."""
     labels = label_vectors(stored.parts["towers"], len(index), encoder.width)
     temperature = stored.params["towers"]["temperature"]
@@ -232,7 +232,7 @@ def _towers(stored: StoredModel, index: LabelIndex, encoder: OnnxEncoder) -> Eng
         documents = np.asarray(l2_normalised(encoder.vectors(texts)).dense, np.float32)
         return Predictions(*search(documents, labels, k, temperature, mask=mask), index)
 
-    return Engine(None, predict)
+    return Predictor(None, predict)
 
 
 ENGINES = {"lightxml": _network, "cascadexml": _network, "xtransformer": _clusters}

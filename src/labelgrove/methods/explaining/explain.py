@@ -119,7 +119,7 @@ def _explain_one(
     score, calibrated = sum(path.weight * path.score for path in paths), None
     if model.calibration_ is not None:
         scores, columns = np.array([score], np.float32), np.array([column])
-        calibrated = float(model.calibration_.label_chances(scores, columns)[0])
+        calibrated = float(model.calibration_.label_probabilities(scores, columns)[0])
     reasons = parts.added_up(paths)
     steps = [step for path in paths for step in path.steps]
     words = isinstance(text, (str, Documents))

@@ -88,7 +88,7 @@ def ranker_steps(
     column: int,
     *,
     params: SearchParams,
-    terms: Terms | None,
+    terms: TermPositions | None,
     examples: parts.Examples,
 ) -> list[Step]:
     """A step for each node above the label, and the label; ``terms`` name features."""
@@ -134,7 +134,7 @@ def tree_paths(
     question: parts.ExplanationRequest,
     *,
     search: SearchParams,
-    terms: Terms | None,
+    terms: TermPositions | None,
 ) -> parts.DecisionPaths:
     """The path down each tree to the label, for one document as the rankers read it."""
     rows = [ranker.parts(document) for ranker in rankers]
@@ -151,7 +151,7 @@ def tree_paths(
 
 
 def feature_reasons(
-    features: Array, values: Array, contributions: Array, terms: Terms | None
+    features: Array, values: Array, contributions: Array, terms: TermPositions | None
 ) -> tuple[tuple[Reason, ...], float]:
     """What columns of tf-idf (``terms``) or a given matrix contribute, and the sum of the rest."""
     listed, rest = np.flatnonzero(contributions), 0.0
@@ -170,7 +170,7 @@ def feature_reasons(
 
 
 @dataclass(frozen=True)
-class Terms:
+class TermPositions:
     """The terms of a text by their columns, with their positions.
 
     The kernels that count terms do not record positions, so each term is looked for. ``bounded``

@@ -260,7 +260,7 @@ class Linear(Model):
         return inputs.features_of(self._document_parts(X, dense))
 
     def paths(self, question: ExplanationRequest) -> DecisionPaths:
-        from labelgrove.methods.explaining.rankers import Terms, tree_paths
+        from labelgrove.methods.explaining.rankers import TermPositions, tree_paths
 
         tfidf = self.vectorizer_
         return tree_paths(
@@ -268,7 +268,7 @@ class Linear(Model):
             self._document_parts(question.documents, question.dense),
             question,
             search=self.search,
-            terms=None if tfidf is None else Terms(question.text, tfidf, question.bounded),
+            terms=None if tfidf is None else TermPositions(question.text, tfidf, question.bounded),
         )
 
     def growth(self) -> GrowthView:

@@ -104,7 +104,7 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Task(Additions):
+class UpdateTask(Additions):
     """The same for every member of an ensemble."""
 
     params: GrowthParams
@@ -112,7 +112,7 @@ class Task(Additions):
 
 
 def reported(
-    model: Fitted, task: Task, *, unknown_names: int = 0, leaf: int = 0, leaf_size: int = 0
+    model: Fitted, task: UpdateTask, *, unknown_names: int = 0, leaf: int = 0, leaf_size: int = 0
 ) -> Growth:
     """What changes in a model that is not an ensemble; ``leaf`` is its largest cluster."""
     known = len(model.index_)

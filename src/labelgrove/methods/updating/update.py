@@ -25,7 +25,7 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.fitted import Fitted
 from labelgrove.methods.updating import report
 from labelgrove.methods.updating.growth import GrowthView, OwnGrowth, Read
-from labelgrove.methods.updating.report import Change, Growth, GrowthParams, Task
+from labelgrove.methods.updating.report import Change, Growth, GrowthParams, UpdateTask
 from labelgrove.ranking import growing
 from labelgrove.ranking.growing import GrowthExamples
 from labelgrove.ranking.negatives import Frequencies
@@ -56,7 +56,7 @@ def update(
     refused = tuple(column for column in columns if column is not None)
     new_documents, old = documents.reindex(grown), _old(corpus, grown)
     only_new = params.retrain == "new"
-    task = Task(grown, new_documents, old, only_new, refused, params, Reporter(callbacks))
+    task = UpdateTask(grown, new_documents, old, only_new, refused, params, Reporter(callbacks))
     return _grow(model, task)
 
 
@@ -86,7 +86,7 @@ def add_labels(
     all_names = None if ids is None else list(names)
     grown = report.extended_index(model.index_, labels, names=all_names, texts=texts)
     new = None if documents is None else _documents_of(labels, documents, grown)
-    task = Task(grown, new, _old(corpus, grown), True, (), params, Reporter(callbacks))
+    task = UpdateTask(grown, new, _old(corpus, grown), True, (), params, Reporter(callbacks))
     return _grow(model, task)
 
 
@@ -110,7 +110,7 @@ def _documents_of(
     return Corpus.from_lists(list(labels_of), list(labels_of.values()), index=index)
 
 
-def _grow(model: Fitted, task: Task) -> Growth:
+def _grow(model: Fitted, task: UpdateTask) -> Growth:
     for single in _singles(model):
         single.growth()  # fails early if it is not supported
     changes, growth = _planned(model, task)
@@ -127,7 +127,7 @@ def _singles(model: Fitted) -> list[Fitted]:
 
 
 @with_own_resources
-def _planned(model: Fitted, task: Task) -> tuple[list[Change], Growth]:
+def _planned(model: Fitted, task: UpdateTask) -> tuple[list[Change], Growth]:
     """What must be set in the model and its members, and the report."""
     view = model.growth()
     if model.submodels():
@@ -172,7 +172,7 @@ def _old(
 SAMPLED_NAMES = 200  # labels whose mean text vector is subtracted from those of new labels
 
 
-def grown_rankers(model: Fitted, view: GrowthView, task: Task) -> tuple[Table, Growth]:
+def grown_rankers(model: Fitted, view: GrowthView, task: UpdateTask) -> tuple[Table, Growth]:
     """The attributes of a model whose rankers have the new labels, and the report."""
     known = len(model.index_)
     new, changed = np.arange(known, len(task.index)), task.changed(known)
@@ -236,7 +236,7 @@ class _Growing:
 
     model: Fitted
     view: GrowthView
-    task: Task
+    task: UpdateTask
     ranker: Ranker
     tree: LabelTree
     number: int

@@ -18,12 +18,12 @@ from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.packed_bert import FAMILIES
 
 
-class Embedding(nn.Embedding):
+class BlankTable(nn.Embedding):
     def reset_parameters(self) -> None:
         """Draws no random weights: stored ones are to be assigned."""
 
 
-class Linear(nn.Linear):
+class Blank(nn.Linear):
     def reset_parameters(self) -> None:
         """Draws none, either."""
 
@@ -42,9 +42,9 @@ class Bert(nn.Module):
         self.embeddings = nn.ModuleDict(_normed(own))
         self.embeddings.update(
             {
-                "word_embeddings": Embedding(own.vocab_size, width, own.pad_token_id),
-                "position_embeddings": Embedding(own.max_position_embeddings, width, padding),
-                "token_type_embeddings": Embedding(own.type_vocab_size, width),
+                "word_embeddings": BlankTable(own.vocab_size, width, own.pad_token_id),
+                "position_embeddings": BlankTable(own.max_position_embeddings, width, padding),
+                "token_type_embeddings": BlankTable(own.type_vocab_size, width),
             }
         )
         layers = nn.ModuleList(_layer(own) for _ in range(own.num_hidden_layers))
@@ -86,15 +86,15 @@ def _normed(own: SimpleNamespace, **first: nn.Module) -> dict[str, nn.Module]:
 
 def _layer(own: SimpleNamespace) -> nn.ModuleDict:
     width, inner = own.hidden_size, own.intermediate_size
-    attention = nn.ModuleDict({name: Linear(width, width) for name in ("query", "key", "value")})
+    attention = nn.ModuleDict({name: Blank(width, width) for name in ("query", "key", "value")})
     attention["dropout"] = nn.Dropout(own.attention_probs_dropout_prob)
     attention.num_attention_heads = own.num_attention_heads
     attention.attention_head_size = width // own.num_attention_heads
-    after = nn.ModuleDict(_normed(own, dense=Linear(width, width)))
+    after = nn.ModuleDict(_normed(own, dense=Blank(width, width)))
     parts = {
         "attention": nn.ModuleDict({"self": attention, "output": after}),
-        "intermediate": nn.ModuleDict({"dense": Linear(width, inner)}),
-        "output": nn.ModuleDict(_normed(own, dense=Linear(inner, width))),
+        "intermediate": nn.ModuleDict({"dense": Blank(width, inner)}),
+        "output": nn.ModuleDict(_normed(own, dense=Blank(inner, width))),
     }
     return nn.ModuleDict(parts)
 

@@ -203,15 +203,15 @@ class Recording:
         views = {name: p.detach().requires_grad_() for name, p in self.parameters.items()}
         self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         here = torch.cuda.current_stream()
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(here)
-        with torch.cuda.stream(aside):
+        other = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        other.wait_stream(here)
+        with torch.cuda.stream(other):
             for _ in range(WARM_UPS):
                 states = torch.func.functional_call(module, views, tuple(self.inputs))
                 self.state_gradients = [torch.zeros_like(state) for state in states]
                 self._gradients_of(states, views)
             del states
-        here.wait_stream(aside)
+        here.wait_stream(other)
         # Other threads go on preparing batches, which the strictest mode would not allow.
         pool = torch.cuda.graph_pool_handle()
         options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}
