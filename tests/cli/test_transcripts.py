@@ -1,9 +1,8 @@
 """Commands print what they printed: fixtures/transcripts has sessions of a user, folder by folder.
 
 ``support/pages.py`` says how outputs are compared; ``--update-pages`` writes what is printed now.
-Besides ``labelgrove``, a session knows ``cat FILE`` (its first lines, or
-the words of a page), ``write FILE TEXT``, ``<<< TEXT``, and
-``silently`` before a command that prints what no run repeats.
+Besides ``labelgrove``, a session knows ``cat FILE`` (its first lines, or the words of a page),
+``write FILE TEXT``, ``<<< TEXT``, and ``silently`` before what prints something else each time.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ def printed(command, folder, run):
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda path: path.stem)
 def test_commands_print_what_they_printed(session, run, tmp_path, request, monkeypatch):
     monkeypatch.setenv("COLUMNS", "98")
-    monkeypatch.setenv("LABELGROVE_THREADS", "1")
     before = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session.read_text("utf-8"), re.M)
     now = []
     for command, shown in before:
