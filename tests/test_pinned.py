@@ -99,8 +99,8 @@ def test_a_small_model_is_what_it_was(kind: str, pinned: Any) -> None:
     pinned(f"small/{kind.replace(' ', '-')}", found, near=0.01)
 
 
-# Compiling takes a minute, and the encoder is the tiny one.
-LEFT_ALONE = {"compile", "attention", "encoder", "text_encoder", "propensity_a", "propensity_b"}
+# The encoder is the tiny one.
+LEFT_ALONE = {"attention", "encoder", "text_encoder", "propensity_a", "propensity_b"}
 SHARED = {"tfidf", "tree", "ranker", "search", "encoder"}  # networks have those of linear methods
 SETTINGS_OF = ["linear", "mined", "neighbours by both", "matcher", "linear-vectors", "dual"]
 SETTINGS_OF += ["lightxml in groups", "lightxml with a full head", "cascadexml in three levels"]

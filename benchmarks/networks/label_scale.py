@@ -86,7 +86,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--no-row-kernel", action="store_true", help="update rows with torch, not with Triton"
     )
-    parser.add_argument("--compile", action="store_true", help="compile the encoder")
     parser.add_argument("--no-save", action="store_true", help="do not write to benchmarks/results")
     return parser.parse_args()
 
@@ -122,7 +121,6 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         evaluations_per_epoch=0.0,
         keep="last",
         checkpoint_minutes=None,
-        compile=options.compile,
         log_every=len(batches),
     )
     watch = Watch(device)
@@ -145,7 +143,6 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         "table": "dense" if table is None else "rows",
         "table_optimizer": "adam" if table is not None else "adamw",
         "row_kernel": device.type == "cuda" and row_kernel._kernel is not None,
-        "compile": options.compile,
         "steps": options.steps,
         **watch.times(),
         "loss": round(result.history[-1]["loss"], 5),

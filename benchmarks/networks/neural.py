@@ -128,15 +128,12 @@ def bare_encoder(model: Any, texts: Any, seed: int) -> float:
     training = type(model).from_config(model.trained_config()).training
     precision = choose_precision(training.precision, device)
     network = model.network_.to(device).train()
-    if training.compile:
-        network.encoder.compile(dynamic=True, graphs=training.graphs)
     tokens = tokenize(texts, network.encoder, network.encoder.max_tokens)
     batches = make_batches(tokens, network.encoder, training, seed)
 
     def passes(epoch: int) -> tuple[int, float]:
         seen, start = 0, time.perf_counter()
         for batch in prefetched(batches.epoch(epoch), device):
-            torch.compiler.cudagraph_mark_step_begin()
             with autocast(precision, device):
                 loss = torch.stack([state.square().mean() for state in network.states(batch)]).sum()
             loss.backward()

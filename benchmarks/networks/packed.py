@@ -1,4 +1,4 @@
-"""The forward and backward pass of an encoder alone: padded or packed, eager, recorded or compiled.
+"""The forward and backward pass of an encoder alone: of transformers, packed, recorded, compiled.
 
     python -m benchmarks.networks.packed --encoder FOLDER [--tokens 384] [--batch 64] [--short 0.0]
 
@@ -20,6 +20,8 @@ import numpy as np
 import torch
 
 from labelgrove.nn.batches import Batches, PackedBatches
+from labelgrove.nn.encoders import added_norm
+from labelgrove.nn.encoders import encoder as module
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.packed_bert import packed_states
 from labelgrove.nn.encoders.tokens import Tokens
@@ -49,12 +51,15 @@ def main() -> None:
 
 
 FORMS: dict[str, dict[str, Any]] = {
-    "padded": {},
+    "transformers, padded": {},
     "packed": {"packed": True},
-    "packed, compiled": {"packed": True, "compile": {}},
+    "packed, recorded, plain norms": {"packed": True, "record": True, "plain": True},
     "packed, recorded": {"packed": True, "record": True},
-    "packed, compiled, CUDA graphs": {"packed": True, "compile": {"mode": "reduce-overhead"}},
+    "packed, compiled": {"packed": True, "plain": True, "compile": {"mode": "reduce-overhead"}},
 }
+
+
+FITS = added_norm.fits
 
 
 def random_tokens(options: argparse.Namespace) -> Tokens:
@@ -74,9 +79,15 @@ def measure(form: str, tokens: Tokens, options: argparse.Namespace) -> dict[str,
     )
     encoder = load_encoder(params).to(device).train()
     encoder.record("record" in how)
+    added_norm.fits = (lambda states: False) if how.get("plain") else FITS
+    module.packed_states = packed_states
     if "compile" in how:
-        encoder._packed_states = torch.compile(
+        module.packed_states = torch.compile(
             packed_states, dynamic=False, fullgraph=True, **how["compile"]
+        )
+    if not how:
+        encoder.model = (
+            module.library().AutoModel.from_pretrained(params.folder()).to(device).train()
         )
     kind: Any = PackedBatches if how.get("packed") else Batches
     batches = [b.to(device) for b in kind(tokens, options.batch, pad_id=encoder.pad_id).epoch(0)]

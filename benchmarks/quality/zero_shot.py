@@ -108,7 +108,7 @@ def measured(folder: Path, options: argparse.Namespace) -> Any:
     names = Linear(label_texts="names")
     plain = {
         "encoder": config["encoder"],
-        "training": {"max_steps": 1, "lr": 1e-12, "compile": False},
+        "training": {"max_steps": 1, "lr": 1e-12},
     }
     lists = {}
     for name, model in {

@@ -38,7 +38,7 @@ METHODS = [
 # Parameters that prediction reads, or that say only how a fit runs, or that these settings leave
 # without effect. Everything else must reach the key of some stage.
 RUNS_ONLY = {"n_jobs", "device", "encoder.convert_weights"}
-LOOP = {f"training.{name}" for name in ("log_every", "checkpoint_minutes", "compile", "graphs")}
+LOOP = {f"training.{name}" for name in ("log_every", "checkpoint_minutes")}
 UNREAD: dict[str, set[str]] = {
     "linear": {"search.last_level"},
     # Votes are counted by predictions; nothing is drawn, and tf-idf needs no encoder.

@@ -230,7 +230,6 @@ def made_small(method: str, config: dict[str, Any]) -> dict[str, Any]:
     small["training"] |= {"max_steps": 10, "batch_size": 8, "precision": "fp32"}
     if "indexing" in small:
         small["indexing"]["clusters"] = 4
-    small["training"]["compile"] = False
     heads = small["heads"]
     levels = heads.get("level_weights", [])[1:] or heads.get("clusters") or heads.get("kept")
     if isinstance(levels, list):

@@ -131,6 +131,7 @@ def make_tokenizer(family: str, words: Sequence[str] = ("red", "blue", "shoe")) 
         vocabulary = {piece: n for n, piece in enumerate([*marks, *words, "##s"])}
         tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
         tokenizer.normalizer = normalizers.BertNormalizer()
+        tokenizer.add_special_tokens(marks)  # as published files do
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         begin, end = ("<s>", "</s>") if family == "mpnet" else ("[CLS]", "[SEP]")
         tokenizer.post_processor = processors.BertProcessing(

@@ -97,7 +97,6 @@ PARAMS = TrainingParams(
     average="none",
     swa_every=100,
     evaluations_per_epoch=2,
-    compile=False,
     precision="fp32",
 )
 

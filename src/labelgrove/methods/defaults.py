@@ -31,9 +31,6 @@ SPLIT_SEED = 0  # the same documents are held out for any random_state
 MANY_EPOCHS = 5
 # A head over all labels costs a third more time than groups at 180,000 labels, twice at a million.
 MOST_LABELS_OF_FULL_HEAD = 1_000_000
-# Compiling takes half a minute and saves a tenth. An update that is not compiled takes at least so
-# long for 12 layers, and an encoder of so many parameters trains on so many tokens per second.
-WORTH_COMPILING, SHORTEST_UPDATE, TOKENS_PER_SECOND, OF_PARAMETERS = 300.0, 0.012, 1e6, 33e6
 KEPT_FROM_BELOW, ALL_KEPT = (400, 256, 128), 512
 
 
@@ -50,14 +47,13 @@ class TrainingNeeds:
 
     ``updates`` are enough, but no document is seen fewer or more often than ``epochs`` says. Heads
     learn ``head_rate`` times as fast as the encoder. ``dropouts`` are those of heads for few and
-    for many epochs. ``networks`` are trained one after the other.
+    for many epochs.
     """
 
     updates: int = 4000
     epochs: tuple[int, int] = (3, 10)
     head_rate: float = 10.0
     dropouts: tuple[float, float] = (0.2, 0.3)
-    networks: int = 1
 
 
 @dataclass(frozen=True)
@@ -68,12 +64,9 @@ class DefaultInputs:
     labels: int
     clusters: tuple[int, ...]
     width: int
-    layers: int
-    parameters: int
     positions: int | None
     pooling: str | None  # that the encoder was trained with
     gpu: bool
-    compiles: bool
     processes: int
     lengths: Callable[[int], Int64]
 
@@ -222,18 +215,6 @@ def _evaluations(view: _View) -> Derived:
     return Derived(1.0, "the best epoch is kept")
 
 
-def _compile(view: _View) -> Derived:
-    case = view.case
-    if not case.compiles:
-        return Derived(False, "pays on a GPU with Triton only")
-    update = SHORTEST_UPDATE * case.layers / 12
-    rate = TOKENS_PER_SECOND * OF_PARAMETERS / max(case.parameters, 1)
-    seconds = view.updates * max(update, view.per_update / case.processes * view.mean_tokens / rate)
-    worth = seconds / view.needs.networks >= WORTH_COMPILING
-    parts = "" if view.needs.networks == 1 else f" for {view.needs.networks} networks"
-    return Derived(worth, f"training takes about {seconds:,.0f} s without it{parts}")
-
-
 def _full_head(view: _View) -> Derived:
     case, most = view.case, view["heads.one_head_up_to"]
     if case.labels <= most:
@@ -288,7 +269,6 @@ RULES: dict[str, Callable[[_View], Derived]] = {
     "training.average": _average,
     "training.swa_every": _swa_every,
     "training.evaluations_per_epoch": _evaluations,
-    "training.compile": _compile,
     "heads.full": _full_head,
     "heads.dropout": _dropout,
     "heads.kept": _kept,

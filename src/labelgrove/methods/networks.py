@@ -206,8 +206,9 @@ def train_reranker(
 ) -> Ranker:
     """The ranker that puts the shortlists of a trained network, and of the linear one, in order."""
     length = min(params.shortlist, tree.labels)
-    more = None if linear is None else reranking.proposed(linear, terms.rows, length)
-    columns, _, vectors = runner.read(examples.tokens, length, vectors=True, more=more)
+    columns, _, vectors = runner.read(examples.tokens, length, vectors=True)
+    if linear is not None:
+        columns = np.hstack([columns, reranking.proposed(linear, terms.rows, length)])
     features = reranking.reranker_features(terms.rows, vectors, params)
     del vectors  # large, and the features are a copy
     return train_ranker(

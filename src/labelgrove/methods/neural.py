@@ -251,8 +251,11 @@ def make_batches(
     tokens: Tokens, encoder: Encoder, params: TrainingParams, seed: int
 ) -> Batches | PackedBatches:
     """Training batches of the form that the settings, the encoder and the device ask for."""
-    if params.packed and (obstacle := encoder.packing_obstacle):
-        raise ConfigError(f"training.packed: {obstacle}; leave it unset")
+    if params.packed and not encoder.packs:
+        raise ConfigError(
+            f"training.packed: {encoder.model.config.model_type} encoders have no pass over packed "
+            "texts, or not with these settings of the encoder; leave it unset"
+        )
     device = choose_device()
     quick = encoder.packs_quickly(device, choose_precision(params.precision, device))
     if quick if params.packed is None else params.packed:
@@ -270,7 +273,7 @@ def make_runner(network: Network, precision: str) -> Runner:
         if here.type != where.type or where.index not in (None, here.index):
             network.to(where)  # visits all modules, which is slow for a single text
             break
-    return Runner(network, precision=choose_precision(precision, where))
+    return Runner(network, precision=choose_precision(precision, where, reads=True))
 
 
 def best_labels(

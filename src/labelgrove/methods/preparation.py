@@ -5,7 +5,6 @@ Each step is a stage of the run folder, and a repeated fit takes what is there a
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -253,12 +252,9 @@ def default_inputs(
         labels=len(corpus.index),
         clusters=clusters,
         width=files.states_width(folder),
-        layers=files.layer_count(folder),
-        parameters=files.parameter_count(folder),
         positions=files.longest_text(folder),
         pooling=files.trained_pooling(folder),
         gpu=kind != "cpu",
-        compiles=kind == "cuda" and importlib.util.find_spec("triton") is not None,
         processes=process_count(),
         lengths=length_sample(corpus.texts, encoder),
     )

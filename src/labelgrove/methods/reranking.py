@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Float32, Int32, as_csr
+from labelgrove.core.arrays import CSR, Float32, Int32, as_csr, offsets
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.params import AutoBool, Params, fixed, param
 from labelgrove.core.part import Part
@@ -127,12 +127,19 @@ def proposed(linear: Ranker, terms: CSR, count: int, mask: LabelMask | None = No
 
 
 def shortlist_matrix(columns: Int32, labels: int, values: Float32 | None = None) -> CSR:
-    """Shortlists as a sparse matrix of ones or ``values``."""
+    """Shortlists as a sparse matrix of ones or ``values``; a column counts once."""
+    if values is None:
+        columns = np.sort(columns, axis=1)
+    else:
+        order = np.argsort(columns, axis=1, kind="stable")
+        columns = np.take_along_axis(columns, order, 1)
+        values = np.take_along_axis(values, order, 1)
     used = columns >= 0
-    rows = np.nonzero(used)[0]
-    data = np.ones(len(rows), np.float32) if values is None else values[used]
-    matrix = sparse.coo_array((data, (rows, columns[used])), shape=(len(columns), labels))
-    return as_csr(matrix.tocsr())
+    used[:, 1:] &= columns[:, 1:] != columns[:, :-1]
+    counts = used.sum(axis=1)
+    data = np.ones(int(counts.sum()), np.float32) if values is None else values[used]
+    parts = data, columns[used], offsets(counts)
+    return as_csr(sparse.csr_array(parts, shape=(len(columns), labels)))
 
 
 def reranker_features(terms: CSR, vectors: Float32, params: RerankParams) -> Features:

@@ -9,7 +9,7 @@ the lengths, so every epoch has the same number of batches, with the same shapes
 In packed batches texts follow each other without padding between them. All have one shape: the same
 number of documents, give or take one, and nearly the same number of tokens. Documents are sorted by
 length and dealt out like cards, a round of similar lengths at a time. Padding at the end, which no
-document sees, fills a batch to the common number of tokens. With one shape, an encoder is compiled
+document sees, fills a batch to the common number of tokens. With one shape, a pass is recorded only
 once; and each batch is a fair sample of the corpus.
 """
 

@@ -50,9 +50,7 @@ class Network(nn.Module):
         if isinstance(batch, PackedBatch):
             pooled = self.encoder.packed(batch, self.layers)
         else:
-            # Evaluation has too many shapes to compile, as in Encoder.packed.
-            encode = self.encoder if self.training else self.encoder.forward
-            pooled = encode(batch.ids, batch.attention, self.layers)
+            pooled = self.encoder(batch.ids, batch.attention, self.layers)
         return [
             (state - mean) * scale
             for state, mean, scale in zip(pooled, self.mean, self.scale, strict=True)
@@ -243,9 +241,12 @@ class Runner:
         if more is not None:
             drop_repeated(columns)
         scores[columns < 0] = -np.inf
-        order = np.lexsort((columns, -scores), axis=1)
-        best = np.take_along_axis(columns, order, 1), np.take_along_axis(scores, order, 1)
-        return *best, read
+        # Lists of the heads are in order, unless scores are equal.
+        rows = np.flatnonzero((scores[:, 1:] >= scores[:, :-1]).any(axis=1))
+        order = np.lexsort((columns[rows], -scores[rows]), axis=1)
+        for values in (columns, scores):
+            values[rows] = np.take_along_axis(values[rows], order, 1)
+        return columns, scores, read
 
     def shortlist_recall(self, tokens: Tokens, labels: CSR) -> list[float]:
         """Per level, the share of the true labels that its shortlist keeps."""
@@ -268,7 +269,7 @@ def embed(
     device = device_of(encoder)
     network = Network(encoder, nn.Identity(), (-1,)).to(device).train(encoder.training)
     vectors = np.zeros((len(tokens), encoder.width), np.float32)
-    runner = Runner(network, precision=choose_precision(precision, device))
+    runner = Runner(network, precision=choose_precision(precision, device, reads=True))
     runner.fill(vectors, tokens, unit_vectors, progress)
     return vectors
 

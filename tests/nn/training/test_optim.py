@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from labelgrove.errors import ConfigError  # noqa: E402
-from labelgrove.nn.training import optim  # noqa: E402
+from labelgrove.nn.training import checkpoint, optim  # noqa: E402
 from labelgrove.nn.training.params import TrainingParams  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -48,9 +48,33 @@ def test_frozen_parameters_are_in_no_group():
     params = TrainingParams(lr=1e-4, head_lr=None, beta1=0.7, beta2=0.9, eps=1e-3)
     groups = optim.parameter_groups(model, params)
     assert {(group["part"], group["peak"]) for group in groups} == {("head", 1e-4)}
-    optimizer = optim.adamw(model, params)
-    assert optimizer.defaults["betas"] == (0.7, 0.9) and optimizer.defaults["eps"] == 1e-3
-    assert optim.adamw(model.requires_grad_(False), params) is None
+    assert optim.parameter_groups(model.requires_grad_(False), params) == []
+
+
+def test_updates_have_the_bits_of_torch():
+    params = TrainingParams(lr=1e-2, head_lr=None, weight_decay=0.1, beta1=0.7, beta2=0.9, eps=1e-3)
+    torch.manual_seed(0)
+    ours, theirs = Model(), Model()
+    theirs.load_state_dict(ours.state_dict())
+    optimizer = optim.AdamW(optim.parameter_groups(ours, params), params)
+    theirs_groups = optim.parameter_groups(theirs, params)
+    other = torch.optim.AdamW(theirs_groups, betas=(0.7, 0.9), eps=1e-3, fused=True)
+    for step in range(4):
+        for group in (*optimizer.groups, *theirs_groups):
+            group["lr"] = group["peak"] * (step + 1)
+        for mine, its in zip(ours.parameters(), theirs.parameters(), strict=True):
+            its.grad = torch.randn_like(its) if step != 2 or mine.ndim > 1 else None
+            mine.grad = its.grad
+        optimizer.step()
+        other.step()
+        if step == 1:  # continue with what a checkpoint holds
+            kept = {name: tensor.clone() for name, tensor in optimizer.state().items()}
+            optimizer = optim.AdamW(optimizer.groups, params)
+            checkpoint.fill(optimizer.state(), kept, "a checkpoint")
+    for mine, its in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(mine, its)
+    optimizer.clear()
+    assert all(p.grad is None for p in ours.parameters())
 
 
 def test_clipping_agrees_with_torch_and_leaves_small_gradients_alone():

@@ -283,12 +283,9 @@ class _Planner:
             costs = self._once(key, lambda: timing.encoder_costs(work, texts, labels))
         self.facts |= {"tokens_per_document": costs.tokens, "cut_documents": costs.cut}
         self.facts["device"] = costs.device
-        spans, faster = {"tokens": Estimate.around(documents * costs.text)}, 1.0
-        if training.compile and work.learns:
-            faster = timing.COMPILED
-            spans["compiling"] = Estimate(*timing.COMPILING)
+        spans = {"tokens": Estimate.around(documents * costs.text)}
         passes = costs.token * documents * costs.tokens
-        learning = work.learns * (passes + math.ceil(documents / batch) * costs.update) / faster
+        learning = work.learns * (passes + math.ceil(documents / batch) * costs.update)
         reading = work.reads * passes / timing.READING.get(costs.device, 3.0)
         seconds = timing.START.get(costs.device, 0.5) + learning + reading
         spans["network" if work.learns else "vectors"] = Estimate.around(seconds)

@@ -2,8 +2,7 @@
 
 The work of linear stages is computed from sizes. tf-idf reads every term; a tree is grown from the
 terms of the labels, once per halving; on each level of a ranker, all children of a document's nodes
-(its own and mined ones) learn from it. Of an encoder, a few updates are timed, recorded and not
-compiled.
+(its own and mined ones) learn from it. Of an encoder, a few updates are timed.
 
 What cannot be measured in a second is a number here, with its source. ``benchmarks/scale/plans.py``
 compares plans with trainings: refit the numbers to what it prints.
@@ -47,14 +46,7 @@ SHORTLIST_COST = 3.5
 # on a slow one.
 MERGE = 1.5e-3
 
-# Encoders. Seconds in which the first updates are compiled, on an H200 machine with 16 cores. Ten
-# trainings of 6,000 and 9,000 documents there (benchmarks/results/plans.jsonl) took 0.57 to 1.06 of
-# the middle of the whole range with these; with 20 to 75, which came from single updates, 0.48.
-COMPILING = (10.0, 35.0)
-# Tokens per second once it is compiled, beside the same update that is recorded: 11.5 ms for 9.6
-# (packed, 12,700 tokens, benchmarks/NOTES.md).
-COMPILED = 1.2
-# Tokens per second of reading, beside learning that is not compiled: one pass of three on a CPU; on
+# Tokens per second of reading, beside learning: one pass of three on a CPU; on
 # an H200 3.4 to 3.8 million beside 1.1 (eurlex57k and tibkat).
 READING = {"cpu": 3.0, "cuda": 3.2}
 # Loading the encoder, moving it, and the first batch: H200 trainings of neural.jsonl take so much
@@ -193,6 +185,8 @@ def encoder_costs(work: EncoderWork, texts: Sequence[Any], labels: int) -> Encod
         choose_precision,
         own_settings,
     )
+    from labelgrove.nn.training.optim import AdamW
+    from labelgrove.nn.training.params import TrainingParams
 
     def now() -> float:
         """The time when all work so far is done."""
@@ -208,19 +202,19 @@ def encoder_costs(work: EncoderWork, texts: Sequence[Any], labels: int) -> Encod
     tokens = tokenize(sample, encoder, encoder.max_tokens)
     per_text, mean = (time.perf_counter() - start) / count, float(tokens.lengths.mean())
     if device.type == "cpu":
-        weights = sum(weight.numel() for weight in encoder.parameters())
-        size = min(params.batch_size, max(1, int(TIMED_ON_CPU / weights / mean)))
+        count = sum(weight.numel() for weight in encoder.parameters())
+        size = min(params.batch_size, max(1, int(TIMED_ON_CPU / count / mean)))
         params = replace(params, batch_size=size)
     outputs = labels if labels <= WIDEST_HEAD else SHORTLIST
     head = nn.Linear(encoder.width, outputs).to(device)
-    encoder.record(params.graphs and device.type == "cuda")
-    parameters = [*encoder.to(device).train().parameters(), *head.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-6)
+    encoder.record(device.type == "cuda")
+    weights = [*encoder.to(device).train().parameters(), *head.parameters()]
+    optimizer = AdamW([{"params": weights, "lr": 1e-6, "weight_decay": 0.0}], TrainingParams())
     spent: list[tuple[float, float]] = []
     batches: Any = make_batches(tokens, encoder, params, seed=0)
     with own_settings(device, tf32=params.tf32):
         for batch in islice(batches.epoch(0), UPDATES):
-            optimizer.zero_grad()
+            optimizer.clear()
             start, here = now(), batch.to(device)
             with autocast(choose_precision(params.precision, device), device):
                 packed = isinstance(here, PackedBatch)

@@ -104,7 +104,8 @@ def matcher(linear: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
     if corpus.texts is None or corpus.features is not None or not labels_with_words(corpus.index):
         return []
     settings = {name: linear.to_config()[name] for name in ("random_state", "n_jobs")}
-    return [Candidate("matcher", lambda: create("matcher", settings), corpus, TWICE * seconds)]
+    model: Model = create("matcher", settings)  # the same one, which may be in training already
+    return [Candidate("matcher", lambda: model, corpus, TWICE * seconds)]
 
 
 def more_linear(linear: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
@@ -183,8 +184,9 @@ def planned_steps(
             steps += [PlanStep(network.method, whole, (network,)), merging]
             more += [("dual", whole, c.make()) for c in two_towers(network, corpus, 0.0)]
         for merged, (name, documents, model) in enumerate(more, 2 if network is None else 3):
-            merging = PlanStep(f"join {name}", validation, merged=merged)
-            steps += [PlanStep(name, documents, (model,)), merging]
+            beside = network is not None and not model.encoders()  # while the network is trained
+            steps += [] if beside else [PlanStep(name, documents, (model,))]
+            steps.append(PlanStep(f"join {name}", validation, merged=merged))
         linear = tuple(trees if network is None else trees[:1])
         steps.append(PlanStep("linear again, on all documents", whole, linear))
     return [replace(s, name=f"auto {n}: {s.name}") for n, s in enumerate(steps, 1)]
@@ -213,6 +215,9 @@ class MemberSearch:
         trials = self.trials
         assert trials.best is not None
         linear = trials.best
+        quick = matcher(linear.model, learnt_from, trials.first_seconds)
+        for candidate in quick:
+            trials.training.begin_beside(candidate.make(), learnt_from)
         try:
             trained = self._in_time(network, corpus)
         except (LabelgroveError, RuntimeError) as error:  # such as too little memory on the GPU
@@ -226,7 +231,7 @@ class MemberSearch:
         growing.add(alone)
         if trials.best is alone:  # linear adds nothing to it
             growing.members = [alone]
-        growing.try_all(matcher(linear.model, learnt_from, trials.first_seconds), noise=SURELY)
+        growing.try_all(quick, noise=SURELY)
         growing.try_all(two_towers(network, corpus, trained[1]), noise=SURELY)
         if not self.goes_on:
             return

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +92,15 @@ class Training:
         self.timings: dict[str, StageTiming] = {}
         self._tasks: dict[int, tuple[Model, Ref]] = {}  # by the model's id
         self._corpora: dict[int, tuple[Corpus, Ref]] = {}
+        self.thread = ThreadPoolExecutor(1, "labelgrove-beside")
+        self._beside: dict[int, Future[Model]] = {}
+
+    def begin_beside(self, model: Model, corpus: Corpus) -> None:
+        """Trains the model in a thread, on cores that nobody needs while a GPU is at work."""
+        if self.engine is not None:
+            return
+        run = copy_context().run  # with the caller's threads
+        self._beside[id(model)] = self.thread.submit(run, partial(model.fit, corpus, run=self.run))
 
     def begin(self, model: Model, corpus: Corpus, **given: Any) -> None:
         """Lets a worker train a copy of the model; ``given`` are arguments of its ``fit``."""
@@ -115,7 +127,10 @@ class Training:
                 callback(replace(event, stage=f"{name}: {event.stage}" if event.stage else name))
 
         callbacks = [tell] if watch is None else [tell, watch]
-        model.fit(corpus, callbacks=callbacks, run=self.run, **given)
+        if id(model) in self._beside:
+            self._beside.pop(id(model)).result()  # raises its error
+        else:
+            model.fit(corpus, callbacks=callbacks, run=self.run, **given)
         model.timings_ = elsewhere or model.timings_
         self.timings |= {f"{name}: {stage}": t for stage, t in model.timings_.items()}
 
@@ -142,6 +157,7 @@ def training_in(
         if workers is not None:
             opened.enter_context(run.shared())
         training = Training(run, callbacks, workers)
+        opened.enter_context(training.thread)
         opened.callback(training.cancel)
         yield training
 

@@ -150,7 +150,7 @@ class XRTransformer(Model):
     def resolve_defaults(self, corpus: Corpus) -> Self:
         # Its ranker reads what the encoder was fitted to: the longer the fit, the less that is like
         # the vectors of new documents.
-        needs = TrainingNeeds(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
+        needs = TrainingNeeds(updates=2000, epochs=(3, 8), head_rate=5.0)
         return neural.resolve_defaults(self, corpus, needs)
 
     def read(self, X: DocumentInput, *, dense: DenseInput = None) -> Features:

@@ -7,6 +7,7 @@ texts are padded, how long a text may be, which weights never get a gradient.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import importlib
 import json
@@ -39,12 +40,11 @@ try:
 
     from labelgrove.nn.batches import PackedBatch
     from labelgrove.nn.encoders import setup
-    from labelgrove.nn.encoders.bert import Bert
+    from labelgrove.nn.encoders.bert import Bert, PlainTokenizer, plain_tokenizer
     from labelgrove.nn.encoders.packed_bert import (
         PackedPass,
         Recording,
         packed_states,
-        packing_obstacle,
     )
 except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
@@ -107,8 +107,8 @@ class Encoder(torch.nn.Module):
         setup.drop_unused(model, self.pooling)
         if params.gradient_checkpointing:
             setup.checkpoint_gradients(model)
-        self._packed_states: Callable[..., list[Tensor]] = packed_states
         self._recordings: dict[tuple[object, ...], Recording] | None = None
+        self._halved: list[torch.nn.Module] = []  # in a list, or it would be a part of this one
 
     def forward(
         self, ids: Tensor, mask: Tensor | None, layers: Sequence[int] = (-1,)
@@ -124,7 +124,7 @@ class Encoder(torch.nn.Module):
             segments["token_type_ids"] = (ids == self._summary_id).long()
         inner = any(number < self.depth for number in numbers)
         how = {"output_hidden_states": inner, "return_dict": True} | segments
-        output = self.model(input_ids=ids, attention_mask=mask, **how)
+        output = self._model_for(ids.device.type)(input_ids=ids, attention_mask=mask, **how)
         pooled = []
         for number in numbers:
             last = number == self.depth
@@ -136,15 +136,23 @@ class Encoder(torch.nn.Module):
             pooled.append(_pool(states, mask, self.pooling, self.pad_left))
         return pooled
 
+    def _model_for(self, kind: str) -> Any:
+        """The model; a copy with weights in half precision where a CPU reads with these."""
+        if self.training or kind != "cpu" or not torch.is_autocast_enabled(kind):
+            return self.model
+        if not self._halved:
+            self._halved.append(copy.deepcopy(self.model).to(torch.get_autocast_dtype(kind)))
+        return self._halved[0]
+
+    def train(self, mode: bool = True) -> Encoder:
+        """Weights are about to change, or have changed."""
+        self._halved.clear()
+        return super().train(mode)
+
     @property
     def packs(self) -> bool:
         """Whether :meth:`packed` works: for BERT's relatives, pooled by first or mean."""
-        return self.packing_obstacle is None
-
-    @property
-    def packing_obstacle(self) -> str | None:
-        """Why :meth:`packed` does not work; None if it does."""
-        return packing_obstacle(self.model, self.pooling)
+        return isinstance(self.model, Bert) and self.pooling in ("first", "mean")
 
     def packed(self, batch: PackedBatch, layers: Sequence[int] = (-1,)) -> list[Tensor]:
         """Like :meth:`forward`, for packed texts."""
@@ -152,8 +160,6 @@ class Encoder(torch.nn.Module):
         kind = batch.ids.device.type
         half = torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if half else torch.float32
-        # Evaluation has many shapes; compiling them takes longer than it saves.
-        run = self._packed_states if self.training else packed_states
         texts = batch.ids, batch.positions, batch.bounds
         rest: tuple[Any, ...] = batch.longest, numbers, dtype, self.pooling
         with torch.autocast(kind, enabled=False):  # the pass casts by itself
@@ -163,17 +169,12 @@ class Encoder(torch.nn.Module):
                     self._recordings[key] = Recording(PackedPass(self.model, rest), texts)
                 states = self._recordings[key](*texts)
             else:
-                states = run(self.model, *texts, *rest)
+                states = packed_states(self.model, *texts, *rest)
         return [state[: len(batch)] for state in states]
 
     def packs_quickly(self, device: torch.device, precision: str) -> bool:
         """Whether packed texts are faster on ``device``: torch has a kernel for GPUs."""
         return self.packs and device.type == "cuda" and precision != "fp32"
-
-    def compile(self, *, dynamic: bool = True, graphs: bool = False) -> None:
-        """Compiles both passes; with ``graphs``, packed states last until the next step."""
-        super().compile(dynamic=dynamic)
-        self._packed_states = _compiled_pass("reduce-overhead" if graphs else None)
 
     def record(self, on: bool) -> None:
         """From now on passes over packed batches are :class:`Recording`, or no more.
@@ -227,7 +228,7 @@ class Encoder(torch.nn.Module):
             if name.startswith("weights/")
         }
         try:
-            own = not training and Bert.fits(settings, params)
+            own = Bert.fits(settings, params)
             model = Bert(settings) if own else _unfilled(settings, params)
             problems = model.load_state_dict(weights, strict=False, assign=own)
         except ConfigError:
@@ -278,27 +279,23 @@ def library() -> ModuleType:
         raise MissingExtraError("torch", "a neural encoder") from missing
 
 
-@functools.cache
-def _compiled_pass(mode: str | None) -> Callable[..., list[Tensor]]:
-    """One for all encoders: those of the same shape share the compiled code."""
-    return torch.compile(packed_states, dynamic=False, fullgraph=True, mode=mode)
-
-
 def load_encoder(params: EncoderParams | None = None) -> Encoder:
     """The pretrained encoder that ``params`` names, with float32 weights, in training mode."""
     params = (params or EncoderParams()).validate("encoder")
     folder = params.folder()
-    _check_family(folder, params.encoder)
-    try:
-        config = library().AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # OSError, ValueError, KeyError: it depends on the defect
-        raise ConfigError(f"encoder {params.encoder!r}: {error}") from error
-    tokenizer = load_tokenizer(params)
-    setup.set_dropout(config, params.dropout)
     pooling = params.pooling
     if pooling == "auto":
         pooling = trained_pooling(folder) or "first"
-    model, has_pooler = _load_model(config, folder, params)
+    params, has_pooler = replace(params, pooling=pooling), False
+    plain = Bert.read(folder, params)
+    model: Any = plain or _configured(folder, params)
+    tokenizer = load_tokenizer(params)
+    if plain is None:
+        model, has_pooler = _load_model(model, folder, params)
+        if Bert.fits(settings := model.config.to_dict(), params):
+            setup.drop_unused(model, pooling)
+            model = Bert(settings).filled(model.state_dict())
+    config = model.config
     setup.check_vocabulary(model, tokenizer)
     if pooling == "pooler" and not has_pooler:
         # A pooler reads the token that sums a text up, so that token replaces it.
@@ -319,13 +316,19 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
     )
 
 
-def _check_family(folder: Path, name: str) -> None:
-    """Refuses a family that transformers does not know; code in a repository is never run."""
+def _configured(folder: Path, params: EncoderParams) -> PretrainedConfig:
+    """The settings of a family that transformers knows; code in a repository is never run."""
+    name = params.encoder
     family, has_code = family_of(folder)
     # Its own code comes before that of a repository; old files do not name their family.
     transformers = library()
     if not family or family in transformers.CONFIG_MAPPING:
-        return
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        except Exception as error:  # OSError, ValueError, KeyError: it depends on the defect
+            raise ConfigError(f"encoder {name!r}: {error}") from error
+        setup.set_dropout(config, params.dropout)
+        return config
     code = "its repository has Python code, which labelgrove never runs; " if has_code else ""
     raise ConfigError(
         f"encoder {name!r}: transformers {transformers.__version__} does not know the family "
@@ -333,8 +336,10 @@ def _check_family(folder: Path, name: str) -> None:
     )
 
 
-def load_tokenizer(params: EncoderParams) -> PreTrainedTokenizerFast:
+def load_tokenizer(params: EncoderParams) -> PreTrainedTokenizerFast | PlainTokenizer:
     """The fast tokenizer of the encoder that ``params`` names."""
+    if plain := plain_tokenizer(params.folder()):
+        return plain
     try:
         tokenizer = library().AutoTokenizer.from_pretrained(
             params.folder(), use_fast=True, trust_remote_code=False

@@ -1,47 +1,27 @@
 """The forward pass of BERT and its relatives over packed texts: one stream without padding.
 
-It uses the weights of a transformers model and computes the same as that model. All states are in
+It computes the same as the model's own pass over padded texts. All states are in
 the precision of the matrix products, which halves what the GPU has to move; weights stay in
-float32. No branch depends on the data, so it compiles to one graph.
+float32. No branch depends on the data, so that a pass can be recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-    from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer, BertOutput
+from labelgrove.nn.encoders import added_norm
 
-# Families with BERT's layers whose parts have the same names in transformers.
-FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")
 WARM_UPS = 2  # before recording: libraries choose their kernels in the first passes
 
 
-def packing_obstacle(model: PreTrainedModel, pooling: str) -> str | None:
-    """Why :func:`packed_states` does not support a model and a pooling; None if it does."""
-    config = model.config
-    if config.model_type not in FAMILIES:
-        return f"{config.model_type} encoders have no pass over packed texts"
-    if config.hidden_act != "gelu":
-        return f"the pass over packed texts has no activation {config.hidden_act!r}"
-    if getattr(config, "position_embedding_type", "absolute") != "absolute":
-        return "the pass over packed texts has no relative positions"
-    if pooling not in ("first", "mean"):
-        return f"packed texts are pooled by first or mean, not by {pooling}"
-    if model.is_gradient_checkpointing:
-        return "packed texts do not go with encoder.gradient_checkpointing"
-    return None
-
-
 def packed_states(
-    model: PreTrainedModel,
+    model: Any,
     ids: Tensor,
     positions: Tensor,
     bounds: Tensor,
@@ -66,7 +46,7 @@ def packed_states(
 class PackedPass(nn.Module):
     """:func:`packed_states` as a module; ``rest`` are its arguments from ``longest`` on."""
 
-    def __init__(self, model: PreTrainedModel, rest: tuple[Any, ...]) -> None:
+    def __init__(self, model: nn.Module, rest: tuple[Any, ...]) -> None:
         super().__init__()
         self.model, self.rest = model, rest
 
@@ -87,9 +67,7 @@ def _pooled(states: Tensor, bounds: Tensor, pooling: str) -> Tensor:
     return torch.mm(inside, states).float() / counts
 
 
-def _embedded(
-    embeddings: BertEmbeddings, ids: Tensor, positions: Tensor, dtype: torch.dtype
-) -> Tensor:
+def _embedded(embeddings: Any, ids: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
     # RoBERTa and its relatives number positions from after the padding token on.
     padding = embeddings.position_embeddings.padding_idx
     offset = 0 if padding is None else padding + 1
@@ -101,7 +79,7 @@ def _embedded(
     return _dropped(_normed(embeddings.LayerNorm, states), embeddings.dropout)
 
 
-def _layer(layer: BertLayer, states: Tensor, bounds: Tensor, longest: int) -> Tensor:
+def _layer(layer: Any, states: Tensor, bounds: Tensor, longest: int) -> Tensor:
     own, after = layer.attention.self, layer.attention.output
     parts = (own.query, own.key, own.value)
     # One product instead of three.
@@ -116,7 +94,11 @@ def _layer(layer: BertLayer, states: Tensor, bounds: Tensor, longest: int) -> Te
     return _residual(layer.output, inner, states)
 
 
-def _residual(output: BertOutput, states: Tensor, before: Tensor) -> Tensor:
+def _residual(output: Any, states: Tensor, before: Tensor) -> Tensor:
+    if added_norm.fits(before):
+        changed = functional.linear(states, output.dense.weight.to(states.dtype))
+        rate = output.dropout.p if output.dropout.training else 0.0
+        return added_norm.added_norm(changed, output.dense.bias, before, output.LayerNorm, rate)
     changed = _dropped(_linear(output.dense, states), output.dropout)
     return _normed(output.LayerNorm, changed + before)
 
@@ -224,9 +206,10 @@ class Recording:
     def _gradients_of(
         self, states: Sequence[Tensor], views: dict[str, Tensor]
     ) -> tuple[Tensor | None, ...]:
-        return torch.autograd.grad(
-            states, list(views.values()), self.state_gradients, allow_unused=True
-        )
+        # Given gradients would make torch import SymPy to compare shapes, which takes seconds.
+        total = sum((s * g).sum() for s, g in zip(states, self.state_gradients, strict=True))
+        assert isinstance(total, Tensor)
+        return torch.autograd.grad(total, list(views.values()), allow_unused=True)
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
         for own, tensor in zip(self.inputs, inputs, strict=True):

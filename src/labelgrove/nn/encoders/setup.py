@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -10,7 +10,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.nn.encoders.files import Pooling
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PretrainedConfig, PreTrainedModel
 
 # Dropout rates of heads that AutoModel does not have; they stay as they are.
 _HEAD_DROPOUTS = ("classifier", "summary", "qa", "seq_classif", "pooler")
@@ -30,7 +30,7 @@ def check_length(model: PreTrainedModel, max_tokens: int) -> None:
                 )
 
 
-def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
+def check_vocabulary(model: Any, tokenizer: Any) -> None:
     """Refuses word pieces without rows; transformers may add special tokens that nothing uses."""
     pieces, rows = tokenizer.vocab_size, model.get_input_embeddings().num_embeddings
     if pieces > rows:

@@ -61,25 +61,6 @@ def fill(targets: Mapping[str, Tensor], sources: Mapping[str, Tensor], what: str
             target.copy_(sources[name])
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
-    """The state of a dense optimiser by "number.key"; empty if there is none."""
-    if optimizer is None:
-        return {}
-    state = optimizer.state_dict()["state"]
-    return {f"{i}.{key}": value for i, entry in state.items() for key, value in entry.items()}
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer | None, tensors: Mapping[str, Tensor]) -> None:
-    """Restores the state that :func:`optimizer_tensors` returned."""
-    if optimizer is None:
-        return
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        number, _, key = name.partition(".")
-        state.setdefault(int(number), {})[key] = tensor.clone()
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
 class BestWeights:
     """The weights of the best evaluation so far, in a folder or, without one, in memory.
 

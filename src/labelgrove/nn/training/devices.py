@@ -42,12 +42,14 @@ def device_of(model: nn.Module) -> torch.device:
     return next(chain(model.parameters(), model.buffers())).device
 
 
-def choose_precision(name: str, device: torch.device) -> str:
-    """fp32, bf16 or fp16; for "auto" the one that suits the device."""
+def choose_precision(name: str, device: torch.device, *, reads: bool = False) -> str:
+    """fp32, bf16 or fp16; for "auto" the one that suits the device, to learn or only to read."""
     if name != "auto":
         return name
     if device.type != "cuda":
-        return "fp32"
+        # Intel's matrix units read three times as many texts; older versions of torch do not tell.
+        has_units = getattr(torch.cpu, "_is_amx_tile_supported", bool)
+        return "bf16" if reads and device.type == "cpu" and has_units() else "fp32"
     # Older GPUs emulate bf16, which is slower than fp16 with a scaled loss.
     return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
 

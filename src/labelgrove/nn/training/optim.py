@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from labelgrove.core.aliases import Table
 from labelgrove.errors import ConfigError
 from labelgrove.nn.training.params import TrainingParams
 
 _CASCADE_START, _CASCADE_END = 0.1, 0.001
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # as torch.optim calls them
 
 
 def parameter_groups(model: nn.Module, params: TrainingParams) -> list[dict[str, Any]]:
@@ -44,13 +46,44 @@ def parameter_groups(model: nn.Module, params: TrainingParams) -> list[dict[str,
     return groups
 
 
-def adamw(model: nn.Module, params: TrainingParams) -> torch.optim.AdamW | None:
-    """AdamW over a model's parameters, as one fused kernel; None if it has nothing to train."""
-    groups = parameter_groups(model, params)
-    if not groups:
-        return None
-    betas = params.beta1, params.beta2
-    return torch.optim.AdamW(groups, betas=betas, eps=params.eps, fused=True)
+class AdamW:
+    """AdamW as one fused kernel of torch per group of :func:`parameter_groups`.
+
+    ``torch.optim`` gives the same bits, but its first update imports torch's compiler for seconds.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], params: TrainingParams) -> None:
+        self.groups, self.params, self.beta1 = groups, params, params.beta1
+        self._moments: dict[Tensor, list[Tensor]] = {
+            p: [torch.zeros((), device=p.device), torch.zeros_like(p), torch.zeros_like(p)]
+            for group in groups
+            for p in group["params"]
+        }
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Changes all parameters that have gradients."""
+        fixed: Table = {"beta1": self.beta1, "beta2": self.params.beta2, "eps": self.params.eps}
+        fixed |= {"amsgrad": False, "maximize": False}
+        for group in self.groups:
+            learning = [p for p in group["params"] if p.grad is not None]
+            if learning:
+                own = zip(*(self._moments[p] for p in learning), strict=True)
+                steps, first, second = map(list, own)
+                torch._foreach_add_(steps, 1)
+                gradients: list[Any] = [p.grad for p in learning]
+                rates: Table = {"lr": group["lr"], "weight_decay": group["weight_decay"]}
+                torch._fused_adamw_(learning, gradients, first, second, [], steps, **rates, **fixed)
+
+    def clear(self) -> None:
+        """Drops the gradients."""
+        for parameter in self._moments:
+            parameter.grad = None
+
+    def state(self) -> dict[str, Tensor]:
+        """All moments by "number.name"."""
+        every = enumerate(self._moments.values())
+        return {f"{n}.{name}": t for n, own in every for name, t in zip(_MOMENTS, own, strict=True)}
 
 
 def clip_gradients(gradients: Sequence[Tensor], limit: float) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from labelgrove.core.params import AutoBool, AutoFloat, AutoInt, Params, param
+from labelgrove.core.params import AutoFloat, AutoInt, Params, param
 
 # These may change between a run and its continuation: they do not change what is learnt.
-_FREE = ("checkpoint_minutes", "compile", "graphs", "log_every")
+_FREE = ("checkpoint_minutes", "log_every")
 
 
 @dataclass
@@ -78,10 +78,6 @@ class TrainingParams(Params):
     checkpoint_minutes: float | None = param(
         15.0, ge=0, help="minutes between checkpoints; none = save only a finished run"
     )
-    compile: AutoBool = param(
-        "auto", help="run the encoder through torch.compile; auto = in long trainings on a GPU"
-    )
-    graphs: bool = param(True, help="replay passes as CUDA graphs (one GPU, accumulate=1)")
     log_every: int = param(50, ge=1, help="updates between two log lines with loss and speed")
 
     def identity(self) -> dict[str, object]:

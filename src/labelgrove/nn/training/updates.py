@@ -21,7 +21,7 @@ from labelgrove.nn.heads.full import ONE_PROCESS, FullDescent, FullHead, full_he
 from labelgrove.nn.heads.row_step import RowStep
 from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
 from labelgrove.nn.training import devices, optim
-from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
+from labelgrove.nn.training.checkpoint import fill
 from labelgrove.nn.training.devices import Workers, derived_seed
 from labelgrove.nn.training.params import TrainingParams
 
@@ -99,16 +99,12 @@ class Updates:
         # A second batch of an update would overwrite the gradients that a replayed graph returns.
         alone = params.accumulate == 1 and workers.count == 1 and device.type == "cuda"
         encoder = getattr(model, "encoder", model)
-        self.graphs = params.compile and params.graphs and alone
-        self.recorded = encoder if isinstance(encoder, Encoder) and not params.compile else None
-        if params.compile:
-            graphs = {"graphs": self.graphs} if isinstance(encoder, Encoder) else {}
-            encoder.compile(dynamic=True, **graphs)
-        elif self.recorded is not None:
-            self.recorded.record(params.graphs and alone)
+        self.recorded = encoder if isinstance(encoder, Encoder) else None
+        if self.recorded is not None:
+            self.recorded.record(alone)
         cast = _WithLoss(model, loss_of, lambda: devices.autocast(self.precision, device))
         self.module = workers.wrap(cast)
-        self.optimizer = optim.adamw(model, params)
+        self.optimizer = optim.AdamW(optim.parameter_groups(model, params), params)
         self.rows = RowOptimizer(self.tables)
         self.descents = {name: FullDescent(head) for name, head in self.full.items()}
         self.full_updates = 0
@@ -119,8 +115,6 @@ class Updates:
     def make(self, step: int, share: Share, batches: Iterator[BatchLike]) -> None:
         """Update ``step`` (from 0) on this process's batches."""
         devices.seed_torch(derived_seed(self.seed, step, self.workers.rank), self.workers.device)
-        if self.graphs:
-            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         scale = 1.0 if self.scale is None else self.scale.value
         for i, (weight, batch) in enumerate(zip(share.weights, batches, strict=True)):
             is_last = i == len(share.weights) - 1
@@ -137,8 +131,7 @@ class Updates:
                 optim.clip_gradients(head, self.params.clip_norm)
             self._descend(step)
         self.rows.clear()
-        if self.optimizer is not None:
-            self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.clear()
         if self.average is not None:
             self.average.update(step + 1)
 
@@ -150,7 +143,7 @@ class Updates:
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
         """Everything but the model and :meth:`numbers` that an exact continuation needs."""
         return {
-            "optimizer": optimizer_tensors(self.optimizer),
+            "optimizer": self.optimizer.state(),
             "rows": self.rows.state(),
             "full": self._full_state(),
             "average": {} if self.average is None else self.average.state(),
@@ -172,7 +165,7 @@ class Updates:
         self, tensors: Mapping[str, Mapping[str, Tensor]], numbers: Mapping[str, float], what: str
     ) -> None:
         """Continues from what :meth:`tensors` and :meth:`numbers` returned."""
-        load_optimizer(self.optimizer, tensors["optimizer"])
+        fill(self.optimizer.state(), tensors["optimizer"], what)
         fill(self.rows.state(), tensors["rows"], what)
         fill(self._full_state(), tensors["full"], what)
         fill({"sum": self.loss_sum}, tensors["loss"], what)
@@ -191,13 +184,11 @@ class Updates:
     def _descend(self, step: int) -> None:
         params = self.params
         factor = optim.rate_factor(step, self.total, params)
-        beta1 = optim.first_beta(step, self.total, params)
-        if self.optimizer is not None:
-            for group in self.optimizer.param_groups:
-                group["lr"] = group["peak"] * factor
-                group["betas"] = (beta1, params.beta2)
-            self.optimizer.step()
-        self.rows.step(replace(self._row_step(step), beta1=beta1))
+        self.optimizer.beta1 = optim.first_beta(step, self.total, params)
+        for group in self.optimizer.groups:
+            group["lr"] = group["peak"] * factor
+        self.optimizer.step()
+        self.rows.step(replace(self._row_step(step), beta1=self.optimizer.beta1))
 
     def _row_step(self, step: int) -> RowStep:
         params = self.params
@@ -243,8 +234,8 @@ class Updates:
         }
 
     def _gradients(self, part: str) -> list[Tensor]:
-        groups = [] if self.optimizer is None else self.optimizer.param_groups
-        gradients = [p.grad for g in groups if g["part"] == part for p in g["params"]]
+        groups = [group for group in self.optimizer.groups if group["part"] == part]
+        gradients = [p.grad for group in groups for p in group["params"]]
         return [gradient for gradient in gradients if gradient is not None]
 
 
