@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -230,7 +231,7 @@ class TrainingJob:
             with nullcontext() if self.work.engine is None else self.work.open() as engine:
                 if engine is not None:
                     given["engine"] = engine
-                self._fit(data, given, run)
+                spent = self._fit(data, given, run)
             run.unfinished = self.model.interrupted_
             chosen = self.model.chosen()
             if chosen is not self.model:
@@ -239,7 +240,7 @@ class TrainingJob:
             wait_for_all(device)  # from here on only the first process needs the run folder
             if not is_first_process():
                 return None
-            facts = self._saved(plan, held_out)
+            facts = self._saved(plan, held_out, spent)
         if data.texts is not None and self.model.facts_.given:
             self.console.print(
                 f"predictions need the matrix of {self.model.facts_.given:,} columns that came "
@@ -265,8 +266,8 @@ class TrainingJob:
         with self.saving.opened(None) as run:
             with self.work.open() as engine:
                 data, held_out = documents.shards(partial(read_shards, engine), self.console)
-                self._fit(*self._with_tree(data), run)
-            return self._saved(None, held_out)
+                spent = self._fit(*self._with_tree(data), run)
+            return self._saved(None, held_out, spent)
 
     def together(self, method: str, tables: options.Tables) -> Facts:
         """Trains one network by all workers of an engine."""
@@ -277,12 +278,16 @@ class TrainingJob:
         with self.saving.opened(None) as run, run.shared():
             return training.start(run.path, quiet=self.quiet)
 
-    def _fit(self, data: Corpus | ShardedCorpus, given: dict[str, Any], run: RunFolder) -> None:
+    def _fit(self, data: Corpus | ShardedCorpus, given: dict[str, Any], run: RunFolder) -> Facts:
         from labelgrove.core.callbacks import RichProgress
 
+        start, cpu = time.perf_counter(), time.process_time()
         with RichProgress() as progress:
             callbacks = [] if self.quiet else [progress]
             self.model.fit(data, callbacks=callbacks, run=run, **given)
+        # Stages run at the same time, so their seconds do not add up to these.
+        wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+        return {"train_seconds": round(wall, 3), "train_cpu_seconds": round(cpu, 3)}
 
     @property
     def _streams(self) -> bool:
@@ -353,10 +358,10 @@ class TrainingJob:
             self.console.print(f"  note     matching stages in {run.path} are reused")
         return plan
 
-    def _saved(self, plan: Plan | None, held_out: Corpus | None) -> Facts:
+    def _saved(self, plan: Plan | None, held_out: Corpus | None, spent: Facts) -> Facts:
         """Measures the model on --dev and saves it."""
         how: dict[str, Any] = {"documents": self.documents, "overwrite": self.saving.replaces}
-        return save(self.model, self.saving.folder, plan=plan, held_out=held_out, **how)
+        return save(self.model, self.saving.folder, plan=plan, held_out=held_out, **how) | spent
 
     def _print_never_predicted(self, data: Corpus) -> None:
         """Says which labels --all-labels adds in vain."""
