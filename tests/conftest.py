@@ -96,8 +96,10 @@ def agree(found: object, pinned: object, near: float) -> bool:
 
 
 @pytest.fixture
-def pinned(request: pytest.FixtureRequest) -> Callable[..., None]:
+def pinned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Compares values with a JSON file in fixtures, which shows what a change changes."""
+    if "torch" in sys.modules:  # networks that read in bfloat16 give other numbers
+        monkeypatch.setattr("torch.cpu._is_amx_tile_supported", bool, raising=False)
 
     def compare(name: str, found: object, near: float = 0.0) -> None:
         text = json.dumps(found, indent=1, default=lambda row: [round(float(x), 6) for x in row])

@@ -46,20 +46,6 @@ def lists_to_csr(
     return matrix
 
 
-def drop_repeated(columns: arrays.Int32) -> None:
-    """Puts -1 where a row of ``columns`` repeats an earlier one of its numbers.
-
-    >>> columns = np.array([[3, 1, 3], [2, 2, 2]], np.int32)
-    >>> drop_repeated(columns)
-    >>> columns.tolist()
-    [[3, 1, -1], [2, -1, -1]]
-    """
-    order = np.argsort(columns, axis=1, kind="stable")
-    ranked = np.take_along_axis(columns, order, 1)
-    ranked[:, 1:][ranked[:, 1:] == ranked[:, :-1].copy()] = -1
-    np.put_along_axis(columns, order, ranked, 1)
-
-
 def top_k(matrix: arrays.MatrixLike, k: int, *, name: str = "score matrix") -> TopK:
     """The k best entries of each row, by (-score, column): of equal scores the lower column wins.
 

@@ -127,7 +127,7 @@ def proposed(linear: Ranker, terms: CSR, count: int, mask: LabelMask | None = No
 
 
 def shortlist_matrix(columns: Int32, labels: int, values: Float32 | None = None) -> CSR:
-    """Shortlists as a sparse matrix of ones or ``values``; a column counts once."""
+    """Shortlists as a sparse matrix of ones or ``values``; what a row repeats counts once."""
     if values is None:
         columns = np.sort(columns, axis=1)
     else:

@@ -14,7 +14,6 @@ from torch.nn import functional
 from labelgrove.core.aliases import Progress
 from labelgrove.core.arrays import CSR, Array, Float32, Int32, Int64, offsets
 from labelgrove.core.part import Part
-from labelgrove.core.topk import drop_repeated
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import children_of
 from labelgrove.nn.batches import Batch, Batches, Movable, PackedBatch, PackedBatches, prefetched
@@ -216,7 +215,7 @@ class Runner:
 
         Where labels are missing, the column is -1 and the score -inf. ``vectors`` adds what the
         output layer reads of each document, ``more`` label columns of each document (-1: none) to
-        score as well.
+        score as well, which follow in their own order and may repeat the best.
         """
         k = k if mask is None else min(k, len(mask))
         within = {} if mask is None else {"allowed": self.network.heads.allowing(mask.allowed)}
@@ -238,13 +237,12 @@ class Runner:
                 read[batch.rows] = self.network.heads.text(states).float().cpu().numpy()
 
         self.each(tokens, use)
-        if more is not None:
-            drop_repeated(columns)
         scores[columns < 0] = -np.inf
+        best, own = columns[:, :k], scores[:, :k]
         # Lists of the heads are in order, unless scores are equal.
-        rows = np.flatnonzero((scores[:, 1:] >= scores[:, :-1]).any(axis=1))
-        order = np.lexsort((columns[rows], -scores[rows]), axis=1)
-        for values in (columns, scores):
+        rows = np.flatnonzero((own[:, 1:] >= own[:, :-1]).any(axis=1))
+        order = np.lexsort((best[rows], -own[rows]), axis=1)
+        for values in (best, own):
             values[rows] = np.take_along_axis(values[rows], order, 1)
         return columns, scores, read
 

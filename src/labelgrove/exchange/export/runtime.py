@@ -22,7 +22,7 @@ from labelgrove.core.jsonio import JsonObject
 from labelgrove.core.late import expit, sparse
 from labelgrove.core.part import Part
 from labelgrove.core.resources import thread_count
-from labelgrove.core.topk import TopK, drop_repeated, top_k
+from labelgrove.core.topk import TopK, top_k
 from labelgrove.data.corpus import Strings
 from labelgrove.errors import ModelFormatError, needing
 from labelgrove.labels.masks import LabelMask
@@ -311,8 +311,6 @@ class OnnxRunner:
                 scores[rows, k:] = self.heads.scores(levels, more[rows])
             if vectors:
                 texts[rows] = levels[-1]
-        if more is not None:
-            drop_repeated(columns)
         return columns, scores, texts
 
 

@@ -138,7 +138,8 @@ class Encoder(torch.nn.Module):
 
     def _model_for(self, kind: str) -> Any:
         """The model; a copy with weights in half precision where a CPU reads with these."""
-        if self.training or kind != "cpu" or not torch.is_autocast_enabled(kind):
+        own = isinstance(self.model, Bert) and not self.training
+        if not own or kind != "cpu" or not torch.is_autocast_enabled(kind):
             return self.model
         if not self._halved:
             self._halved.append(copy.deepcopy(self.model).to(torch.get_autocast_dtype(kind)))
