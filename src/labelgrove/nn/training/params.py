@@ -59,7 +59,9 @@ class TrainingParams(Params):
         "evaluation in the epoch",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = param(
-        "auto", help="precision of the forward pass; auto = bf16 on GPUs that have it, else fp32"
+        "auto",
+        help="precision of the forward pass; auto = bf16 on GPUs that have it, else fp32, but CPUs "
+        "with matrix units read in bf16",
     )
     tf32: bool = param(
         True, help="GPUs may round factors of float32 products to 10 bits; false = strict float32"
