@@ -1,13 +1,16 @@
 """Trees and dense rows from files, as far as the command line itself is concerned."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
 import labelgrove
 from labelgrove.cli.common import load_model
+from labelgrove.cli.summary import fit
 from labelgrove.cli.training_data import TrainingData
+from labelgrove.core.callbacks import StageTiming
 from labelgrove.errors import ConfigError, UnsupportedError
 
 
@@ -71,3 +74,11 @@ def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(call_both, tmp
     monkeypatch.setattr("labelgrove.exchange.loading.load", lambda path: ReadsText())
     with pytest.raises(UnsupportedError, match=r"--dense: .* leave the flag out"):
         load_model(tmp_path, "auto", file)
+
+
+def test_a_training_took_what_passed_and_not_the_sum_of_stages_at_the_same_time() -> None:
+    class TwoAtATime:
+        def fit(self, data: Any, **_: Any) -> None:
+            self.timings_ = {name: StageTiming(wall=9.0, cpu=9.0) for name in ("one", "other")}
+
+    assert 0 <= fit(TwoAtATime(), [])["train_seconds"] < 9

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.cli import common, options
-from labelgrove.cli.summary import Facts, save
+from labelgrove.cli.summary import Facts, fit, save
 from labelgrove.cli.training_data import TrainingData
 from labelgrove.core.callbacks import Callback, Event, RichProgress
 from labelgrove.core.processes import is_first_process, wait_for_all
@@ -76,7 +76,7 @@ class NetworkTraining:
             model = create(self.method, self.tables)
             common.use_device(model, self.work.device)
             usual, model.n_jobs = model.n_jobs, self.threads or model.n_jobs
-            model.fit(data, callbacks=callbacks, run=run)
+            spent = fit(model, data, callbacks=callbacks, run=run)
             # From here on only the first process needs the run folder.
             wait_for_all(self.work.device)
             if not is_first_process():
@@ -84,7 +84,7 @@ class NetworkTraining:
             model.n_jobs = usual  # a worker's share is not the model's
             # The command has checked what is there; this process may be the second to write.
             how: dict[str, Any] = {"documents": self.documents, "overwrite": True}
-            return save(model, self.out, held_out=held_out, **how)
+            return save(model, self.out, spent=spent, held_out=held_out, **how)
 
     def _read(self, callbacks: list[Callback]) -> tuple[Corpus, Corpus | None]:
         """The documents to learn from and those of --dev; every process reads all of them."""

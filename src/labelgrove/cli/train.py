@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import typer
 from typer import Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.summary import Facts, print_summary, save
+from labelgrove.cli.summary import Facts, fit, print_summary, save
 from labelgrove.cli.training_data import T, TrainingData
 from labelgrove.core.durations import parse_duration
 from labelgrove.errors import ConfigError, DataError, StorageError, UnsupportedError
@@ -281,13 +280,9 @@ class TrainingJob:
     def _fit(self, data: Corpus | ShardedCorpus, given: dict[str, Any], run: RunFolder) -> Facts:
         from labelgrove.core.callbacks import RichProgress
 
-        start, cpu = time.perf_counter(), time.process_time()
         with RichProgress() as progress:
             callbacks = [] if self.quiet else [progress]
-            self.model.fit(data, callbacks=callbacks, run=run, **given)
-        # Stages run at the same time, so their seconds do not add up to these.
-        wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-        return {"train_seconds": round(wall, 3), "train_cpu_seconds": round(cpu, 3)}
+            return fit(self.model, data, callbacks=callbacks, run=run, **given)
 
     @property
     def _streams(self) -> bool:
@@ -361,7 +356,8 @@ class TrainingJob:
     def _saved(self, plan: Plan | None, held_out: Corpus | None, spent: Facts) -> Facts:
         """Measures the model on --dev and saves it."""
         how: dict[str, Any] = {"documents": self.documents, "overwrite": self.saving.replaces}
-        return save(self.model, self.saving.folder, plan=plan, held_out=held_out, **how) | spent
+        how |= {"plan": plan, "held_out": held_out, "spent": spent}
+        return save(self.model, self.saving.folder, **how)
 
     def _print_never_predicted(self, data: Corpus) -> None:
         """Says which labels --all-labels adds in vain."""

@@ -11,6 +11,7 @@ import pytest
 from labelgrove import Corpus, Linear
 from labelgrove.core.callbacks import Event
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import DataError
 from labelgrove.evaluation.predictions import Predictions
 from labelgrove.methods.auto import trials as module
 from labelgrove.methods.auto.trials import Clock, OutOfTimeError, Trials, pace
@@ -100,6 +101,29 @@ def test_models_share_stages_and_their_times_are_kept(trials: Any, corpus: Corpu
 
 def progress(done: float, seconds: float, stage: str = "training") -> Event:
     return Event("progress", stage, done, 100, time=seconds)
+
+
+def test_what_was_trained_beside_is_taken_or_fails_as_it_would_have(
+    trials: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad, real = Linear(), Linear(), Linear.fit
+    fitted = []
+
+    def fit(self: Linear, *arguments: Any, **how: Any) -> Linear:
+        fitted.append(self)
+        if self is bad:
+            raise DataError("no labels")
+        return real(self, *arguments, **how)
+
+    monkeypatch.setattr(Linear, "fit", fit)
+    for model in (good, bad):
+        trials.training.begin_beside(model, corpus)
+    trials.fit("good", good, corpus)
+    assert good.predict(["red"], k=1).names() == [["x"]]
+    assert "good: ranker" in trials.training.timings
+    with pytest.raises(DataError, match="no labels"):
+        trials.fit("bad", bad, corpus)
+    assert fitted == [good, bad]  # once each
 
 
 def test_a_training_that_would_end_too_late_is_stopped_as_soon_as_it_shows() -> None:

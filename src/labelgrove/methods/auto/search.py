@@ -217,7 +217,8 @@ class MemberSearch:
         linear = trials.best
         quick = matcher(linear.model, learnt_from, trials.first_seconds)
         for candidate in quick:
-            trials.training.begin_beside(candidate.make(), learnt_from)
+            if candidate.seconds <= trials.clock.left:  # or the end would wait for it
+                trials.training.begin_beside(candidate.make(), learnt_from)
         try:
             trained = self._in_time(network, corpus)
         except (LabelgroveError, RuntimeError) as error:  # such as too little memory on the GPU
